@@ -27,15 +27,15 @@ import re2
 
 from benchmarks.support.load import pin
 from benchmarks.support.machine import describe, show
-from bot.ci.collect.parsing import Given
-from bot.ci.logs import rules, search_child
-from bot.ci.logs.blocks import PlainLog
-from bot.ci.logs.classify import classify
-from bot.ci.logs.cleaning import clean_block
-from bot.ci.logs.masking import Masking
-from bot.ci.logs.matcher import matcher
-from bot.ci.logs.searched import Options
-from bot.ci.logs.stored import StoredLog, Writer
+from bot.ci.collect.parse.contract import Given
+from bot.ci.logs.parse import rules, search_child
+from bot.ci.logs.parse.blocks import PlainLog
+from bot.ci.logs.parse.classify import classify
+from bot.ci.logs.parse.cleaning import clean_block
+from bot.ci.logs.parse.masking import Masking
+from bot.ci.logs.parse.matcher import compile_rules
+from bot.ci.logs.parse.options import SearchOptions
+from bot.ci.logs.parse.stored import StoredLog, Writer
 
 WORDS = (
     "kernel",
@@ -186,12 +186,12 @@ def searched(options) -> dict:
             ("nothing", r"segmentation fault \(core \w+\)"),
             ("many_lines", r"test_\w+ PASSED"),
         ):
-            wanted = msgspec.to_builtins(Options(pattern=pattern, most=20))
+            wanted = msgspec.to_builtins(SearchOptions(pattern=pattern, most=20))
             given = Given(path=path, blob=path, members=(), options=wanted)
 
             def work(given=given):
                 for _ in range(options.searched):
-                    search_child.parse(given)
+                    search_child.search_stored(given)
 
             found[f"search_{options.searched}_logs_{name}_s"] = round(median(work, options.rounds), 2)
     return found
@@ -233,8 +233,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     pin(1)
-    ruleset = rules.shipped()
-    matcher(ruleset)
+    ruleset = rules.shipped_rules()
+    compile_rules(ruleset)
     ours, speeds = measure(options, ruleset)
     result = {
         "name": "logs",

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -33,8 +34,8 @@ from bot.app import make_context
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.receiving import Fetched
 from bot.ci.utilization import store_usage
-from bot.ci.utilization.parsed import ParsedUsage
-from bot.ci.utilization.sums import SPANS, Sums, first_day, kinds_of
+from bot.ci.utilization.parsed import ParsedLog
+from bot.ci.utilization.sums import SPANS, Sums, first_day, groups_of
 from bot.ci.utilization.tables import utilization_day, utilization_job
 from bot.core import log_output
 from bot.core.settings import Settings
@@ -91,13 +92,13 @@ def made_up() -> bytes:
 CHILD = """
 import sys, time, json, pathlib
 sys.path.insert(0, sys.argv[1])
-from bot.ci.collect import parser_child
-from bot.ci.collect.parsing import Given
-from bot.ci.utilization import parse_usage
+from bot.ci.collect.parse import child as parser_child
+from bot.ci.collect.parse.contract import Given
+from bot.ci.utilization.parse import parse_usage
 import msgspec
 path = pathlib.Path(sys.argv[2])
 began = time.process_time()
-answer = parse_usage.parse(Given(path=path, blob=path.with_name("series"), members=(), options=None))
+answer = parse_usage.parse_log(Given(path=path, blob=path.with_name("series"), members=(), options=None))
 path.with_name("answer").write_bytes(msgspec.msgpack.encode(answer))
 took = time.process_time() - began
 (most,) = (line for line in open("/proc/self/status") if line.startswith("VmHWM"))
@@ -135,36 +136,34 @@ async def fill(context, folder: Path) -> None:
         repository_id=1, repo=UPSTREAM, source="artifact", kind="usage", object_id=1, run_id=9, run_attempt=1,
         job_id=77, name="usage-log", head_sha="a" * 40, trusted=True, private=False, size=1, sha256="",
     )  # fmt: skip
-    log = msgspec.msgpack.decode((folder / "answer").read_bytes(), type=ParsedUsage)
+    log = msgspec.msgpack.decode((folder / "answer").read_bytes(), type=ParsedLog)
     async with context.store.transaction() as tx:
-        await store_usage.store(tx, context, fetched, log, "util/1")
+        await store_usage.store_log(tx, context, fetched, log, "util/1")
         (stored,) = await tx.rows(sa.select(utilization_job))
-        rows = [row for back in range(DAYS) for row in sums_of(stored, now // DAY - back)]
-        merged = {}
-        for key, one in rows:
-            merged[key] = merged[key] + one if key in merged else one
+        merged = defaultdict(Sums)
+        for back in range(DAYS):
+            add_day(merged, stored, now // DAY - back)
         await tx.run(sa.delete(utilization_day))
         await tx.run(
             sa.insert(utilization_day),
             [
-                {"repository_id": 1, "span": span, "day": day} | kind._asdict() | one.as_row()
-                for (span, day, kind), one in merged.items()
+                {"repository_id": 1, "span": span, "day": day} | group.as_columns() | one.as_row()
+                for (span, day, group), one in merged.items()
             ],
         )
 
 
-def sums_of(stored: dict, day: int):
-    """Yield what the jobs of a day add: to groups of jobs, to ten workflows and eight runners."""
+def add_day(merged: dict, stored: dict, day: int):
+    """Add the jobs of a day: to groups of jobs, to ten workflows and eight runners."""
     for number in range(JOBS):
         group = number % GROUPS
         row = stored | {
             "base_name": f"linux-{group} / test (default)", "workflow_name": f"workflow-{group % 10}",
             "runner_label": f"linux.gpu.{group % 8}", "day": day,
         }  # fmt: skip
-        one = Sums.of_job(row)
-        for kind in kinds_of(row):
+        for counted in groups_of(row):
             for span in SPANS:
-                yield (span, first_day(day, span), kind), one
+                merged[span, first_day(day, span), counted].add_job(row)
 
 
 async def prepared(folder: Path) -> None:

@@ -126,7 +126,7 @@ def operations(features: Features) -> list[Operation]:
     for feature in features:
         found += view.operations(load(feature.views)) if feature.views else ()
         found += load(feature.openapi) if feature.openapi else ()
-    return found
+    return [*found, *health.OPERATIONS]
 
 
 def make_app(

@@ -24,7 +24,11 @@ async def issue_comment(event: Delivery, tx: Transaction) -> None:
     Edits are never read for commands: the editor need not be the author.
     """
     comment = record(tx, event, ISSUE_COMMENT, deleted=event.action == "deleted")
-    if event.action == "created" and _by_a_person(event.data) and parsing.may_hold(comment["body"] or ""):
+    if (
+        event.action == "created"
+        and _by_a_person(event.data)
+        and parsing.may_hold_command(comment["body"] or "")
+    ):
         tx.enqueue("command", event.delivery_id)
 
 

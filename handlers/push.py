@@ -11,7 +11,7 @@ from bot.ingest import watched
 from bot.ingest.delivery import record
 from bot.ingest.records import PUSH
 from bot.oot.allowlist import rows as allowlists
-from bot.oot.publish import merge_queue
+from bot.oot.publish import merge_queue_rows
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ async def push(event: Delivery, tx: Transaction) -> None:
     pushed = record(tx, event, PUSH)
     tx.enqueue("relay", event.delivery_id)
     if after := as_text(event.data.get("after")):  # a queue may have waited to know this commit
-        for number in await merge_queue.building_on(tx, event.repo, after):
+        for number in await merge_queue_rows.pulls_building_on(tx, event.repo, after):
             request_publish(tx, event.repo, number)
     source = await allowlists.source_on_github(tx)
     if source and _may_touch(source.path, event.data):

@@ -25,4 +25,4 @@ async def workflow_job(event: Delivery, tx: Transaction) -> None:
     """Record the job; the log of one that failed is wanted. Those of the others are asked for once their run ends."""
     job = record(tx, event, WORKFLOW_JOB)
     if job["status"] == "completed" and job["conclusion"] in FAILED:
-        tx.enqueue("log", keys.of_object(event.repo, job["id"]), delay=LOG_DELAY)
+        tx.enqueue("log", keys.object_key(event.repo, job["id"]), delay=LOG_DELAY)

@@ -25,5 +25,7 @@ async def workflow_run(event: Delivery, tx: Transaction) -> None:
     """Record the run; when it has completed, reports that wait for it are confirmed and its artifacts listed."""
     run = record(tx, event, WORKFLOW_RUN)
     if run["status"] == "completed":
-        tx.enqueue("artifacts", keys.of_run(event.repo, run["id"], run["run_attempt"]), delay=ARTIFACTS_DELAY)
+        tx.enqueue(
+            "artifacts", keys.run_key(event.repo, run["id"], run["run_attempt"]), delay=ARTIFACTS_DELAY
+        )
         tx.enqueue("confirm", task_keys.of_run(event.repo, run["id"], run["run_attempt"]))

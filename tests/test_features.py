@@ -389,4 +389,4 @@ def test_the_bot_never_loads_what_parses_foreign_files():
     assert "bot.ci.logs.store_log" in loaded
     parsers = {reference.partition(":")[0] for feature in FEATURES for reference in feature.parsers.values()}
     assert parsers
-    assert (parsers | {"bot.ci.logs.search_child"}) & loaded == set()
+    assert (parsers | {"bot.ci.logs.parse.search_child"}) & loaded == set()

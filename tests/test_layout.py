@@ -34,7 +34,6 @@ SINGLE_THREADED = {
     "exchange.py",
     "processes_health.py",
     "parser_pool.py",
-    "parser_child.py",
     "parse_reports.py",
 }
 

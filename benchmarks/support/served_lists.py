@@ -24,7 +24,7 @@ import structlog
 from benchmarks.support.load import SECRET
 from benchmarks.support.serve import NOBODY, UPSTREAM, Bot, key
 from bot.app import make_context
-from bot.ci.disabled import lists, sent_lists
+from bot.ci.disabled import list_rows, lists, sent_lists
 from bot.ci.disabled.tables import ci_disabling
 from bot.ci.test_lists import times
 from bot.core.settings import Settings
@@ -123,7 +123,7 @@ async def fill(folder: Path, files: int) -> None:
             await tx.run(sa.insert(records["pull_request"]), pulls)
             for name, content in made.items():
                 page = await asyncio.to_thread(sent_lists.sealed, content)
-                await sent_lists.store(tx, 1, name, page)
+                await list_rows.store_list(tx, 1, name, page)
 
 
 async def ask(server: Bot, requests: int) -> dict:

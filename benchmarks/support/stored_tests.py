@@ -22,10 +22,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from benchmarks.support import test_pages
 from bot.app import make_context, make_worker
-from bot.ci.collect import fetching
-from bot.ci.collect import rows as collect_rows
-from bot.ci.collect.fetching import Wanted
 from bot.ci.collect.receiving import Fetched
+from bot.ci.collect.store import fetches
+from bot.ci.collect.tasks import fetch_file
+from bot.ci.collect.tasks.fetch_file import Wanted
 from bot.ci.collect.workspace import WORKSPACE
 from bot.core.settings import Settings
 from bot.ingest.tables import records, repository_name
@@ -96,8 +96,8 @@ async def store_run(context, worker, folder: Path, run_id: int, artifacts: int) 
             await tx.run(sa.insert(records["workflow_job"]).values(job))
             intent = {"repository_id": REPOSITORY, "kind": "artifact", "object_id": job_id, "run_id": run_id,
                       "run_attempt": 1, "job_id": job_id}  # fmt: skip
-            await collect_rows.want(tx, [intent])
-            row = await collect_rows.fetch(tx, REPOSITORY, "artifact", job_id)
+            await fetches.want_fetches(tx, [intent])
+            row = await fetches.find_fetch(tx, REPOSITORY, "artifact", job_id)
         fetched = Fetched(
             repository_id=REPOSITORY, repo=run["repo"], source="artifact", kind="junit", object_id=job_id,
             run_id=run_id, run_attempt=1, job_id=job_id, name=f"test-reports-{number}", head_sha=run["head_sha"],
@@ -106,7 +106,7 @@ async def store_run(context, worker, folder: Path, run_id: int, artifacts: int) 
         wanted = Wanted(fetched=fetched, path="", size=1, digest=None, blob=f"results/7/{run_id}/{job_id}")
         async with context.resource(WORKSPACE).folder() as place:
             (place / "file").write_bytes((folder / f"{number}.zip").read_bytes())
-            await fetching.parse(context, row, wanted, fetching.reader_of(context, "junit"), place)
+            await fetch_file.parse_file(context, row, wanted, fetch_file.reader_of(context, "junit"), place)
     await work(context, worker)
 
 

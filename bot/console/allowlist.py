@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from bot.console.common import config_option, load_settings
-from bot.console.database import read
+from bot.console.database import read_database
 from bot.core import presets
 from bot.oot.allowlist import allowlist as allowlist_file
 
@@ -68,7 +68,7 @@ def show(config: Path | None) -> None:
         return await allowlists.last_good(tx), await allowlists.newest(tx)
 
     settings = load_settings(config)
-    version, newest = read(settings, work)
+    version, newest = read_database(settings, work)
     if newest and not newest["valid"]:
         click.echo(f"the newest, read {_time(newest['loaded_at'])}, is not in force:", err=True)
         click.echo(newest["error"], err=True)

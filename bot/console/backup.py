@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.console.common import config_option, load_settings, run
+from bot.console.common import config_option, load_settings, run_work
 
 if TYPE_CHECKING:
     from bot.core.settings import Settings
@@ -38,7 +38,7 @@ are not copied again, and nothing is deleted there. docs/operations.md says how 
 @config_option
 def backup(file: Path, blobs: Path | None, config: Path | None) -> None:
     """Copy the database, and the blobs if asked to."""
-    run(_backup(load_settings(config), file, blobs))
+    run_work(_backup(load_settings(config), file, blobs))
 
 
 async def _backup(settings: Settings, file: Path, blobs: Path | None) -> None:
@@ -49,7 +49,7 @@ async def _backup(settings: Settings, file: Path, blobs: Path | None) -> None:
     from bot.db import backup as copy  # noqa: PLC0415
     from bot.ingest import spool_backup  # noqa: PLC0415
 
-    source = places.place(settings)
+    source = places.blobs_place(settings)
     if blobs is not None and is_remote(source):
         raise GiveUp(f"blobs lie in {source}: copy the bucket by its own means")
     spooled = await asyncio.to_thread(
@@ -60,7 +60,7 @@ async def _backup(settings: Settings, file: Path, blobs: Path | None) -> None:
     size = (await asyncio.to_thread(file.stat)).st_size
     click.echo(f"{file}: {size / 1024 / 1024:.1f} MiB, checked")
     if blobs is not None:  # after the database: what its rows name is there
-        done = await asyncio.to_thread(copy_blobs.copy, Path(source), blobs)
+        done = await asyncio.to_thread(copy_blobs.copy_blobs, Path(source), blobs)
         click.echo(
             f"{blobs}: {done.files:,} files, {done.bytes / 1024 / 1024:.1f} MiB; {done.there:,} were there already"
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.console.common import config_option, load_settings, run
+from bot.console.common import config_option, load_settings, run_work
 from bot.console.redeliver import span
 from bot.core import text
 from bot.core.json_fields import iso_time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
 
 LOOK = 2.0  # seconds between two looks at what is done
-SETTLED = 30.0  # seconds after which everything that is done is all there is
+QUIET = 30.0  # seconds after which everything that is done is all there is
 PATIENCE = 60.0  # seconds without any progress
 COLLECT = """Collect the logs and artifacts of runs that are past.
 
@@ -58,7 +58,7 @@ def collect(repo: str, run_id: int | None, since: int | None, config: Path | Non
     """Collect runs that are past."""
     if (run_id is None) == (since is None):
         raise click.UsageError("say which runs: either --run or --since")
-    run(_collect(load_settings(config), repo, run_id, since, wait=not no_wait))
+    run_work(_collect(load_settings(config), repo, run_id, since, wait=not no_wait))
 
 
 @ci.command()
@@ -66,7 +66,7 @@ def collect(repo: str, run_id: int | None, since: int | None, config: Path | Non
 @config_option
 def status(config: Path | None, *, as_json: bool) -> None:
     """Show how far collecting is, by repository."""
-    run(_status(load_settings(config), as_json=as_json))
+    run_work(_status(load_settings(config), as_json=as_json))
 
 
 @ci.command(help=BACKFILL)
@@ -78,7 +78,7 @@ def status(config: Path | None, *, as_json: bool) -> None:
 @config_option
 def backfill(repo: str, branch: str, commits: int, config: Path | None) -> None:
     """Fill the grid with what was before the App was installed."""
-    run(_backfill(load_settings(config), repo, branch, commits))
+    run_work(_backfill(load_settings(config), repo, branch, commits))
 
 
 async def _backfill(settings: Settings, repo: str, branch: str, commits: int) -> None:
@@ -103,19 +103,20 @@ async def _collect(
     settings: Settings, repo: str, run_id: int | None, since: int | None, *, wait: bool
 ) -> None:
     from bot.app import make_context  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
-    from bot.ci.collect import backfill, scope  # noqa: PLC0415 - the same
+    from bot.ci.collect import collection_scope  # noqa: PLC0415 - the same
+    from bot.ci.collect.tasks import backfill  # noqa: PLC0415 - the same
 
     async with make_context(settings) as context:
         async with context.store.read() as tx:
-            refused = await scope.refusal(tx, settings, repo, workflow=None)
+            refused = await collection_scope.run_refusal(tx, settings, repo, workflow=None)
         if refused and refused.startswith("CI="):
             click.echo(f"ootbot: {repo} is not collected: {refused}", err=True)
             sys.exit(1)
         found = []
         if run_id is not None:
-            found.append(await backfill.ask_run(context, repo, run_id))
+            found.append(await backfill.collect_run(context, repo, run_id))
         else:
-            async for one in backfill.ask_since(context, repo, context.clock.now() - (since or 0) * 1000):
+            async for one in backfill.collect_since(context, repo, context.clock.now() - (since or 0) * 1000):
                 click.echo(f"run {one.run_id}: {one.jobs} jobs, {one.failed} failed", err=True)
                 found.append(one)
         jobs, failed = sum(one.jobs for one in found), sum(one.failed for one in found)
@@ -126,18 +127,18 @@ async def _collect(
 
 async def _follow(context: Context, run_ids: list[int]) -> None:
     """Print how much is done until all is, or nothing happens any more."""
-    from bot.ci.collect import backfill  # noqa: PLC0415 - the same
+    from bot.ci.collect.store import fetches  # noqa: PLC0415 - the same
 
     last, idle = (-1, -1), 0.0
     while True:
         await context.clock.sleep(LOOK)
         async with context.store.read() as tx:
-            now = await backfill.left(tx, run_ids)
+            now = await fetches.count_unfinished(tx, run_ids)
         idle = 0.0 if now != last else idle + LOOK
         if now != last and now[0]:
             click.echo(f"{now[1]} of {now[0]} done", err=True)
         last = now
-        if idle >= SETTLED and now[0] == now[1]:
+        if idle >= QUIET and now[0] == now[1]:
             return
         if idle >= PATIENCE:
             click.echo(
@@ -148,10 +149,14 @@ async def _follow(context: Context, run_ids: list[int]) -> None:
 
 async def _status(settings: Settings, *, as_json: bool) -> None:
     from bot.app import make_context  # noqa: PLC0415 - the same
-    from bot.ci.collect import backfill, scope  # noqa: PLC0415 - the same
+    from bot.ci.collect import collection_scope  # noqa: PLC0415 - the same
+    from bot.ci.collect.tasks import backfill  # noqa: PLC0415 - the same
 
     async with make_context(settings) as context, context.store.read() as tx:
-        found, collecting = await backfill.progress(tx), await scope.in_words(tx, settings)
+        found, collecting = (
+            await backfill.collecting_progress(tx),
+            await collection_scope.describe_scope(tx, settings),
+        )
     shown = [
         {**one, "oldest_wanted_at": one["oldest_wanted_at"] and iso_time(one["oldest_wanted_at"])}
         for one in found

@@ -71,7 +71,7 @@ def load_settings(config: Path | None) -> Settings:
     return chosen
 
 
-def run(work: Coroutine[None, None, T]) -> T:
+def run_work(work: Coroutine[None, None, T]) -> T:
     """Return what `work` returns, run on uvloop where there is one; an error of ours becomes one line and exit code 1.
 
     Wrong settings are exit code 2.
@@ -101,7 +101,7 @@ def _in_words(error: Exception) -> str:
 
 
 def require_free(port: int) -> None:
-    """Exit with 1 and one line where somebody listens on this port of loopback already; 0 is always free."""
+    """Exit with 1 and one line where a program listens on this port of loopback already; 0 is always free."""
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
-from bot.console.common import features, run
+from bot.console.common import features, run_work
 from bot.core.errors import GiveUp
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def read(settings: Settings, work: Callable[[Transaction], Awaitable[T]]) -> T:
+def read_database(settings: Settings, work: Callable[[Transaction], Awaitable[T]]) -> T:
     """Return what `work` reads; a missing database is an error, none is made."""
 
     async def whole() -> T:
@@ -28,10 +28,10 @@ def read(settings: Settings, work: Callable[[Transaction], Awaitable[T]]) -> T:
         async with _opened(settings) as store, store.read() as tx:
             return await work(tx)
 
-    return run(whole())
+    return run_work(whole())
 
 
-def change(settings: Settings, work: Callable[[Transaction], Awaitable[T]]) -> T:
+def change_database(settings: Settings, work: Callable[[Transaction], Awaitable[T]]) -> T:
     """Return what `work` returns, once it is committed."""
 
     async def whole() -> T:
@@ -40,7 +40,7 @@ def change(settings: Settings, work: Callable[[Transaction], Awaitable[T]]) -> T
         async with _opened(settings) as store, store.transaction() as tx:
             return await work(tx)
 
-    return run(whole())
+    return run_work(whole())
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from bot.console.common import require_free, run
+from bot.console.common import require_free, run_work
 from bot.core import presets
 
 
@@ -38,6 +38,6 @@ def demo(*, once: bool, github: bool, port: int, preset: str | None) -> None:
 
     require_free(port)
     if github:
-        run(main.serve(port))
+        run_work(main.serve(port))
         return
     sys.exit(asyncio.run(main.main(once=once, port=port, preset=preset)))

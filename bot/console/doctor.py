@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.console.common import SETTINGS_NEXT, config_option, feature_settings, features, run
+from bot.console.common import SETTINGS_NEXT, config_option, feature_settings, features, run_work
 from bot.core import log_output, settings_loading
 from bot.core.errors import Misconfigured
 from bot.core.finding import Finding, error
@@ -48,7 +48,9 @@ def doctor(config: Path | None, *, as_json: bool) -> None:
         return
     log_output.configure(fmt=chosen.log_format, level="critical")  # what is wrong becomes a finding
     found: list[Finding] = []
-    run(_examine(chosen, warnings, settings_loading.secret_files(os.environ, config), found, quiet=as_json))
+    run_work(
+        _examine(chosen, warnings, settings_loading.secret_files(os.environ, config), found, quiet=as_json)
+    )
     _end(found, as_json=as_json)
 
 

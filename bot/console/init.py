@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.console.common import refuse, require_free, run
+from bot.console.common import refuse, require_free, run_work
 from bot.core import setting_types
 from bot.core.errors import Misconfigured
 from bot.ops.setup.files import GITHUB, Files, Wanted
@@ -135,7 +135,7 @@ def init(*, folder: Path, env: bool, two_apps: bool, upstream: str, port: int, *
         files.require_new(roles)
     except Misconfigured as error:
         refuse(error)
-    run(_register(Wanted(upstream_repo=upstream, roles=roles, **answers), files, port))
+    run_work(_register(Wanted(upstream_repo=upstream, roles=roles, **answers), files, port))
 
 
 async def _register(wanted: Wanted, files: Files, port: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bot.console.common import config_option, load_settings
-from bot.console.database import change, read
+from bot.console.database import change_database, read_database
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def add(repo: str, note: str, config: Path | None) -> None:
         allowlist = await allowlists.in_force(tx)
         return await rows.add(tx, name, note=note), allowlist.find(name) if allowlist else None
 
-    made, entry = change(load_settings(config), work)
+    made, entry = change_database(load_settings(config), work)
     click.echo(made)
     if entry is None or entry.level < 2 or entry.static_key != "allowed":
         where = "not in the allowlist" if entry is None else f"at L{entry.level}"
@@ -66,7 +66,7 @@ def list_keys(config: Path | None) -> None:
     from bot.core.json_fields import iso_time  # noqa: PLC0415 - the other commands start without it
     from bot.oot.reports import static_keys as rows  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
-    for row in read(load_settings(config), rows.listed):
+    for row in read_database(load_settings(config), rows.listed):
         times = {"made": row["created_at"], "used": row["used_at"], "revoked": row["revoked_at"]}
         words = [f"{what} {iso_time(at // 1000 * 1000) if at else 'never'}" for what, at in times.items()]
         click.echo("  ".join([row["id"], row["repo"], *words, row["note"]]).rstrip())
@@ -82,7 +82,7 @@ def revoke(identifier: str, config: Path | None) -> None:
     async def work(tx: Transaction) -> bool:
         return await rows.revoke(tx, identifier)
 
-    if not change(load_settings(config), work):
+    if not change_database(load_settings(config), work):
         click.echo(f"ootbot: there is no key {identifier} in use: `ootbot keys list` shows all", err=True)
         sys.exit(1)
     click.echo(f"revoked {identifier}")

@@ -10,14 +10,14 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from bot.console.common import config_option, load_settings, run
+from bot.console.common import config_option, load_settings, run_work
 from bot.core.errors import OotbotError
 
 if TYPE_CHECKING:
-    from bot.ci.logs.blocks import Source
-    from bot.ci.logs.classify import Classified
-    from bot.ci.logs.of_job import JobAddress
-    from bot.ci.logs.rules import Ruleset
+    from bot.ci.logs.job_log import JobAddress
+    from bot.ci.logs.parse.blocks import Source
+    from bot.ci.logs.parse.classify import Classified
+    from bot.ci.logs.parse.rules import Ruleset
     from bot.core.settings import Settings
 
 SHOWN = ("rank", "rule", "kind", "line", "line_num", "captures", "context")
@@ -36,9 +36,9 @@ def _file_or_job(context: click.Context, parameter: click.Parameter, value: str)
     if not value.startswith(("https://", "http://")):
         opened: IO[bytes] = click.File("rb").convert(value, parameter, context)
         return opened
-    from bot.ci.logs import of_job  # noqa: PLC0415 - files are explained without SQLAlchemy and aiohttp
+    from bot.ci.logs import job_log  # noqa: PLC0415 - files are explained without SQLAlchemy and aiohttp
 
-    if (job := of_job.parse(value)) is None:
+    if (job := job_log.parse_address(value)) is None:
         problem = "this is not the address of a job's page: .../owner/repo/actions/runs/1/job/123"
         raise click.BadParameter(problem, context, parameter)
     return job
@@ -67,18 +67,18 @@ def explain(
       ootbot logs explain job.log --rules my_rules.toml --json
       ootbot logs explain https://github.com/example-org/project/actions/runs/1/job/123
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.ci.logs.blocks import PlainLog  # noqa: PLC0415 - other commands start without RE2
-    from bot.ci.logs.classify import classify, last_hits  # noqa: PLC0415
+    from bot.ci.logs.parse.blocks import PlainLog  # noqa: PLC0415 - other commands start without RE2
+    from bot.ci.logs.parse.classify import classify, last_hits  # noqa: PLC0415
 
     log: Source
     if isinstance(source, tuple):
-        log, in_force = run(_of_job(load_settings(config), source))
+        log, in_force = run_work(_of_job(load_settings(config), source))
         ruleset = _ruleset(files) if files else in_force
     else:
         ruleset = _ruleset(files)
         log = PlainLog(source if source.seekable() else io.BytesIO(source.read()))
     found = classify(log, ruleset)
-    hits = [(rule, hit.line_num) for rule, hit in last_hits(log, ruleset) if hit]
+    hits = [(rule, hit.number) for rule, hit in last_hits(log, ruleset) if hit]
     if as_json:
         click.echo(
             json.dumps(
@@ -135,18 +135,22 @@ def test(folder: Path, files: tuple[Path, ...], *, bless: bool) -> None:
 
 async def _of_job(settings: Settings, job: JobAddress) -> tuple[Source, Ruleset]:
     from bot.app import make_context  # noqa: PLC0415 - files are explained without aiohttp
-    from bot.ci.logs import of_job  # noqa: PLC0415 - the same
+    from bot.ci.logs import job_log  # noqa: PLC0415 - the same
 
     async with make_context(settings) as context:
-        return await of_job.read(context, job)
+        return await job_log.read_job_log(context, job)
 
 
 def _ruleset(files: tuple[Path, ...]) -> Ruleset:
     """Return the rules of the files, else those that come with the program; exits with 2 if one is wrong."""
-    from bot.ci.logs import rules  # noqa: PLC0415
+    from bot.ci.logs.parse import rules  # noqa: PLC0415
 
     try:
-        return rules.merged([rules.read(path) for path in files]) if files else rules.shipped()
+        return (
+            rules.merge_rulesets([rules.read_rules(path) for path in files])
+            if files
+            else rules.shipped_rules()
+        )
     except rules.RulesetError as error:
         for problem in error.problems:
             click.echo(f"ootbot: {problem}", err=True)
@@ -154,12 +158,12 @@ def _ruleset(files: tuple[Path, ...]) -> Ruleset:
 
 
 def _as_json(found: Classified) -> dict[str, object]:
-    first = found.first_error
     return {
         "lines": found.lines,
-        "verdicts": [{name: getattr(verdict, name) for name in SHOWN} for verdict in found.verdicts],
-        "first_error": first
-        and {name: getattr(first, name) for name in ("rule", "kind", "line", "line_num")},
+        "verdicts": [
+            {name: value for name, value in verdict.items() if name in SHOWN} for verdict in found.verdicts
+        ],
+        "first_error": found.first_error,
     }
 
 
@@ -168,11 +172,11 @@ def _print(found: Classified) -> None:
     if not found.verdicts:
         click.echo("no rule matches")
     for verdict in found.verdicts:
-        title = "verdict" if verdict.rank == 0 else f"also {verdict.rank}"
-        click.echo(f"\n{title}: {verdict.rule} ({verdict.kind}), line {verdict.line_num:,}")
-        click.echo(f"  {verdict.line}")
-        click.echo(f"  captured: {', '.join(verdict.captures)}")
-        for line in verdict.context:
+        title = "verdict" if verdict["rank"] == 0 else f"also {verdict['rank']}"
+        click.echo(f"\n{title}: {verdict['rule']} ({verdict['kind']}), line {verdict['line_num']:,}")
+        click.echo(f"  {verdict['line']}")
+        click.echo(f"  captured: {', '.join(verdict['captures'])}")
+        for line in verdict["context"]:
             click.echo(f"  above: {line}")
-    if found.first_error:
-        click.echo(f"\nfirst build error: line {found.first_error.line_num:,}\n  {found.first_error.line}")
+    if first := found.first_error:
+        click.echo(f"\nfirst build error: line {first['line_num']:,}\n  {first['line']}")

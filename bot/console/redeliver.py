@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.console.common import config_option, load_settings, run
+from bot.console.common import config_option, load_settings, run_work
 from bot.core.setting_types import duration
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def span(_context: click.Context, _option: click.Parameter, value: str | None) -
 @config_option
 def redeliver(since: int | None, config: Path | None, *, dry_run: bool) -> None:
     """Sweep the delivery log."""
-    run(_sweep(load_settings(config), since, dry_run=dry_run))
+    run_work(_sweep(load_settings(config), since, dry_run=dry_run))
 
 
 async def _sweep(settings: Settings, since: int | None, *, dry_run: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.console.common import config_option, load_settings, run
+from bot.console.common import config_option, load_settings, run_work
 from bot.core.clock import SystemClock
 from bot.core.errors import StoreUnavailable
 from bot.core.json_fields import as_time
@@ -70,7 +70,7 @@ def replay(
             "say which deliveries: --since, --event and --repo narrow the choice, or --all"
         )
     chosen = Selection(since=since, event=event, repo=repo)
-    run(_replay(load_settings(config), chosen, dry_run=dry_run))
+    run_work(_replay(load_settings(config), chosen, dry_run=dry_run))
 
 
 async def _replay(settings: Settings, chosen: Selection, *, dry_run: bool) -> None:

@@ -16,6 +16,6 @@ from bot.core import package_files
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def report(arguments: tuple[str, ...]) -> None:
-    """Tell a bot that a job began or ended; `ootbot report --help` lists the options of actions/report."""
+    """Report to a bot that a job began or ended; `ootbot report --help` lists the options of actions/report."""
     command = [sys.executable, "-E", "-s", "-B", str(package_files.report_script()), *arguments]
     sys.exit(subprocess.run(command, check=False).returncode)  # noqa: S603 - our own script

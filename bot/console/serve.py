@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bot import __version__
-from bot.console.common import config_option, features, load_settings, run
+from bot.console.common import config_option, features, load_settings, run_work
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,9 +28,9 @@ Settings come from the environment (OOTBOT_<NAME>) or ootbot.toml; environment w
   ootbot serve --config /etc/ootbot.toml
 \b
 On SQLite and two cores or more this command starts and supervises two more processes, so that webhooks wait neither for
-work nor for pages; --processes 1 keeps everything in one. With a PostgreSQL, --role web serves the doors and pages and
---role worker does the work, each in as many processes as needed; a worker answers /healthz, /readyz and /metrics on its
-own port.
+work nor for pages; --processes 1 keeps everything in one. With a PostgreSQL, --role web serves the endpoints and pages
+and --role worker does the work, each in as many processes as needed; a worker answers /healthz, /readyz and /metrics on
+its own port.
 
 Where GitHub cannot reach this machine, --pull reads its delivery log every few seconds instead of waiting for webhooks.
 """
@@ -75,7 +75,7 @@ def serve(
     )
     if pull:
         chosen = replace(chosen, receive="pull")
-    run(
+    run_work(
         serving.serve(
             chosen,
             features=features(),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bot.console.common import config_option, load_settings
-from bot.console.database import change, read
+from bot.console.database import change_database, read_database
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -47,7 +47,7 @@ def list_tasks(state: str | None, limit: int, config: Path | None, *, as_json: b
     async def work(tx: Transaction) -> list[TaskRow]:
         return await queue_admin.tasks(tx, state=state, before=None, limit=limit)
 
-    rows = read(load_settings(config), work)
+    rows = read_database(load_settings(config), work)
     if as_json:
         click.echo(json.dumps(rows))
         return
@@ -114,7 +114,7 @@ class _Change:
             these = [identifier] if identifier is not None else await queue_admin.dead(tx)
             return {one: await self.act(tx, one) for one in these}
 
-        found = change(settings, work)
+        found = change_database(settings, work)
         if not found:
             click.echo("no task is dead")
         done = [self._say(one, row) for one, row in found.items()]
@@ -122,7 +122,7 @@ class _Change:
             sys.exit(1)
 
     def _say(self, identifier: int, row: TaskRow | None) -> bool:
-        """Say what became of a task, which was `row` before; tells whether it could be done to it."""
+        """Say what became of a task, which was `row` before; returns whether it could be done."""
         if row is None or row["state"] not in self.states:
             what = "there is no such task" if row is None else f"it is {row['state']}"
             click.echo(f"ootbot: task {identifier}: {what}; `ootbot tasks list` shows them", err=True)

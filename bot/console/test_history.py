@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.console.common import config_option, load_settings, run
+from bot.console.common import config_option, load_settings, run_work
 from bot.core import text
 from bot.core.escaping import one_line, shorten
 from bot.core.json_fields import iso_time
@@ -43,7 +43,7 @@ def history(repo: str, name: str, days: int, config: Path | None, *, as_json: bo
       ootbot tests history owner/repo test_add
       ootbot tests history owner/repo test_ops.py::TestOps::test_add --days 7
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    run(_history(load_settings(config), repo, name, days, as_json=as_json))
+    run_work(_history(load_settings(config), repo, name, days, as_json=as_json))
 
 
 @click.command()
@@ -57,7 +57,7 @@ def reset(repo: str, name: str, by: str, config: Path | None) -> None:
     \b
       ootbot tests reset owner/repo TestOps::test_add --by octocat
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    run(_reset(load_settings(config), repo, name, by))
+    run_work(_reset(load_settings(config), repo, name, by))
 
 
 async def _history(settings: Settings, repo: str, name: str, days: int, *, as_json: bool) -> None:

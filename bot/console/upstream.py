@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.console.common import config_option, load_settings, run
+from bot.console.common import config_option, load_settings, run_work
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ def accept(repo: str, config: Path | None) -> None:
     named = {name.casefold(): name for name in (*settings.upstream_repo, *([source.repo] if source else []))}
     if repo.casefold() not in named:
         raise click.BadParameter(f"{repo} is none of {', '.join(named.values())}: see UPSTREAM_REPO")
-    run(_accept(settings, named[repo.casefold()]))
+    run_work(_accept(settings, named[repo.casefold()]))
 
 
 async def _accept(settings: Settings, repo: str) -> None:

@@ -14,10 +14,10 @@ import click
 from bot.core.escaping import one_line
 
 if TYPE_CHECKING:
-    from bot.ci.utilization.overlap import Overlap
-    from bot.ci.utilization.segments import Segment
-    from bot.ci.utilization.summary import Peak, Summary, Times
-    from bot.ci.utilization.usage_log import UsageLog
+    from bot.ci.utilization.parse.overlap import Overlap
+    from bot.ci.utilization.parse.segments import Segment
+    from bot.ci.utilization.parse.summary import Peak, Summary, Times
+    from bot.ci.utilization.parse.usage_log import UsageLog
 
 SHOWN = 20  # lines of each list
 
@@ -37,7 +37,7 @@ def utilization() -> None:
     """Say what a machine did while a job ran, by the job's usage log."""
 
 
-@utilization.command()
+@utilization.command("read")
 @click.argument("file", type=click.File("rb"))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.option(
@@ -55,7 +55,7 @@ def utilization() -> None:
     help="Write the files metadata and time_series, as other stores get them, into DIR.",
 )
 @click.option("--force", is_flag=True, help="Read on if the metadata are broken or of another version.")
-def read(file: IO[bytes], *, as_json: bool, gap: int, export: Path | None, force: bool) -> None:
+def read_file(file: IO[bytes], *, as_json: bool, gap: int, export: Path | None, force: bool) -> None:
     """Say what a usage log FILE (- reads standard input) holds: what ran when, how busy the machine was, what it idled.
 
     Exit code 0: the log holds records; 1: it holds none, is of an older model or is refused; 2: it cannot be read or
@@ -67,30 +67,34 @@ def read(file: IO[bytes], *, as_json: bool, gap: int, export: Path | None, force
       ootbot utilization read usage_log.txt --export documents
       unzip -p usage-log.zip usage_log.txt | ootbot utilization read -
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.ci.utilization import overlap, segments, summary, usage_log  # noqa: PLC0415 - others start without RE2
+    from bot.ci.utilization.parse import overlap, segments, summary, usage_log  # noqa: PLC0415 - others start without RE2
 
     file = file if file.seekable() else io.BytesIO(file.read())
     try:
-        log = usage_log.read(file, force=force)
-        pieces = segments.segments(log, gap)
-        if export and log.status in {"ok", "no_records"}:
+        log = usage_log.read_log(file, force=force)
+        pieces = segments.find_segments(log, gap)
+        if export and log.outcome["status"] in {"ok", "no_records"}:
             file.seek(0)
             _export(export, file, log, pieces)
     except OSError as error:
         click.echo(f"ootbot: {error}", err=True)
         sys.exit(2)
     found = Found(
-        pieces, summary.summaries(log), summary.times(log), summary.peak(log), overlap.overlap(log, pieces)
+        pieces,
+        summary.summaries(log),
+        summary.times(log),
+        summary.peak(log),
+        overlap.find_overlap(log, pieces),
     )
     if as_json:
         click.echo(json.dumps(_as_json(log, found)))
     else:
         _print(log, found)
-    sys.exit(0 if log.status == "ok" else 1)
+    sys.exit(0 if log.charted else 1)
 
 
 def _export(folder: Path, file: IO[bytes], log: UsageLog, pieces: list[Segment]) -> None:
-    from bot.ci.utilization import exported  # noqa: PLC0415 - with the rest
+    from bot.ci.utilization import exported_documents as exported  # noqa: PLC0415 - with the rest
 
     now = int(time.time())
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,35 +108,40 @@ def _as_json(log: UsageLog, found: Found) -> dict[str, Any]:
     import msgspec  # noqa: PLC0415 - with the rest
 
     return {
-        "status": log.status,
-        "reason": log.reason,
-        "flags": log.flags,
+        **log.outcome,
         "metadata": msgspec.to_builtins(log.metadata),
-        "records": log.records,
-        "error_records": log.error_records,
+        "records": log.columns.added,
+        "error_records": log.errors,
         "segments": msgspec.to_builtins(found.pieces),
         "series": list(log.series),
         "summary": msgspec.to_builtins(found.by_series),
-        "times": msgspec.to_builtins(found.times),
+        "times": {**found.times.durations, **_others(found.times)},
         "peak_memory": msgspec.to_builtins(found.peak),
         "overlap": msgspec.to_builtins(found.together),
     }
 
 
+def _others(times: Times) -> dict[str, Any]:
+    """Return what else than durations is known of a log's time."""
+    names = ("cpu_avg", "memory_avg", "gpus", "idle_share")
+    return {name: getattr(times, name) for name in names}
+
+
 def _print(log: UsageLog, found: Found) -> None:
-    click.echo(f"{log.status}{': ' if log.reason else ''}{log.reason}")
+    outcome, durations = log.outcome, found.times.durations
+    click.echo(f"{outcome['status']}{': ' if outcome['reason'] else ''}{outcome['reason']}")
     if log.metadata:
         click.echo(f"job: {one_line(log.metadata.workflow_name)} / {one_line(log.metadata.job_name)}")
-    click.echo(f"{log.records:,} records, {log.error_records:,} error records")
-    if log.flags:
-        click.echo(f"noticed: {', '.join(log.flags)}")
-    if log.status != "ok":
+    click.echo(f"{log.columns.added:,} records, {log.errors:,} error records")
+    if outcome["flags"]:
+        click.echo(f"noticed: {', '.join(outcome['flags'])}")
+    if not log.charted:
         return
     times, peak = found.times, found.peak
-    click.echo(f"{times.observed_s:,.0f} s observed, {times.no_data_s:,.0f} s without data")
+    click.echo(f"{durations['observed_s']:,.0f} s observed, {durations['no_data_s']:,.0f} s without data")
     if times.idle_share is not None:
         share = f"{times.idle_share:.0%} of what there was"
-        click.echo(f"accelerators: {times.gpus}, idle for {times.idle_gpu_s:,.0f} s, {share}")
+        click.echo(f"accelerators: {times.gpus}, idle for {durations['idle_gpu_s']:,.0f} s, {share}")
     if peak:
         click.echo(f"most memory: {peak.percent:g} % at {_clock(peak.at)}" + ", near its end" * peak.oom_risk)
         for command in peak.commands[:SHOWN]:
@@ -146,7 +155,7 @@ def _print(log: UsageLog, found: Found) -> None:
 
 
 def _print_commands(pieces: list[Segment], together: Overlap) -> None:
-    from bot.ci.utilization.segments import in_background, shown_name  # noqa: PLC0415 - with the rest
+    from bot.ci.utilization.parse.segments import in_background, shown_name  # noqa: PLC0415 - with the rest
 
     shown = sorted((one for one in pieces if not in_background(one.name)), key=lambda one: -one.length)
     if shown:

@@ -7,8 +7,8 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="ops",
     tables="bot.ops.tables",
-    routes="bot.ops.admin_pages:setup",
-    openapi="bot.ops.openapi:OPERATIONS",
+    views="bot.ops.overview:VIEWS",
+    routes="bot.ops.overview:setup",
     commands={
         "doctor": "bot.console.doctor:doctor",
         "tasks": "bot.console.tasks:tasks",

@@ -18,6 +18,7 @@ from bot.ingest import backlog, sweeps
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.allowlist.source import on_github
 from bot.web import access
+from bot.web import operations as op
 from bot.web.answers import Answer, one_of, send
 from bot.web.app_keys import CONTEXT
 
@@ -152,3 +153,24 @@ async def _ages(tx: Transaction, context: Context) -> list[tuple[str, int, int]]
 
 
 routes = [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)]
+OPERATIONS = (
+    op.Operation("GET /healthz", "healthz", "Whether the process answers", Alive, topic=op.RUNNING),
+    op.Operation(
+        "GET /readyz",
+        "readyz",
+        "Whether work can be done",
+        {
+            200: op.Content(Ready, "It can; `notes` say what needs attention"),
+            503: op.Content(Ready, "`missing` says why not"),
+        },
+        topic=op.RUNNING,
+        callers=op.READER,
+    ),
+    op.Operation(
+        "GET /metrics",
+        "metrics",
+        "Prometheus text",
+        op.Content(str, "Counters and gauges", media_type="text/plain"),
+        topic=op.RUNNING,
+    ),
+)

@@ -1,4 +1,4 @@
-"""Sessions of the administrator: signed cookies, until they expire or somebody signs out.
+"""Sessions of the administrator: signed cookies, until they expire or the administrator signs out.
 
 Signing out ends every session of that ADMIN_TOKEN, copied cookies included: the database keeps the time before which
 none of them may have begun.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 COOKIE = "ootbot_admin"
 LIFE = 12 * 3600  # seconds
-LOOKUP = 2.0  # seconds the database gets to tell whether somebody has signed out
+LOOKUP = 2.0  # seconds the database gets to say whether the session was signed out
 OUT = admin_sign_out.c
 
 
@@ -48,7 +48,7 @@ async def check_session(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 async def begin(request: web.Request) -> str:
-    """Return the cookie for whoever has just sent ADMIN_TOKEN: signed, with the time it expires."""
+    """Return the cookie for a browser that has just sent ADMIN_TOKEN: signed, with the time it expires."""
     context = request.app[CONTEXT]
     async with context.store.read(answer_within=LOOKUP) as tx:
         begun = max(context.clock.now(), await _not_before(tx, context.settings))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
+from typing import TypedDict
 
-from bot.db.columns import Big, metadata, must
+from bot.db.rows import Big, Text, table
 
-admin_sign_out = sa.Table(
-    "admin_sign_out",
-    metadata,
-    must("token_id", sa.Text),  # of an ADMIN_TOKEN: an HMAC made with it
-    must("not_before", Big),  # sessions begun earlier have ended
-    sa.PrimaryKeyConstraint("token_id", name="pk_admin_sign_out"),
-)
+
+class AdminSignOutRow(TypedDict):
+    """Before when sessions of an ADMIN_TOKEN have ended."""
+
+    token_id: Text  # of an ADMIN_TOKEN: an HMAC made with it
+    not_before: Big  # sessions begun earlier have ended
+
+
+admin_sign_out = table("admin_sign_out", AdminSignOutRow, key=("token_id",))

@@ -6,9 +6,10 @@ import tempfile
 from pathlib import Path
 
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.collect.parsing import Given
+from bot.ci.collect.parse.contract import Given
 from bot.ci.collect.receiving import Fetched
-from bot.ci.utilization import parse_usage, store_usage
+from bot.ci.utilization import store_usage
+from bot.ci.utilization.parse import parse_usage
 from bot.core.json_fields import iso_time
 from bot.demo import usage_logs
 from tests.harness import L4, UPSTREAM
@@ -57,7 +58,7 @@ async def _read(bot, number, log):
     with tempfile.TemporaryDirectory() as folder:
         path, series = Path(folder) / "log", Path(folder) / "series"
         path.write_bytes(log)
-        answer = parse_usage.parse(Given(path=path, blob=series, members=(), options=None))
+        answer = parse_usage.parse_log(Given(path=path, blob=series, members=(), options=None))
         key = f"util/{number}" if series.exists() else None
         if key:
             await bot.context.resource(BLOBS).put(key, series.read_bytes())
@@ -88,4 +89,4 @@ async def _stored(bot, github, repo, job, run, read, *, trusted):
         sha256="",
     )  # fmt: skip
     async with bot.context.store.transaction() as tx:
-        await store_usage.store(tx, bot.context, fetched, *read)
+        await store_usage.store_log(tx, bot.context, fetched, *read)

@@ -47,7 +47,7 @@ async def invented_later(context, task):
 
 
 async def publish_and_more(context, task):
-    await publish.run(context, task)
+    await publish.publish_pull(context, task)
     async with context.store.transaction() as tx:
         tx.enqueue("invented_later", task.key)
 

@@ -1,4 +1,4 @@
-"""Does whoever starts it for the first time understand what is wrong? Ports, misspelt options, unreadable files."""
+"""Does a first-time user understand what is wrong? Ports, misspelt options, unreadable files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTERNALS = re.compile(r"Errno|Traceback|Client\w*Error|ssl:default|\.part\b|/tm
 
 @pytest.fixture
 def taken():
-    """A port that somebody listens on."""
+    """A port that a program listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening.getsockname()[1]
 

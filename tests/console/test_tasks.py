@@ -90,7 +90,7 @@ async def test_what_somebody_else_has_run_again_meanwhile_is_not_said_to_be_dism
 
 
 async def meanwhile(bot, act, identifier, *told):
-    """Run a command that comes to a task while somebody else's change of it is under way."""
+    """Run a command that comes to a task while another change of it is under way."""
 
     async def waits():
         async with bot.store.read() as tx:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from bot.ci.logs import rules as log_rules
+from bot.ci.logs.parse import rules as log_rules
 from bot.cli import main
 from bot.core.feature import load_each
 from bot.core.settings import Settings, options
@@ -163,7 +163,7 @@ def test_settings_files_that_are_shown_hold_settings(page):
     }
     for language, block in FENCE.findall(page.read_text()):
         if language == "toml" and "[[rule]]" in block:
-            assert log_rules.parse(block.encode(), page.name).rules
+            assert log_rules.parse_rules(block.encode(), page.name).rules
         elif language == "toml":
             assert tomllib.loads(block).keys() <= known
 

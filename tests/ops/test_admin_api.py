@@ -1,4 +1,4 @@
-"""/api/admin: what is stuck is seen and goes on, for whoever holds ADMIN_TOKEN."""
+"""/api/admin: what is stuck is seen and goes on, for holders of ADMIN_TOKEN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.serving import POSTGRES, SQLITE
 from tests.workers import eventually
 
 ADMIN = {"Authorization": "Bearer an admin token of ours"}
-DOORS = [
+ENDPOINTS = [
     ("GET", "/api/admin/deliveries"),
     ("GET", "/api/admin/deliveries/some-guid"),
     ("POST", "/api/admin/deliveries/some-guid/replay"),
@@ -22,9 +22,9 @@ DOORS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path"), DOORS)
+@pytest.mark.parametrize(("method", "path"), ENDPOINTS)
 @SQLITE
-async def test_nobody_else_gets_in(bot, method, path):
+async def test_only_the_administrator_gets_an_answer(bot, method, path):
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "an admin token of ours"}):
         async with bot.http.request(method, bot.url + path, headers=headers) as answer:
             assert (answer.status, (await answer.json())["error"]) == (401, "unauthorized")
@@ -32,13 +32,13 @@ async def test_nobody_else_gets_in(bot, method, path):
 
 
 @SQLITE
-async def test_without_a_token_set_the_doors_are_closed(github, issuer, clock, tmp_path, database_url):
+async def test_without_a_token_set_the_endpoints_are_closed(github, issuer, clock, tmp_path, database_url):
     settings = make_settings(
         github=github, issuer=issuer, app=github.app, folder=tmp_path, database_url=database_url,
         admin_token=None,
     )  # fmt: skip
     async with running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
-        for method, path in DOORS:
+        for method, path in ENDPOINTS:
             status, body = await bot.request(method, path, headers={"Authorization": "Bearer "})
             assert (status, body["error"]) == (404, "not_found")
 

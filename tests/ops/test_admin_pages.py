@@ -79,10 +79,10 @@ async def test_a_wrong_token_is_refused_and_guessing_slowed_down(bot, browser):
 
 
 async def test_a_form_of_too_many_fields_is_refused(bot, browser):
-    for door in ("sign-in", "sign-out", "tasks/1/retry", "deliveries/x/replay"):
+    for address in ("sign-in", "sign-out", "tasks/1/retry", "deliveries/x/replay"):
         form = "&".join(["a=1"] * 11)
-        async with browser.post(f"{bot.url}/admin/{door}", data=form) as answer:
-            assert (answer.status, (await answer.json())["error"]) == (400, "invalid_form"), door
+        async with browser.post(f"{bot.url}/admin/{address}", data=form) as answer:
+            assert (answer.status, (await answer.json())["error"]) == (400, "invalid_form"), address
 
 
 async def test_signing_in_gives_a_cookie_that_no_script_and_no_other_site_gets(bot, browser):

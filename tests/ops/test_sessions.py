@@ -1,4 +1,4 @@
-"""How long is somebody signed in, and what ends it?"""
+"""How long is the administrator signed in, and what ends it?"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def browser():
 
 
 def copied(browser):
-    """The cookie, as somebody else may have copied it."""
+    """The cookie, as another person may have copied it."""
     (one,) = browser.cookie_jar
     return {"Cookie": f"{one.key}={one.value}"}
 

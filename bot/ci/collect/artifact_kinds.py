@@ -27,15 +27,15 @@ KNOWN = frozenset(kind for kind, _ in DEFAULT) | {OTHER}
 def kind_of(name: str, kinds: Kinds) -> str:
     """Return the kind of the artifact of this name, ignoring case."""
     folded = name.casefold()
-    return next((kind for kind, globs in kinds if matches(folded, globs)), OTHER)
+    return next((kind for kind, globs in kinds if name_matches(folded, globs)), OTHER)
 
 
-def matches(folded: str, globs: Iterable[str]) -> bool:
+def name_matches(folded: str, globs: Iterable[str]) -> bool:
     """Whether one of some globs matches a case folded name."""
     return any(fnmatchcase(folded, glob.casefold()) for glob in globs)
 
 
-def read(text: str) -> Kinds:
+def parse_kinds(text: str) -> Kinds:
     """Read the setting: a JSON object from kind to a glob, or a list of them; raises ValueError."""
     try:
         given = msgspec.json.decode(text, type=dict[str, str | list[str]])
@@ -52,6 +52,6 @@ def read(text: str) -> Kinds:
     )
 
 
-def as_text(kinds: Kinds) -> str:
+def format_kinds(kinds: Kinds) -> str:
     """Return kinds as the setting is written."""
     return msgspec.json.encode(dict(kinds)).decode()

@@ -38,7 +38,7 @@ class Attribution(NamedTuple):
     flags: tuple[str, ...]
 
 
-def attribute(name: str, jobs: Collection[Job], *, attempt: int, run_id: int) -> Attribution:
+def attribute_artifact(name: str, jobs: Collection[Job], *, attempt: int, run_id: int) -> Attribution:
     """Return the job of the run that an artifact belongs to, None where its name does not tell."""
     flags = []
     named = _ATTEMPT.search(name)

@@ -143,19 +143,19 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def place(settings: Settings) -> str:
+def blobs_place(settings: Settings) -> str:
     """Return the folder in which blobs are kept, or the URL of a bucket."""
     return settings.of(CollectSettings).blobs or str(settings.data_dir / "blobs")
 
 
 def open_blobs(settings: Settings) -> Blobs:
     """Return the store of blobs that the settings name."""
-    where = place(settings)
+    where = blobs_place(settings)
     return RemoteBlobs(where) if is_remote(where) else LocalBlobs(Path(where))
 
 
-def _opened(context: Context) -> Blobs:
+def _blobs_of(context: Context) -> Blobs:
     return open_blobs(context.settings)
 
 
-BLOBS: Resource[Blobs] = Resource("blobs", _opened)
+BLOBS: Resource[Blobs] = Resource("blobs", _blobs_of)

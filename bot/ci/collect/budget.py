@@ -12,17 +12,15 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING
 
 from bot.ci.collect.settings import CollectSettings
-from bot.ci.collect.tables import ci_budget
+from bot.ci.collect.store import budgets
 from bot.core.errors import OverBudget, StoreUnavailable
 from bot.core.resources import Resource
-from bot.db.statements import Statement
 
 if TYPE_CHECKING:
+    from bot.ci.collect.tables import BudgetRow
     from bot.context import Context
     from bot.db.transaction import Transaction
 
@@ -33,42 +31,41 @@ SELDOM = 10_000  # milliseconds between two counts of bytes
 LEAST_WAIT = 60.0  # seconds: thousands of tasks may wait, and each look costs two transactions
 
 
-@dataclass(kw_only=True)
 class Bucket:
     """What may be spent now, and what was spent in the last hour."""
 
-    calls: float
-    bytes: float
-    at: int  # epoch milliseconds
-    minutes: dict[str, list[float]] = field(default_factory=dict)  # minute -> calls, bytes
+    def __init__(self, row: BudgetRow) -> None:
+        self.row = row
 
     def fill(self, now: int, limits: CollectSettings) -> None:
         """Add what has come in since the last look; a clock that was ahead gives nothing."""
-        hours = min(max(now - self.at, 0), HOUR) / HOUR
+        hours = min(max(now - self.row["at"], 0), HOUR) / HOUR
         most_calls, most_bytes = capacity(limits)
-        self.calls = min(self.calls + hours * limits.ci_calls_per_hour, most_calls)
-        self.bytes = min(self.bytes + hours * limits.ci_bytes_per_hour, most_bytes)
-        self.at = now
+        self.row["calls"] = min(self.row["calls"] + hours * limits.ci_calls_per_hour, most_calls)
+        self.row["bytes"] = min(self.row["bytes"] + hours * limits.ci_bytes_per_hour, most_bytes)
+        self.row["at"] = now
         recent = (now - HOUR) // MINUTE
-        self.minutes = {minute: spent for minute, spent in self.minutes.items() if int(minute) > recent}
+        self.row["minutes"] = {
+            minute: spent for minute, spent in self.row["minutes"].items() if int(minute) > recent
+        }
 
     def wait(self, limits: CollectSettings) -> float:
         """Return the seconds until a call may be made, 0 for now."""
-        if self.calls >= 1 and self.bytes > 0:
+        if self.row["calls"] >= 1 and self.row["bytes"] > 0:
             return 0.0
-        for_call = max(1 - self.calls, 0) * 3600 / limits.ci_calls_per_hour
-        for_bytes = max(1 - self.bytes, 0) * 3600 / limits.ci_bytes_per_hour
+        for_call = max(1 - self.row["calls"], 0) * 3600 / limits.ci_calls_per_hour
+        for_bytes = max(1 - self.row["bytes"], 0) * 3600 / limits.ci_bytes_per_hour
         return max(for_call, for_bytes, LEAST_WAIT)
 
     def at_once(self, limits: CollectSettings) -> int:
         """Return how many calls a process takes when one may be made."""
-        return max(min(int(self.calls), limits.ci_calls_per_hour // PARTS), 1)
+        return max(min(int(self.row["calls"]), limits.ci_calls_per_hour // PARTS), 1)
 
     def spend(self, *, calls: int = 0, size: int = 0) -> None:
         """Take calls or bytes out."""
-        self.calls -= calls
-        self.bytes -= size
-        spent = self.minutes.setdefault(str(self.at // MINUTE), [0, 0])
+        self.row["calls"] -= calls
+        self.row["bytes"] -= size
+        spent = self.row["minutes"].setdefault(str(self.row["at"] // MINUTE), [0, 0])
         spent[0] += calls
         spent[1] += size
 
@@ -76,19 +73,6 @@ class Bucket:
 def capacity(limits: CollectSettings) -> tuple[float, float]:
     """Return how many calls and bytes a bucket holds."""
     return max(limits.ci_calls_per_hour / BURST, 1), limits.ci_bytes_per_hour / BURST
-
-
-OF_ACCOUNT = ci_budget.c.account == sa.bindparam("of_account")
-LOCKED = Statement(sa.select(ci_budget).where(OF_ACCOUNT).with_for_update())
-STORE = Statement(sa.update(ci_budget).where(OF_ACCOUNT))
-
-
-class _BudgetRow(TypedDict):
-    account: str
-    calls: float
-    bytes: float
-    at: int
-    minutes: dict[str, list[float]]
 
 
 @dataclass(kw_only=True)
@@ -146,7 +130,7 @@ class Budgets:
             if take and not (wait := bucket.wait(self._limits)):
                 taken = bucket.at_once(self._limits)
                 bucket.spend(calls=taken)
-            await _store(tx, account, bucket)
+            await budgets.store_budget(tx, bucket.row)
             return wait, taken
 
         try:
@@ -174,7 +158,7 @@ async def spend_bytes(context: Context, repo: str, size: int) -> None:
 
 async def last_hour(tx: Transaction) -> dict[str, tuple[int, int]]:
     """Return the calls and bytes of the last hour, by account."""
-    rows = await tx.rows_as(_BudgetRow, sa.select(ci_budget))
+    rows = await budgets.all_budgets(tx)
     since = (tx.now - HOUR) // MINUTE
     return {
         row["account"]: (
@@ -190,18 +174,9 @@ def _account(repo: str) -> str:
 
 
 async def _locked(tx: Transaction, account: str, limits: CollectSettings) -> Bucket:
-    row = await tx.row_as(_BudgetRow, LOCKED, {"of_account": account})
-    if row is None:
-        calls, size = capacity(limits)
-        full = {"account": account, "calls": calls, "bytes": size, "at": tx.now, "minutes": {}}
-        await tx.upsert(ci_budget, [full])
-        row = await tx.row_as(_BudgetRow, LOCKED, {"of_account": account})
-    assert row is not None
-    bucket = Bucket(calls=row["calls"], bytes=row["bytes"], at=row["at"], minutes=dict(row["minutes"]))
+    calls, size = capacity(limits)
+    full: BudgetRow = {"account": account, "calls": calls, "bytes": size, "at": tx.now, "minutes": {}}
+    row = await budgets.lock_budget(tx, full)
+    bucket = Bucket(row)
     bucket.fill(tx.now, limits)
     return bucket
-
-
-async def _store(tx: Transaction, account: str, bucket: Bucket) -> None:
-    values = {"calls": bucket.calls, "bytes": bucket.bytes, "at": bucket.at, "minutes": bucket.minutes}
-    await tx.run(STORE, values | {"of_account": account})

@@ -26,7 +26,7 @@ class Copied:
     there: int = 0  # files that were there already
 
 
-def copy(source: Path, target: Path) -> Copied:
+def copy_blobs(source: Path, target: Path) -> Copied:
     """Copy blobs to a folder that only its owner may read; nothing is deleted there. Raises GiveUp.
 
     A blob that is deleted meanwhile is left out: its row says that it is gone.

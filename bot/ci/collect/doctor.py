@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.ci.collect import blobs, scope
+from bot.ci.collect import blobs, collection_scope
 from bot.ci.collect.blob_store import BlobsUnavailable
+from bot.ci.collect.parse.contract import Request
 from bot.ci.collect.parser_pool import ParserPool
-from bot.ci.collect.parsing import Request
 from bot.ci.collect.remote_blobs import RemoteBlobs
 from bot.ci.collect.settings import BACKENDS, UPSTREAM, is_remote
 from bot.ci.collect.workspace import LEAST_FREE
@@ -26,14 +26,14 @@ GIB = 1024**3
 MOST_ASKED = 50  # repositories
 
 
-async def check(target: Target) -> list[Finding]:
+async def check_collecting(target: Target) -> list[Finding]:
     """Check what collecting needs; where nothing is collected, only say so."""
     if not await target.has_database():
         return []  # another check says so
     try:
         async with target.store.read() as tx:
-            chosen = await scope.whose(tx, target.settings)
-            words = await scope.in_words(tx, target.settings)
+            chosen = await collection_scope.collected_sides(tx, target.settings)
+            words = await collection_scope.describe_scope(tx, target.settings)
             listed = await allowlists.in_force(tx)
     except StoreUnavailable as problem:
         return [warning("collecting", str(problem)[:200], "start `ootbot serve` once: it makes the tables")]
@@ -41,7 +41,7 @@ async def check(target: Target) -> list[Finding]:
         return [ok("collecting", words)]
     repos = list(target.settings.upstream_repo) if UPSTREAM in chosen else []
     if BACKENDS in chosen and listed:
-        repos += [entry.repo for entry in listed.entries if entry.level >= scope.LEAST_LEVEL]
+        repos += [entry.repo for entry in listed.entries if entry.level >= collection_scope.LEAST_LEVEL]
     return [
         ok("collecting", words),
         await _place(target),
@@ -53,7 +53,7 @@ async def check(target: Target) -> list[Finding]:
 
 
 async def _place(target: Target) -> Finding:
-    where = blobs.place(target.settings)
+    where = blobs.blobs_place(target.settings)
     return await _bucket(where) if is_remote(where) else _folder(where)
 
 

@@ -1,7 +1,7 @@
 """Names of jobs, taken apart: what is built, which configuration, which shard of how many, on which runner.
 
 `{build} / {kind} ({argument}, ...)` is how a matrix names its jobs. Two whole numbers in a row may be a shard and their
-count, or two values of a matrix: only the other jobs of the same commit can tell, see `resolve`.
+count, or two values of a matrix: only the other jobs of the same commit can tell, see `resolve_shards`.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class JobName:
         return self.arguments[1:] if self.arguments[:1] == (self.config,) else self.arguments
 
 
-def parse(workflow: str | None, name: str) -> JobName:
-    """Take a name apart; a shard is only presumed, see `resolve`."""
+def parse_name(workflow: str | None, name: str) -> JobName:
+    """Take a name apart; a shard is only presumed, see `resolve_shards`."""
     name = name[:LONGEST]
     found = _ARGUMENTS.match(name)
     head = found["head"] if found else name
@@ -92,17 +92,17 @@ def parse(workflow: str | None, name: str) -> JobName:
     )
 
 
-def resolve(names: Iterable[JobName]) -> list[JobName]:
+def resolve_shards(names: Iterable[JobName]) -> list[JobName]:
     """Return the jobs of one commit, over all its runs, with shards only where there are siblings of the same count."""
     parsed = list(names)
     seen: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for one in parsed:
         if one.shard is not None:
-            seen[_family(one)].add(one.shard)
-    return [one if one.shard is None or len(seen[_family(one)]) > 1 else _whole(one) for one in parsed]
+            seen[_siblings(one)].add(one.shard)
+    return [one if one.shard is None or len(seen[_siblings(one)]) > 1 else _whole(one) for one in parsed]
 
 
-def _family(one: JobName) -> tuple[object, ...]:
+def _siblings(one: JobName) -> tuple[object, ...]:
     return one.workflow, one.head, one.config, one.shards
 
 

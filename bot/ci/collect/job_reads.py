@@ -5,21 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.collect import rows, run_of_jobs, scope, upload_rows
+from bot.ci.collect import collection_scope
 from bot.ci.collect.states import State, reason
+from bot.ci.collect.store import fetches, runs, uploads
 from bot.core.errors import Rejected
 from bot.core.json_fields import Kind, read_member
 from bot.core.links import web_url
 from bot.ingest import watched
-from bot.web import access, parameters
+from bot.web import access
 from bot.web.app_keys import CONTEXT
 from bot.web.blocks import JobSubject
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from aiohttp import web
 
-    from bot.ci.collect.rows import FetchRow
-    from bot.ci.collect.upload_rows import UploadRow
+    from bot.ci.collect.tables import FetchRow, UploadRow
+    from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowJobRow, WorkflowRunRow
     from bot.web.access import Hidden
@@ -52,7 +55,7 @@ class Step:
 async def visible(request: web.Request, tx: Transaction, repo: str) -> set[int]:
     """Return the ids of a repository that this request may see; none where it may see none.
 
-    A repository of which nobody has said whether it is private is treated as one.
+    A repository that is not known to be public is treated as a private one.
     """
     return await _visible(request, tx, await access.hidden_from(request, tx, repo), repo)
 
@@ -70,7 +73,7 @@ async def _visible(request: web.Request, tx: Transaction, hidden: Hidden, repo: 
     for identifier in owners:
         if hidden.has(repo, identifier):
             continue
-        if (await rows.repository(tx, identifier))["private"] is False:
+        if (await runs.repository_facts(tx, identifier)).private is False:
             found.add(identifier)
     return found
 
@@ -80,50 +83,45 @@ def not_known(what: str) -> Rejected:
     return Rejected(404, "not_found", f"no {what} of that id may be shown here")
 
 
-async def job(request: web.Request, tx: Transaction) -> WorkflowJobRow:
-    """Return the job in the path; raises Rejected 404 where it may not be shown."""
-    repo, identifier = parameters.repo(request), parameters.number(request.match_info["id"])
-    owners = await visible(request, tx, repo)
-    found = await rows.job_of(tx, owners, identifier)
+async def shown_job(tx: Transaction, owners: Collection[int], job_id: int) -> WorkflowJobRow:
+    """Return a job of one of some repositories; raises Rejected 404."""
+    found = await runs.find_job(tx, owners, job_id)
     if found is None:
         raise not_known("job")
     return found
 
 
-async def upload(request: web.Request, tx: Transaction) -> UploadRow:
-    """Return the uploaded file in the path; raises Rejected 404 where it may not be shown."""
-    repo, identifier = parameters.repo(request), parameters.number(request.match_info["id"])
-    found = await upload_rows.get(tx, identifier)
+async def shown_attempts(tx: Transaction, owners: Collection[int], run_id: int) -> list[WorkflowRunRow]:
+    """Return the attempts of a run of one of some repositories, newest first; raises Rejected 404."""
+    if found := await runs.attempts_of_run(tx, owners, run_id):
+        return found
+    for owner in sorted(owners):
+        if jobs := await runs.jobs_of_run(tx, owner, run_id):
+            return runs.attempts_from_jobs(jobs, run_id)
+    raise not_known("run")
+
+
+async def shown_upload(
+    request: web.Request, tx: Transaction, owners: Collection[int], repo: str, identifier: int
+) -> UploadRow:
+    """Return an uploaded file; `owners` are what this request may see of the backend. Raises Rejected 404."""
+    found = await uploads.find_upload(tx, identifier)
     if found is None or found["backend_key"] != repo.casefold():
         raise not_known("upload")
-    shown = await visible(request, tx, repo)
-    if found["repository_id"] not in shown and not access.reads_private(request):
+    if found["repository_id"] not in owners and not access.reads_private(request):
         raise not_known("upload")
     return found
 
 
-async def run(request: web.Request, tx: Transaction) -> list[WorkflowRunRow]:
-    """Return the attempts of the run in the path, newest first; raises Rejected 404."""
-    repo, identifier = parameters.repo(request), parameters.number(request.match_info["id"])
-    owners = await visible(request, tx, repo)
-    if found := await rows.runs_of(tx, owners, identifier):
-        return found
-    for owner in sorted(owners):
-        if jobs := await rows.jobs(tx, owner, identifier):
-            return run_of_jobs.attempts(jobs, identifier)
-    raise not_known("run")
-
-
-async def log_state(request: web.Request, tx: Transaction, of: WorkflowJobRow) -> LogState:
+async def log_state(tx: Transaction, settings: Settings, of: WorkflowJobRow) -> LogState:
     """Return how far a job's log has come; where nothing was ever asked for, why not."""
-    row = await rows.fetch(tx, of["repository_id"], "log", of["id"])
+    row = await fetches.find_fetch(tx, of["repository_id"], "log", of["id"])
     if row is not None:
         return _state(row)
-    settings = request.app[CONTEXT].settings
     if of["status"] != "completed":
         return LogState(state=State.WANTED, reason="GitHub has it once the job has ended", bytes=None)
-    refused = await scope.refusal(tx, settings, of["repo"], workflow=of["workflow_name"])
-    refused = refused or scope.log_refusal(settings, of)
+    refused = await collection_scope.run_refusal(tx, settings, of["repo"], workflow=of["workflow_name"])
+    refused = refused or collection_scope.log_refusal(settings, of)
     if refused:
         return LogState(state=State.SKIPPED, reason=refused, bytes=None)
     return LogState(state=State.WANTED, reason="not asked for yet", bytes=None)
@@ -136,11 +134,11 @@ def _state(row: FetchRow) -> LogState:
 
 async def upload_state(tx: Transaction, of: UploadRow) -> LogState:
     """Return how far the reading of an uploaded file has come."""
-    row = await rows.fetch(tx, of["repository_id"], "upload", of["id"])
+    row = await fetches.find_fetch(tx, of["repository_id"], "upload", of["id"])
     return _state(row) if row else LogState(state=State.WANTED, reason="not read yet", bytes=None)
 
 
-def of_upload(request: web.Request, of: UploadRow) -> JobSubject:
+def upload_subject(request: web.Request, of: UploadRow) -> JobSubject:
     """Return the subject of what features add to the job of an uploaded file."""
     return JobSubject(
         repo=of["backend"],
@@ -157,7 +155,7 @@ def of_upload(request: web.Request, of: UploadRow) -> JobSubject:
     )
 
 
-def steps(of: WorkflowJobRow) -> list[Step]:
+def steps_of_job(of: WorkflowJobRow) -> list[Step]:
     """Return a job's steps in order; what GitHub sent is read field by field."""
     found: list[Step] = []
     for one in of["steps"][:MOST_STEPS] if isinstance(of["steps"], list) else []:
@@ -171,24 +169,24 @@ def steps(of: WorkflowJobRow) -> list[Step]:
                 number=read_member(one, ("number",), Kind.INT) or len(found) + 1,
                 name=read_member(one, ("name",), Kind.TEXT) or "",
                 outcome=conclusion or read_member(one, ("status",), Kind.TEXT) or "",
-                tone=tone(conclusion),
-                seconds=seconds(started, ended),
+                tone=conclusion_tone(conclusion),
+                seconds=seconds_between(started, ended),
             )
         )
     return found
 
 
-def tone(conclusion: str | None) -> str:
+def conclusion_tone(conclusion: str | None) -> str:
     """Return the colour and sign of a conclusion."""
     return TONES.get(conclusion, "idle")
 
 
-def seconds(started: int | None, ended: int | None) -> float | None:
+def seconds_between(started: int | None, ended: int | None) -> float | None:
     """Return how long something took, None where that is not known."""
     return None if started is None or ended is None else max(ended - started, 0) / 1000
 
 
-def subject(request: web.Request, of: WorkflowJobRow) -> JobSubject:
+def job_subject(request: web.Request, of: WorkflowJobRow) -> JobSubject:
     """Return the subject of what features add to a job."""
     return JobSubject(
         repo=of["repo"],

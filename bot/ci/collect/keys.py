@@ -5,12 +5,12 @@ from __future__ import annotations
 from bot.core.errors import GiveUp
 
 
-def of_object(repo: str, identifier: int) -> str:
+def object_key(repo: str, identifier: int) -> str:
     """Return the key of a job's log or of an artifact."""
     return f"{repo}#{identifier}"
 
 
-def parse_object(key: str) -> tuple[str, int]:
+def parse_object_key(key: str) -> tuple[str, int]:
     """Return repository and id; raises GiveUp when the key names none."""
     repo, _, identifier = key.rpartition("#")
     if not repo or not identifier.isdigit():
@@ -18,12 +18,12 @@ def parse_object(key: str) -> tuple[str, int]:
     return repo, int(identifier)
 
 
-def of_run(repo: str, run_id: int, attempt: int) -> str:
+def run_key(repo: str, run_id: int, attempt: int) -> str:
     """Return the key of an attempt of a run."""
     return f"{repo}/{run_id}/{attempt}"
 
 
-def parse_run(key: str) -> tuple[str, int, int]:
+def parse_run_key(key: str) -> tuple[str, int, int]:
     """Return repository, run and attempt; raises GiveUp when the key names none."""
     repo, _, rest = key.rpartition("/")
     repo, _, run_id = repo.rpartition("/")

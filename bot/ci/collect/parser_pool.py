@@ -16,15 +16,15 @@ import msgspec
 import structlog
 
 import bot
-from bot.ci.collect.parser_child import CPU, LENGTH, TOO_MUCH_MEMORY
-from bot.ci.collect.parsing import Reply, Request
+from bot.ci.collect.parse.child import CPU, LENGTH, TOO_MUCH_MEMORY
+from bot.ci.collect.parse.contract import Reply, Request
 
 WALL = 180.0  # seconds for one file
-STARVED = 0.25  # of that time: a child that got less of the processor is not to blame
-LAST_WORDS = 4096  # bytes kept of what a child wrote before it ended
+LEAST_CPU = 0.25  # of that time: a child that got less processor time did not fail because of its file
+ERRORS_KEPT = 4096  # bytes kept of what a child wrote before it ended
 START = (
     "import sys, json; sys.path[:0] = json.loads(sys.argv[1]); "
-    "from bot.ci.collect.parser_child import main; main()"
+    "from bot.ci.collect.parse.child import main; main()"
 )
 KILLED = {  # by signal
     signal.SIGKILL: "the system ended the parser, most likely for want of memory",
@@ -37,18 +37,18 @@ log = structlog.get_logger("bot.ci.collect")
 @dataclass(kw_only=True)
 class _Child:
     process: asyncio.subprocess.Process
-    last_words: asyncio.Task[str]
+    errors: asyncio.Task[str]
 
 
 class ParserPool:
-    """A few parser children, started when there is work for them."""
+    """A few parser children, started when needed."""
 
-    def __init__(self, workers: int, *, wall: float = WALL, starved: float = STARVED) -> None:
+    def __init__(self, workers: int, *, wall: float = WALL, least_cpu: float = LEAST_CPU) -> None:
         self._free: asyncio.Queue[_Child | None] = asyncio.Queue()
         for _ in range(workers):
             self._free.put_nowait(None)
         self._wall = wall
-        self._starved = starved * wall
+        self._least_cpu = least_cpu * wall
         self._closed = False
 
     async def parse(self, request: Request) -> Reply:
@@ -61,7 +61,7 @@ class ParserPool:
             before = _cpu(child)
             async with asyncio.timeout(self._wall):
                 reply = await _ask(child, request)
-            if not reply.worn_out and not self._closed:
+            if not reply.ends and not self._closed:
                 kept = child
         except TimeoutError:
             reply = self._too_long(before, _cpu(child))
@@ -73,7 +73,7 @@ class ParserPool:
 
     def _too_long(self, before: float, after: float) -> Reply:
         """Return the reply for a file that takes too long, by the child's processor time before and after."""
-        if after - before < self._starved:
+        if after - before < self._least_cpu:
             return Reply(state="unable", reason="the machine is too busy to read it")
         return Reply(state="broken", reason=f"reading it took too long: over {self._wall:.0f} s")
 
@@ -87,7 +87,7 @@ class ParserPool:
 
 
 async def _started() -> _Child:
-    """Start a child; one that comes up after whoever asked for it was cancelled is ended."""
+    """Start a child; one that comes up after its caller was cancelled is ended."""
     starting = asyncio.create_task(_start())
     try:
         return await asyncio.shield(starting)
@@ -110,7 +110,7 @@ async def _start() -> _Child:
         env={},
         cwd="/",
     )
-    return _Child(process=process, last_words=asyncio.create_task(_last_words(process)))
+    return _Child(process=process, errors=asyncio.create_task(_end_of_errors(process)))
 
 
 async def _ask(child: _Child, request: Request) -> Reply:
@@ -126,13 +126,13 @@ async def _ask(child: _Child, request: Request) -> Reply:
         return msgspec.msgpack.decode(await stdout.readexactly(LENGTH.unpack(head)[0]), type=Reply)
     except (asyncio.IncompleteReadError, ConnectionError):
         code = await child.process.wait()
-        words = await child.last_words
+        words = await child.errors
         log.warning("a parser child ended", code=code, words=words[-500:])
-        return Reply(state="broken", reason=_why(code, words), worn_out=True)
+        return Reply(state="broken", reason=_why(code, words), ends=True)
 
 
 def _why(code: int, words: str) -> str:
-    """Return for people why a child ended: its exit code, or the signal that ended it, and its last words."""
+    """Return for people why a child ended: its exit code, or the signal that ended it, and what it wrote last."""
     if "bad_alloc" in words:
         return TOO_MUCH_MEMORY
     if code < 0:
@@ -143,12 +143,12 @@ def _why(code: int, words: str) -> str:
     return f"the parser failed: {error}"[:300] if error else f"the parser ended with exit code {code}"
 
 
-async def _last_words(process: asyncio.subprocess.Process) -> str:
+async def _end_of_errors(process: asyncio.subprocess.Process) -> str:
     """Return the end of what a child writes to standard error."""
     assert process.stderr
     kept = b""
-    while piece := await process.stderr.read(LAST_WORDS):
-        kept = (kept + piece)[-LAST_WORDS:]
+    while piece := await process.stderr.read(ERRORS_KEPT):
+        kept = (kept + piece)[-ERRORS_KEPT:]
     return kept.decode("utf-8", "replace")
 
 
@@ -166,6 +166,6 @@ async def _end(child: _Child) -> None:
     with contextlib.suppress(ProcessLookupError):
         child.process.kill()
     await child.process.wait()
-    await child.last_words
+    await child.errors
     if child.process.stdin:
         child.process.stdin.close()

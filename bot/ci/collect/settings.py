@@ -14,7 +14,7 @@ SCHEMES = frozenset({"s3", "gs", "az"})  # of buckets
 UPSTREAM, BACKENDS, OFF = "upstream", "backends", "off"
 
 
-def scope(text: str) -> tuple[str, ...]:
+def parse_sides(text: str) -> tuple[str, ...]:
     """Read whose CI is collected."""
     found = setting_types.words(text)
     if unknown := [word for word in found if word not in {UPSTREAM, BACKENDS, OFF}]:
@@ -29,7 +29,7 @@ def is_remote(where: str) -> bool:
     return "://" in where
 
 
-def blobs_place(text: str) -> str:
+def parse_blobs_place(text: str) -> str:
     """Read where blobs are kept: a folder, or a bucket that the installed packages can reach."""
     if not is_remote(text):
         return text
@@ -50,7 +50,7 @@ class CollectSettings:
     ci: tuple[str, ...] | None = option(
         "Whose CI is collected: upstream, backends (listed at L2 or above), both, or off; unset: both, "
         "but off on a database that was in use before there was collecting. `ootbot doctor` says which applies.",
-        scope,
+        parse_sides,
         default=None,
     )
     ci_workflows: tuple[str, ...] = option(
@@ -70,9 +70,9 @@ class CollectSettings:
     )
     ci_artifacts: artifact_kinds.Kinds = option(  # noqa: RUF009 - a field, as the others
         "The kind of an artifact by globs over its name: a TOML table, or JSON; the first that matches.",
-        artifact_kinds.read,
+        artifact_kinds.parse_kinds,
         default=artifact_kinds.DEFAULT,
-        show=artifact_kinds.as_text,
+        show=artifact_kinds.format_kinds,
     )
     ci_calls_per_hour: int = option(
         "API calls an hour that an installation may spend on collecting.",
@@ -89,7 +89,7 @@ class CollectSettings:
     blobs: str | None = option(
         "Where logs and other large files are kept: a folder, or s3://bucket/prefix, gs://... or az://... "
         "(with the extra s3); unset: DATA_DIR/blobs.",
-        blobs_place,
+        parse_blobs_place,
         default=None,
     )
     blobs_max_bytes: int = option(

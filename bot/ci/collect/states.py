@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from bot.core import escaping
+
+PATH_MOST = 120  # characters
+
 
 class State(StrEnum):
     """How far the fetching of one log or artifact has come."""
@@ -51,3 +55,15 @@ def megabytes(size: int) -> str:
 def over_limit(size: int, most: int) -> str:
     """Return why something was not downloaded."""
     return f"{megabytes(size)}, limit {most // (1024 * 1024)} MiB"
+
+
+def not_started(conclusion: str, path: str | None) -> str:
+    """Return what is known of a run that ended before GitHub made its jobs; the path comes from outside.
+
+    So does a workflow file end that GitHub cannot read or use. GitHub gives the reason on the run's page only: neither
+    its webhooks nor its API have it. A run of a file that cannot be read has the file's path in place of a name.
+    """
+    shown = escaping.shorten(escaping.one_line(path or ""), PATH_MOST)
+    outcome = escaping.one_line(conclusion.replace("_", " "))
+    of_file = f" of {shown}" if shown else ""
+    return f"{outcome}: no job{of_file} was started; only the run's page on GitHub says why"

@@ -2,125 +2,173 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import sqlalchemy as sa
 
-from bot.db.columns import Big, Float, Json, column, metadata, must, partial_index
+from bot.db.columns import partial_index
+from bot.db.rows import Big, Bool, Float, Int, Json, Millis, Text, table
 
-ci_artifact = sa.Table(
+
+class ArtifactRow(TypedDict):
+    """An artifact of a run."""
+
+    repository_id: Big
+    id: Big
+    run_id: Big
+    run_attempt: Int
+    job_id: Big | None  # None: of the run, not attributed to a job
+    name: Text  # from outside
+    kind: Text
+    size_in_bytes: Big
+    digest: Text | None  # sha256:..., of uploads by the present actions
+    created_at: Millis | None
+    updated_at: Millis | None
+    expires_at: Millis | None
+    expired: Bool
+    head_sha: Text
+    trusted: Bool
+    flags: Json[list[str]]  # what did not fit together: foreign_job, foreign_head, foreign_attempt
+
+
+ci_artifact = table(
     "ci_artifact",
-    metadata,
-    must("repository_id", Big),
-    must("id", Big),
-    must("run_id", Big),
-    must("run_attempt", sa.Integer),
-    column("job_id", Big),  # None: of the run, not attributed to a job
-    must("name", sa.Text),  # from outside
-    must("kind", sa.Text),
-    must("size_in_bytes", Big),
-    column("digest", sa.Text),  # sha256:..., of uploads by the present actions
-    column("created_at", Big),
-    column("updated_at", Big),
-    column("expires_at", Big),
-    must("expired", sa.Boolean),
-    must("head_sha", sa.Text),
-    must("trusted", sa.Boolean),
-    must("flags", Json),  # what did not fit together: foreign_job, foreign_head, foreign_attempt
-    sa.PrimaryKeyConstraint("repository_id", "id", name="pk_ci_artifact"),
+    ArtifactRow,
     sa.Index("ix_ci_artifact_run", "repository_id", "run_id", "id"),
     sa.Index("ix_ci_artifact_head_sha", "head_sha", "repository_id", "id"),
     sa.Index("ix_ci_artifact_name", "repository_id", "name", "id"),
+    key=("repository_id", "id"),
 )
 
-ci_fetch = sa.Table(
+
+class FetchRow(TypedDict):
+    """The fetching of one log or artifact."""
+
+    repository_id: Big
+    kind: Text  # log | artifact
+    object_id: Big
+    run_id: Big
+    run_attempt: Int
+    job_id: Big | None
+    state: Text  # see bot.ci.collect.states
+    tries: Int
+    due_at: Millis | None  # when it is asked for again
+    size: Big | None
+    sha256: Text | None
+    blob: Text | None
+    parser: Text | None  # the kind of file it was read as
+    error: Text | None  # the reason, in words
+    asked_at: Millis
+    done_at: Millis | None
+
+
+ci_fetch = table(
     "ci_fetch",
-    metadata,
-    must("repository_id", Big),
-    must("kind", sa.Text),  # log | artifact
-    must("object_id", Big),
-    must("run_id", Big),
-    must("run_attempt", sa.Integer),
-    column("job_id", Big),
-    must("state", sa.Text),  # see bot.ci.collect.states
-    must("tries", sa.Integer),
-    column("due_at", Big),  # when it is asked for again
-    column("size", Big),
-    column("sha256", sa.Text),
-    column("blob", sa.Text),
-    column("parser", sa.Text),  # the kind of file it was read as
-    column("error", sa.Text),  # the reason, in words
-    must("asked_at", Big),
-    column("done_at", Big),
-    sa.PrimaryKeyConstraint("repository_id", "kind", "object_id", name="pk_ci_fetch"),
+    FetchRow,
     sa.Index("ix_ci_fetch_run", "repository_id", "run_id", "kind", "object_id"),
     sa.Index("ix_ci_fetch_asked_at", "asked_at"),
+    key=("repository_id", "kind", "object_id"),
 )
 partial_index("ix_ci_fetch_wanted", ci_fetch.c.asked_at, where=ci_fetch.c.state == "wanted")
 partial_index("ix_ci_fetch_blob", ci_fetch.c.blob, where=ci_fetch.c.blob.is_not(None))
 
-ci_listing = sa.Table(  # the passes over a run's artifacts
-    "ci_listing",
-    metadata,
-    must("repository_id", Big),
-    must("run_id", Big),
-    must("run_attempt", sa.Integer),
-    must("passes", sa.Integer),
-    must("artifacts", sa.Integer),  # found by the last pass
-    must("state", sa.Text),  # listed | forbidden | absent | skipped
-    column("error", sa.Text),
-    must("at", Big),
-    sa.PrimaryKeyConstraint("repository_id", "run_id", "run_attempt", name="pk_ci_listing"),
-)
 
-ci_budget = sa.Table(  # what an account's installation has spent on collecting
-    "ci_budget",
-    metadata,
-    sa.Column("account", sa.Text, primary_key=True),  # case folded
-    must("calls", Float),  # that may be made now
-    must("bytes", Float),  # that may be downloaded now; below zero after a large file
-    must("at", Big),  # when these two were computed
-    must("minutes", Json),  # of the last hour: minute -> [calls, bytes]
-)
+class ListingRow(TypedDict):
+    """The passes over the artifacts of one attempt of a run."""
 
-ci_storage_day = sa.Table(  # artifacts by repository, workflow and day of creation
-    "ci_storage_day",
-    metadata,
-    must("repository_id", Big),
-    must("day", sa.Integer),  # days since 1970
-    must("workflow", sa.Text),
-    must("artifacts", Big),
-    must("bytes", Big),
-    sa.PrimaryKeyConstraint("repository_id", "day", "workflow", name="pk_ci_storage_day"),
-)
+    repository_id: Big
+    run_id: Big
+    run_attempt: Int
+    passes: Int
+    artifacts: Int  # found by the last pass
+    state: Text  # listed | forbidden | absent | skipped
+    error: Text | None
+    at: Millis
 
-ci_upload = sa.Table(  # files that backends on another CI upload
+
+ci_listing = table("ci_listing", ListingRow, key=("repository_id", "run_id", "run_attempt"))
+
+
+class BudgetRow(TypedDict):
+    """What an account's installation has spent on collecting."""
+
+    account: Text  # case folded
+    calls: Float  # that may be made now
+    bytes: Float  # that may be downloaded now; below zero after a large file
+    at: Millis  # when these two were computed
+    minutes: Json[dict[str, list[float]]]  # of the last hour: minute -> [calls, bytes]
+
+
+ci_budget = table("ci_budget", BudgetRow, key=("account",))
+
+
+class _OfRepository(TypedDict):
+    repository_id: Big
+
+
+class WorkflowDay(TypedDict):
+    """The artifacts of one workflow that were created on one day."""
+
+    day: Int  # days since 1970
+    workflow: Text
+    artifacts: Big
+    bytes: Big
+
+
+class StorageDayRow(_OfRepository, WorkflowDay):
+    """The same of a repository."""
+
+
+ci_storage_day = table("ci_storage_day", StorageDayRow, key=("repository_id", "day", "workflow"))
+
+
+class _UploadedBy(TypedDict):
+    id: Big
+    backend: Text
+    backend_key: Text  # case folded
+    repository_id: Big  # as the token has it, 0 where it has none
+
+
+class TestedRun(TypedDict):
+    """What the run of an uploaded file was for: one of our dispatches, or what the backend says of its own run."""
+
+    dispatch_id: Text  # empty: of a run that was not dispatched
+    event_type: Text | None  # of such a run: nightly, periodic or push
+    # that it claims to have tested: upstream's, or the backend's own of a push
+    commit_sha: Text | None
+
+
+class _UploadedFile(TypedDict):
+    kind: Text
+    run_id: Text  # of any CI
+    run_attempt: Int
+    workflow: Text  # these three as the backend calls them
+    job: Text
+    name: Text
+    size: Big
+    sha256: Text
+    blob: Text
+    received_at: Millis
+
+
+class UploadRow(_UploadedBy, TestedRun, _UploadedFile):
+    """A file that a backend uploaded; identity is the token's and our dispatch's, names are the backend's."""
+
+
+ci_upload = table(
     "ci_upload",
-    metadata,
-    sa.Column("id", Big, primary_key=True),
-    must("backend", sa.Text),
-    must("backend_key", sa.Text),  # case folded
-    must("repository_id", Big),  # as the token has it, 0 where it has none
-    must("dispatch_id", sa.Text),  # empty: of a run that nobody dispatched
-    column("event_type", sa.Text),  # of such a run: nightly, periodic or push
-    column(
-        "commit_sha", sa.Text
-    ),  # that it claims to have tested: upstream's, or the backend's own of a push
-    must("kind", sa.Text),
-    must("run_id", sa.Text),  # of any CI
-    must("run_attempt", sa.Integer),
-    must("workflow", sa.Text),  # these three as the backend calls them
-    must("job", sa.Text),
-    must("name", sa.Text),
-    must("size", Big),
-    must("sha256", sa.Text),
-    must("blob", sa.Text),
-    must("received_at", Big),
+    UploadRow,
     sa.Index("ix_ci_upload_backend_key", "backend_key", "received_at"),
     sa.Index("ix_ci_upload_dispatch_id", "dispatch_id"),
+    key=("id",),
 )
 
-ci_default = sa.Table(  # what an unset option means on this database, where that is not its default
-    "ci_default",
-    metadata,
-    sa.Column("name", sa.Text, primary_key=True),
-    must("value", sa.Text),
-)
+
+class DefaultRow(TypedDict):
+    """What an unset option means on this database, where that is not its default."""
+
+    name: Text
+    value: Text
+
+
+ci_default = table("ci_default", DefaultRow, key=("name",))

@@ -48,7 +48,7 @@ class Workspace:
             await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
 
     def disk_full(self) -> bool:
-        """Whether there is too little room to collect anything."""
+        """Whether there is too little disk space to collect anything."""
         try:
             return shutil.disk_usage(self._data_dir).free < LEAST_FREE
         except OSError:

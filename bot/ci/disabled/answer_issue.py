@@ -29,7 +29,7 @@ log = structlog.get_logger("bot.ci.disabled.answer_issue")
 GONE = frozenset({404, 410})
 
 
-async def request(
+async def request_answers(
     context: Context, tx: Transaction, repo: str, repository_id: int, issues: Sequence[DisablingRow]
 ) -> None:
     """Have those issues of a repository answered on which our answer is missing or says something else."""
@@ -37,11 +37,11 @@ async def request(
         return
     written = await answer_rows.digests(tx, repository_id)
     for issue in issues:
-        if written.get(issue["number"]) != answer_rows.digest(_text(context.settings, repo, issue)):
+        if written.get(issue["number"]) != answer_rows.text_digest(_text(context.settings, repo, issue)):
             tx.enqueue("disabled_answer", f"{repository_id}/{issue['number']}")
 
 
-async def run(context: Context, task: Task) -> None:
+async def write_answer(context: Context, task: Task) -> None:
     """Make our answer on one issue say what it should (key: repository's id/number)."""
     identifier, _, digits = task.key.partition("/")
     if not (identifier.isdigit() and digits.isdigit()):
@@ -49,14 +49,14 @@ async def run(context: Context, task: Task) -> None:
     repository_id, number = int(identifier), int(digits)
     async with context.store.read() as tx:
         repo = (await rows.repositories(tx, context.settings)).get(repository_id)
-        issue = await rows.one(tx, repository_id, number)
-        present = await answer_rows.get(tx, repository_id, number)
+        issue = await rows.find_issue(tx, repository_id, number)
+        present = await answer_rows.find_answer(tx, repository_id, number)
         if repo is None or issue is None:
             return
         if not await answer_rows.may_write(tx, repo, context.app_for(repo).app_id):
             return
     text = _text(context.settings, repo, issue)
-    if present and present["digest"] == answer_rows.digest(text):
+    if present and present["digest"] == answer_rows.text_digest(text):
         return
     try:
         comment_id = await _write(context, repo, issue, present and present["comment_id"], text)
@@ -64,8 +64,8 @@ async def run(context: Context, task: Task) -> None:
         log.warning("no answer may be written", repo=repo, issue=number, reason=str(error))
         return
     async with context.store.transaction() as tx:
-        digest = answer_rows.digest(text)
-        await answer_rows.record(tx, repository_id, number, comment_id=comment_id, digest=digest)
+        digest = answer_rows.text_digest(text)
+        await answer_rows.record_answer(tx, repository_id, number, comment_id=comment_id, digest=digest)
 
 
 async def _write(context: Context, repo: str, issue: DisablingRow, known: int | None, text: str) -> int:
@@ -74,7 +74,7 @@ async def _write(context: Context, repo: str, issue: DisablingRow, known: int | 
     client = app.low_priority(repo, issues="write")
     if known is not None and await _edit(client, known, text):
         return known
-    begin = partial(answer_rows.intend, repository_id=issue["repository_id"], number=issue["number"])
+    begin = partial(answer_rows.begin_answer, repository_id=issue["repository_id"], number=issue["number"])
     async with creating(context, begin) as creation:
         found = None if creation.fresh else await _find(client, issue["number"], app.app_id)
         if found is not None and await _edit(client, found, text):
@@ -109,4 +109,4 @@ async def _find(client: Client, number: int, app_id: int) -> int | None:
 
 
 def _text(settings: Settings, repo: str, issue: DisablingRow) -> str:
-    return answer_text.render(issue, f"{settings.url}/{repo}/disabled")
+    return answer_text.render_answer(issue, f"{settings.url}/{repo}/disabled")

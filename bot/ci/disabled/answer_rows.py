@@ -10,11 +10,11 @@ import sqlalchemy as sa
 from bot.ci.disabled.tables import AnswerRow, ci_disabling_comment
 from bot.db.rows import select
 from bot.ingest.tables import records
-from bot.oot.publish import create_once
+from bot.oot.publish import intent_rows
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.oot.publish.create_once import Intent
+    from bot.oot.publish.intent_rows import Intent
 
 INSTALLATION, ANSWER = records["installation"].c, ci_disabling_comment.c
 
@@ -31,7 +31,7 @@ async def may_write(tx: Transaction, repo: str, app_id: int) -> bool:
     return isinstance(granted, dict) and granted.get("issues") == "write"
 
 
-async def get(tx: Transaction, repository_id: int, number: int) -> AnswerRow | None:
+async def find_answer(tx: Transaction, repository_id: int, number: int) -> AnswerRow | None:
     """Return our answer on an issue."""
     query = select(AnswerRow, ci_disabling_comment)
     return await tx.fetch_first(query.where(ANSWER.repository_id == repository_id, ANSWER.number == number))
@@ -43,13 +43,15 @@ async def digests(tx: Transaction, repository_id: int) -> dict[int, str]:
     return {row.number: row.digest for row in await tx.run(query)}
 
 
-async def intend(tx: Transaction, repository_id: int, number: int) -> Intent:
+async def begin_answer(tx: Transaction, repository_id: int, number: int) -> Intent:
     """Record that an answer is about to be made; raises RetryLater while another process may be making it."""
     row = {"repository_id": repository_id, "number": number, "comment_id": None, "digest": ""}
-    return await create_once.begin(tx, ci_disabling_comment, row)
+    return await intent_rows.begin_intent(tx, ci_disabling_comment, row)
 
 
-async def record(tx: Transaction, repository_id: int, number: int, *, comment_id: int, digest: str) -> None:
+async def record_answer(
+    tx: Transaction, repository_id: int, number: int, *, comment_id: int, digest: str
+) -> None:
     """Record what was written."""
     same = (ANSWER.repository_id == repository_id, ANSWER.number == number)
     await tx.run(sa.update(ci_disabling_comment).where(*same).values(comment_id=comment_id, digest=digest))
@@ -57,9 +59,9 @@ async def record(tx: Transaction, repository_id: int, number: int, *, comment_id
 
 async def lose_all(tx: Transaction) -> None:
     """Record that every call in progress will stay unanswered: for the start of a process that is the only one."""
-    await create_once.lose_all(tx, [ci_disabling_comment])
+    await intent_rows.lose_all_intents(tx, [ci_disabling_comment])
 
 
-def digest(text: str) -> str:
+def text_digest(text: str) -> str:
     """Return the hash that answers are compared by."""
     return hashlib.sha256(text.encode()).hexdigest()

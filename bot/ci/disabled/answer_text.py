@@ -13,7 +13,7 @@ MARKER = "<!-- ootbot:disabled -->"
 SHOWN = 50  # tests that are named
 
 
-def render(issue: DisablingRow, page: str | None) -> str:
+def render_answer(issue: DisablingRow, page: str | None) -> str:
     """Return the answer on an issue; `page` is the address of the list of its repository."""
     lines = [MARKER, _effect(issue), ""]
     if issue["listed"]:

@@ -19,7 +19,7 @@ _CLOSES = re2.compile(
 _HIDDEN = re2.compile(r"(?s)<!--.*?(?:-->|$)|(?m:^)[ \t]*```.*?(?:(?m:^)[ \t]*```|$)|`[^`\n]*`")
 
 
-def closed(text: str, repo: str) -> set[tuple[str, int]]:
+def closed_issues(text: str, repo: str) -> set[tuple[str, int]]:
     """Return repository (case folded) and number of the issues that a text in a repository closes."""
     found: set[tuple[str, int]] = set()
     rest = text[:TEXT_MOST]
@@ -33,4 +33,4 @@ def closed(text: str, repo: str) -> set[tuple[str, int]]:
 
 def closed_by_description(text: str, repo: str) -> set[tuple[str, int]]:
     """Return the issues that a pull request's description closes; what stands in comments and code closes nothing."""
-    return closed(_HIDDEN.sub(" ", text[:TEXT_MOST]), repo)
+    return closed_issues(_HIDDEN.sub(" ", text[:TEXT_MOST]), repo)

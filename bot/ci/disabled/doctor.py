@@ -16,7 +16,7 @@ NAME = "disabled tests"
 PERMISSION = "issues: write"
 
 
-async def check(target: Target) -> list[Finding]:
+async def check_answers(target: Target) -> list[Finding]:
     """Say where issues get an answer; where they do not, the page of the list says the same."""
     if not await target.has_database():
         return []  # another check says so

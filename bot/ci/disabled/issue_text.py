@@ -51,7 +51,7 @@ class Reading:
     problems: tuple[str, ...] = ()
 
 
-def read(title: str, body: str | None, devices: Collection[str]) -> Reading:
+def read_issue(title: str, body: str | None, devices: Collection[str]) -> Reading:
     """Return what an issue asks for; `devices` (case folded) are platforms, too."""
     word, _, name = title.partition(" ")
     name, known = name.strip(), PLATFORMS | set(devices)

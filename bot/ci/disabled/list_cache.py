@@ -34,7 +34,7 @@ class BytesCache(Generic[T]):
         return found[0]
 
     def store(self, key: Hashable, value: T, size: int) -> None:
-        """Add an entry of that many bytes, unless it is too large; those used least recently make room."""
+        """Add an entry of that many bytes, unless it is too large; those used least recently are dropped."""
         if size > MOST_OF_ONE:
             return
         _, before = self._entries.pop(key, (None, 0))

@@ -28,7 +28,7 @@ GONE = frozenset({404, 410})
 Found = dict[int, dict[str, Any]]  # issues by number
 
 
-async def run(context: Context, task: Task) -> None:
+async def find_missed_issues(context: Context, task: Task) -> None:
     """Compare the records of one repository's issues about CI (key: its id) with what GitHub finds."""
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} is no repository's id")

@@ -21,39 +21,39 @@ log = structlog.get_logger("bot.ci.disabled.pull_commits")
 PAGE, MOST_PAGES = 100, 3  # GitHub lists no more than 250 commits of a pull request
 
 
-def request(tx: Transaction, repository_id: int, number: int) -> None:
+def request_pull(tx: Transaction, repository_id: int, number: int) -> None:
     """Have the commits of a pull request read."""
     tx.enqueue("pull_closes", f"{repository_id}/{number}")
 
 
-async def request_changed(tx: Transaction, changed: Changed) -> None:
+async def request_changed_pulls(tx: Transaction, changed: Changed) -> None:
     """Have the commits of pull requests with a new head read, where something is disabled."""
     pulls: defaultdict[int, set[int]] = defaultdict(set)
     for row in changed.get("pull_request", ()):
         if row["state"] == "open" and row["number"] is not None:
             pulls[row["repository_id"]].add(row["number"])
     for repository_id, numbers in sorted(pulls.items()):
-        for number in await pull_rows.unread(tx, repository_id, numbers):
-            request(tx, repository_id, number)
+        for number in await pull_rows.unread_pulls(tx, repository_id, numbers):
+            request_pull(tx, repository_id, number)
 
 
-async def run(context: Context, task: Task) -> None:
+async def read_pull_commits(context: Context, task: Task) -> None:
     """Read the commits of one pull request (key: repository's id/number)."""
     identifier, _, number = task.key.partition("/")
     if not (identifier.isdigit() and number.isdigit()):
         raise GiveUp(f"{task.key!r} is no pull request")
     async with context.store.read() as tx:
-        pull = await pull_rows.get(tx, int(identifier), int(number))
+        pull = await pull_rows.find_pull(tx, int(identifier), int(number))
     if pull is None or pull["head_sha"] is None:
         return
     found: set[pull_rows.Issue] = set()
     try:
         for message in await _messages(context, pull["repo"], int(number)):
-            found |= closing.closed(message, pull["repo"])
+            found |= closing.closed_issues(message, pull["repo"])
     except GitHubRefused as error:  # its description still counts
         log.info("commits cannot be read", repo=pull["repo"], pull=int(number), reason=str(error))
     async with context.store.transaction() as tx:
-        await pull_rows.store(tx, int(identifier), int(number), pull["head_sha"], found)
+        await pull_rows.store_closed(tx, int(identifier), int(number), pull["head_sha"], found)
 
 
 async def _messages(context: Context, repo: str, number: int) -> list[str]:
@@ -70,7 +70,7 @@ async def _messages(context: Context, repo: str, number: int) -> list[str]:
     return found
 
 
-async def prune(context: Context) -> dict[str, int]:
+async def forget_closed_pulls(context: Context) -> dict[str, int]:
     """Forget pull requests that are no longer open."""
     async with context.store.transaction() as tx:
         return {"what pull requests close": await pull_rows.forget_closed(tx)}

@@ -26,16 +26,16 @@ _READ = sa.and_(
 )
 
 
-async def get(tx: Transaction, repository_id: int, number: int) -> PullRow | None:
+async def find_pull(tx: Transaction, repository_id: int, number: int) -> PullRow | None:
     """Return a pull request."""
     query = select(PullRow, records["pull_request"])
     query = query.where(PULL.repository_id == repository_id, PULL.number == number)
     return await tx.fetch_first(query.limit(1))
 
 
-async def closed_by(tx: Transaction, repository_id: int, number: int) -> set[Issue]:
+async def issues_closed_by(tx: Transaction, repository_id: int, number: int) -> set[Issue]:
     """Return the issues that a pull request closes by its description and commits, as far as these were read."""
-    pull = await get(tx, repository_id, number)
+    pull = await find_pull(tx, repository_id, number)
     if pull is None:
         return set()
     query = sa.select(CLOSES.issues).where(CLOSES.repository_id == repository_id, CLOSES.number == number)
@@ -44,7 +44,7 @@ async def closed_by(tx: Transaction, repository_id: int, number: int) -> set[Iss
     return described | {(repo, issue) for repo, issue in by_commits}
 
 
-async def store(
+async def store_closed(
     tx: Transaction, repository_id: int, number: int, head_sha: str, issues: Iterable[Issue]
 ) -> None:
     """Store what the commits up to a head close."""
@@ -53,7 +53,9 @@ async def store(
     await tx.run(insert.on_conflict_do_update(index_elements=["repository_id", "number"], set_=new))
 
 
-async def unread(tx: Transaction, repository_id: int, numbers: Collection[int] | None = None) -> list[int]:
+async def unread_pulls(
+    tx: Transaction, repository_id: int, numbers: Collection[int] | None = None
+) -> list[int]:
     """Return open pull requests (of some, or all) whose commits were not read up to the head, by number, newest first.
 
     There are none in a repository whose issues disable nothing.
@@ -80,6 +82,8 @@ async def forget_closed(tx: Transaction) -> int:
     return (await tx.run(sa.delete(ci_pull_closes).where(~is_open))).rowcount
 
 
-def without(issues: Iterable[DisablingRow], repo: str, closed: Collection[Issue]) -> list[DisablingRow]:
+def without_closed(
+    issues: Iterable[DisablingRow], repo: str, closed: Collection[Issue]
+) -> list[DisablingRow]:
     """Return the issues of a repository that are not among those closed."""
     return [one for one in issues if (repo.casefold(), one["number"]) not in closed]

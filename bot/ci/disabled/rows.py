@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
 
-ISSUES_MOST = 5_000  # of a repository, the oldest first: nobody can push them out by opening more
+ISSUES_MOST = 5_000  # of a repository, the oldest first: opening more does not push them out
 LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
 REPOSITORY = records["repository"].c
 
@@ -65,7 +65,7 @@ async def listed(tx: Transaction, repository_id: int) -> list[DisablingRow]:
     return await tx.fetch(query.order_by(c.number))
 
 
-async def one(tx: Transaction, repository_id: int, number: int) -> DisablingRow | None:
+async def find_issue(tx: Transaction, repository_id: int, number: int) -> DisablingRow | None:
     """Return one issue as it was understood."""
     query = select(DisablingRow, ci_disabling).where(
         ci_disabling.c.repository_id == repository_id, ci_disabling.c.number == number
@@ -81,7 +81,7 @@ async def known_numbers(tx: Transaction, keys: Collection[tuple[int, int]]) -> s
 
 
 async def replace(tx: Transaction, repository_id: int, issues: Sequence[DisablingRow]) -> None:
-    """Store the issues of a repository; those not among them are forgotten."""
+    """Store the issues of a repository; those not among them are deleted."""
     known = {row["number"]: row for row in await disabling(tx, repository_id)}
     gone = sorted(known.keys() - {row["number"] for row in issues})
     if gone:

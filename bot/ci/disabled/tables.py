@@ -80,13 +80,18 @@ class AnswerRow(TypedDict):
 ci_disabling_comment = table("ci_disabling_comment", AnswerRow, key=("repository_id", "number"))
 
 
-class ListRow(TypedDict):
-    """A list as it is sent."""
+class ListMark(TypedDict):
+    """Which making of a list it is: with the same mark, the list and what it was made of are the same."""
 
     repository_id: Big
     name: Text
     etag: Text
     made_at: Millis
+
+
+class ListRow(ListMark):
+    """A list as it is sent."""
+
     body: Bytes  # last, with the next: SQLite reads a row up to the column it is asked for
     gzipped: Bytes  # empty where it is small
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from bot.ci.logs import failure_rows
+from bot.ci.logs.store import failure_rows
 from bot.core import escaping, metrics
 from bot.db.store import LOCK_TIMEOUT
 from bot.web.app_keys import CONTEXT
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from bot.web.access import Hidden
 
 
-async def section(tx: Transaction, _settings: Settings) -> AdminSection:
+async def admin_section(tx: Transaction, _settings: Settings) -> AdminSection:
     """Return what the administrator's page says of failures."""
-    return AdminSection(template="admin_failures.html", values=await failure_rows.of_last_day(tx))
+    return AdminSection(template="admin_failures.html", values=await failure_rows.count_last_day(tx))
 
 
-async def measure(tx: Transaction, _settings: Settings, _hidden: Hidden) -> Callable[[], None]:
+async def measure_coverage(tx: Transaction, _settings: Settings, _hidden: Hidden) -> Callable[[], None]:
     """Return what shows of how many failed jobs it is known why."""
-    failed = await failure_rows.of_last_day(tx)
+    failed = await failure_rows.count_last_day(tx)
 
     def show() -> None:
         for verdict, number in failed.items():
@@ -36,7 +36,7 @@ async def measure(tx: Transaction, _settings: Settings, _hidden: Hidden) -> Call
     return show
 
 
-async def tie(request: web.Request, fields: Mapping[str, str]) -> FormDone:
+async def tie_issue(request: web.Request, fields: Mapping[str, str]) -> FormDone:
     """Tie a failure to an issue, or untie it where no address is given."""
     signature, address = fields.get("signature", "").strip().lower(), fields.get("issue_url", "").strip()
     url = escaping.url(address)
@@ -45,7 +45,7 @@ async def tie(request: web.Request, fields: Mapping[str, str]) -> FormDone:
             words="that is not the address of an issue: it begins with https:// and has no spaces"
         )
     async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-        known = await failure_rows.tie(tx, signature, url)
+        known = await failure_rows.tie_issue(tx, signature, url)
     if not known:
         where = "it is the end of the address of the failure's page"
         return FormDone(words=f"no failure has that signature: {where}")

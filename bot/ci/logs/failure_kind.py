@@ -2,57 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TYPE_CHECKING, cast
 
-import sqlalchemy as sa
-
-from bot.ci.logs import failed_jobs
-from bot.ci.logs.failed_jobs import REPORTED, Reported
+from bot.ci.logs.store import failed_jobs
+from bot.ci.logs.store.failed_jobs import Reported
 from bot.oot.statistics import failure_kinds
 from bot.oot.verdict.verdict import RED_CONCLUSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bot.ci.logs.failed_jobs import FailedJob
+    from bot.ci.logs.store.failed_jobs import FailedJob
     from bot.db.transaction import Changed, Transaction
+    from bot.oot.results.tables import JobRow
 
 JOBS_MOST = 500  # of one run
 RunKey = tuple[str, str, int]  # the backend in lower case, run and attempt
 
 
-class _Ended(TypedDict):
-    downstream_repo: str
-    run_id: str
-    run_attempt: int
-    conclusion: str | None
-
-
-class _ReportedJob(TypedDict):
-    job_key: str
-    job_name: str
-    conclusion: str | None
-
-
-async def note(tx: Transaction, changed: Changed) -> None:
+async def follow_reports(tx: Transaction, changed: Changed) -> None:
     """Before a commit: look up the failures that these reports are about; their logs may have been read before."""
-    ended = cast("Sequence[_Ended]", changed.get("oot_workflow_job", ()))
+    ended = cast("Sequence[JobRow]", changed.get("oot_workflow_job", ()))
     runs = {
         (row["downstream_repo"].lower(), row["run_id"], row["run_attempt"])
         for row in ended
         if row.get("conclusion") in RED_CONCLUSIONS
     }
-    await store(tx, runs)
+    await store_kinds(tx, runs)
 
 
-async def of_job(tx: Transaction, repository_id: int, job_id: int) -> None:
+async def update_kind_of_job(tx: Transaction, repository_id: int, job_id: int) -> None:
     """Look up the failures that the verdict on a job's log is about."""
-    found = await failed_jobs.of_job(tx, repository_id, job_id)
+    found = await failed_jobs.failure_of_job(tx, repository_id, job_id)
     if found:
-        await store(tx, [(found["repo"].lower(), found["run_id"], found["run_attempt"])])
+        await store_kinds(tx, [(found["repo"].lower(), found["run_id"], found["run_attempt"])])
 
 
-async def store(tx: Transaction, runs: Iterable[RunKey]) -> None:
+async def store_kinds(tx: Transaction, runs: Iterable[RunKey]) -> None:
     """Store why the jobs failed that backends reported of some runs; runs without logs are left as they are."""
     wanted = sorted(runs)
     if not wanted:
@@ -62,26 +48,23 @@ async def store(tx: Transaction, runs: Iterable[RunKey]) -> None:
     for repo, run_id, attempt in wanted:
         if (run_id, attempt) not in logged:
             continue
-        of_run = sa.select(REPORTED.job_key, REPORTED.job_name, REPORTED.conclusion).where(
-            REPORTED.run_id == run_id,
-            REPORTED.run_attempt == attempt,
-            sa.func.lower(REPORTED.downstream_repo) == repo,
-        )
-        jobs = await tx.rows_as(_ReportedJob, of_run.limit(JOBS_MOST))
+        jobs = await failed_jobs.reported_jobs(tx, repo, run_id, attempt, limit=JOBS_MOST)
         if not jobs:
             continue
-        logs = await failed_jobs.of_runs(
+        logs = await failed_jobs.failures_of_runs(
             tx, Reported(frozenset({repo}), ((run_id, attempt),)), limit=JOBS_MOST
         )
         await failure_kinds.store(
-            tx, {job["job_key"]: _kind(job, logs, alone=len(jobs) == 1) for job in jobs}
+            tx,
+            {
+                key: _kind(logs, name, alone=len(jobs) == 1) if conclusion in RED_CONCLUSIONS else None
+                for key, name, conclusion in jobs
+            },
         )
 
 
-def _kind(job: _ReportedJob, logs: Sequence[FailedJob], *, alone: bool) -> str | None:
+def _kind(logs: Sequence[FailedJob], job: str, *, alone: bool) -> str | None:
     """Return the kind that the logs of a reported job agree on, None where they do not or there is none."""
-    if job["conclusion"] not in RED_CONCLUSIONS:
-        return None
-    named = [log["kind"] for log in logs if log["name"] == job["job_name"]]
+    named = [log["kind"] for log in logs if log["name"] == job]
     kinds = set(named or ([log["kind"] for log in logs] if alone else []))
     return next(iter(kinds)) if len(kinds) == 1 else None

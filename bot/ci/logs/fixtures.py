@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.ci.logs import patterns
-from bot.ci.logs.blocks import PlainLog
-from bot.ci.logs.classify import winner
-from bot.ci.logs.cleaning import kept_spans, timestamp_length, valid
+from bot.ci.logs.parse import patterns
+from bot.ci.logs.parse.blocks import PlainLog
+from bot.ci.logs.parse.classify import find_winner
+from bot.ci.logs.parse.cleaning import kept_spans, timestamp_length, valid
 from bot.core.errors import OotbotError
 
 if TYPE_CHECKING:
-    from bot.ci.logs.rules import Ruleset
+    from bot.ci.logs.parse.rules import Ruleset
 
 MATCH = b"#=MATCH=# "
 SOURCE = b"#=SOURCE=# "
@@ -29,9 +29,9 @@ def rendered(content: bytes, ruleset: Ruleset) -> bytes:
     lines = [_plain(line) for line in content.split(b"\n")]
     head = lines[:1] if lines[0].startswith(SOURCE) else []
     log = lines[len(head) :]
-    if hit := winner(PlainLog.of(b"\n".join(log)), ruleset):
-        number = hit.line_num - 1
-        log[number] = MATCH + _annotated(log[number], hit.rule.pattern, last=hit.line_num == len(log))
+    if hit := find_winner(PlainLog.of(b"\n".join(log)), ruleset):
+        number = hit.number - 1
+        log[number] = MATCH + _annotated(log[number], hit.rule.pattern, last=hit.number == len(log))
     return b"\n".join((*head, *log))
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.ci.logs import reclassify, rules, ruleset_rows
+from bot.ci.logs import reclassify
+from bot.ci.logs.parse import rules
 from bot.ci.logs.settings import LogsSettings
+from bot.ci.logs.store import ruleset_rows
 from bot.core.errors import GitHubRefused, RetryLater
 from bot.oot.allowlist import source as source_file
 
@@ -29,10 +31,10 @@ def periodic(_settings: Settings) -> dict[str, float]:
     return {"log_rules": EVERY}
 
 
-async def run(context: Context, _task: Task) -> None:
+async def load_rules(context: Context, _task: Task) -> None:
     """Read every source: those of the settings, and the own file of every repository of which there are logs."""
     async with context.store.read() as tx:
-        repos = await ruleset_rows.with_logs(tx)
+        repos = await ruleset_rows.repositories_with_logs(tx)
     unreachable: RetryLater | None = None
     for source in context.settings.of(LogsSettings).ci_log_rules:
         unreachable = await _read(context, source, source, optional=False) or unreachable
@@ -50,7 +52,7 @@ async def _read(context: Context, place: str, source: str, *, optional: bool) ->
     content, error, count = "", None, 0
     try:
         content = await source_file.read(place, context.app_for)
-        count = len(rules.parse(content.encode(), source).rules)
+        count = len(rules.parse_rules(content.encode(), source).rules)
     except RetryLater as problem:
         return problem
     except source_file.NoText as problem:
@@ -62,7 +64,7 @@ async def _read(context: Context, place: str, source: str, *, optional: bool) ->
     except rules.RulesetError as problem:
         error = str(problem)
     async with context.store.transaction() as tx:
-        await ruleset_rows.store(tx, source, content, error=error, count=count)
+        await ruleset_rows.store_version(tx, source, content, error=error, count=count)
     if error:
         log.error(
             "rules for logs are wrong; the last good version stays in force", source=source, error=error

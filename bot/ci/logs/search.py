@@ -13,10 +13,10 @@ from cachetools import TTLCache
 
 from bot.ci.collect.blob_store import BlobMissing, copy_to
 from bot.ci.collect.blobs import BLOBS
+from bot.ci.collect.parse.contract import Request
 from bot.ci.collect.parser_pool import ParserPool
-from bot.ci.collect.parsing import Request
 from bot.ci.collect.workspace import WORKSPACE
-from bot.ci.logs.searched import PARSER, Options, Searched
+from bot.ci.logs.parse.options import Searched, SearchOptions
 from bot.core.errors import Rejected
 from bot.core.resources import Resource
 
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from bot.ci.logs.search_rows import SearchableRow
+    from bot.ci.logs.store.search_rows import SearchableRow
     from bot.context import Context
 
 AT_ONCE = 2
 WINDOW, A_MINUTE = 60, 10  # seconds; searches of one address in them
 ADDRESSES_MOST = 10_000
+PARSER = "bot.ci.logs.parse.search_child:search_stored"
 LOGS = 60  # of one search
 HITS_OF_JOB, HITS = 20, 200
 BUDGET = 2.0  # seconds of the child's processor time
@@ -85,13 +86,13 @@ class Searches:
 SEARCHES: Resource[Searches] = Resource("log_searches", Searches)
 
 
-async def search(context: Context, logs: Sequence[SearchableRow], pattern: str) -> list[FoundIn]:
+async def search_logs(context: Context, logs: Sequence[SearchableRow], pattern: str) -> list[FoundIn]:
     """Search logs in order, as many as the limits allow; at least one."""
     found: list[FoundIn] = []
     used, hits, size, began = 0.0, 0, 0, time.monotonic()
     async with context.resource(WORKSPACE).folder() as folder:
         for log in logs[:LOGS]:
-            one = await _search_one(context, log, Options(pattern=pattern, most=HITS_OF_JOB), folder)
+            one = await _search_one(context, log, SearchOptions(pattern=pattern, most=HITS_OF_JOB), folder)
             found.append(one)
             size += log["bytes"]
             if one.searched:
@@ -103,7 +104,7 @@ async def search(context: Context, logs: Sequence[SearchableRow], pattern: str) 
     return found
 
 
-async def _search_one(context: Context, log: SearchableRow, options: Options, folder: Path) -> FoundIn:
+async def _search_one(context: Context, log: SearchableRow, options: SearchOptions, folder: Path) -> FoundIn:
     path, answer = folder / "log", folder / "answer"
     try:
         await copy_to(context.resource(BLOBS), log["blob"], path)

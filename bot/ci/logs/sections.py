@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.logs import baseline_rows, failed_jobs, failure_rows, known, rows
-from bot.ci.logs.baseline_rows import Head
+from bot.ci.logs import known_failures
+from bot.ci.logs.store import baseline_rows, failed_jobs, failure_rows, log_rows
+from bot.ci.logs.store.baseline_rows import Head
 from bot.core.escaping import clean
 from bot.ingest import watched
 from bot.web.blocks import Block, BlockLine, Excerpt, JobLine
 
 if TYPE_CHECKING:
-    from bot.ci.logs.failed_jobs import FailedJob
-    from bot.ci.logs.known import Word
-    from bot.ci.logs.rows import VerdictRow
+    from bot.ci.logs.known_failures import Word
+    from bot.ci.logs.store.failed_jobs import FailedJob
+    from bot.ci.logs.tables import VerdictRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.web.blocks import BackendsSubject, CommitSubject, JobSubject, PullSubject, RunSubject
@@ -25,17 +26,19 @@ SHOWN = 30  # jobs of one section
 HEADING = "Why jobs failed"
 
 
-async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
+async def job_section(tx: Transaction, subject: JobSubject) -> list[Block]:
     """Return the verdicts on a job, and where to read its log."""
-    log = await rows.log(tx, subject.repository_id, subject.job_id)
+    log = await log_rows.find_log(tx, subject.repository_id, subject.job_id)
     if log is None:
         return []
     page = log_page(subject.repo, subject.job_id)
-    found = await rows.verdicts(tx, subject.repository_id, [subject.job_id])
+    found = await log_rows.verdicts_of_jobs(tx, subject.repository_id, [subject.job_id])
     lines = []
     for verdict in found:
         lines.append(_of_verdict(verdict, page))
-        issue = verdict["signature"] and await failure_rows.issue(tx, verdict["signature"], verdict["family"])
+        issue = verdict["signature"] and await failure_rows.tied_issue(
+            tx, verdict["signature"], verdict["family"]
+        )
         if issue and verdict["rank"] == 0:
             lines.append(BlockLine(text=f"known issue: {issue}", url=issue, tone="warn"))
         if hint := verdict["hint"]:
@@ -54,15 +57,15 @@ async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
 
 async def job_json(tx: Transaction, subject: JobSubject) -> dict[str, Any]:
     """Return the number of lines and the verdicts of a job's log, as `ootbot logs explain --json` has them."""
-    log = await rows.log(tx, subject.repository_id, subject.job_id)
-    found = await rows.verdicts(tx, subject.repository_id, [subject.job_id])
+    log = await log_rows.find_log(tx, subject.repository_id, subject.job_id)
+    found = await log_rows.verdicts_of_jobs(tx, subject.repository_id, [subject.job_id])
     return {
         "lines": log["lines"] if log else None,
-        "verdicts": [as_json(verdict) for verdict in found],
+        "verdicts": [verdict_json(verdict) for verdict in found],
     }
 
 
-async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
+async def pull_section(tx: Transaction, subject: PullSubject) -> list[Block]:
     """Return why jobs failed on the shown head, upstream's own and those of backends."""
     return (
         []
@@ -71,14 +74,14 @@ async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
     )
 
 
-async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
+async def commit_section(tx: Transaction, subject: CommitSubject) -> list[Block]:
     """Return why jobs failed on a commit, upstream's own and those of backends."""
     return await _of_head(tx, subject.settings, subject.repo, subject.sha)
 
 
-async def of_run(tx: Transaction, subject: RunSubject) -> list[Block]:
+async def run_section(tx: Transaction, subject: RunSubject) -> list[Block]:
     """Return why jobs of a run failed."""
-    found = await failed_jobs.on_run(tx, subject.repository_id, subject.run_id, limit=SHOWN + 1)
+    found = await failed_jobs.failures_on_run(tx, subject.repository_id, subject.run_id, limit=SHOWN + 1)
     lines = [_of_failed(one, subject.repo, None) for one in found[:SHOWN]]
     if len(found) > SHOWN:
         lines.append(BlockLine(text="and more"))
@@ -88,16 +91,16 @@ async def of_run(tx: Transaction, subject: RunSubject) -> list[Block]:
     return [Block(heading=HEADING, lines=tuple(lines))] if lines else []
 
 
-async def of_backends(tx: Transaction, subject: BackendsSubject) -> dict[str, list[JobLine]]:
+async def backend_lines(tx: Transaction, subject: BackendsSubject) -> dict[str, list[JobLine]]:
     """Return the lines that say why jobs of backends' failed runs failed, by backend in lower case."""
-    found = await failed_jobs.by_backend(tx, subject.runs, limit=SHOWN)
+    found = await failed_jobs.failures_by_backend(tx, subject.runs, limit=SHOWN)
     return {
         name: [_job_line(one, subject.url) for one in several if one["rule"] is not None or not one["public"]]
         for name, several in found.items()
     }
 
 
-def as_json(verdict: VerdictRow) -> dict[str, Any]:
+def verdict_json(verdict: VerdictRow) -> dict[str, Any]:
     """Return a verdict as JSON shows it."""
     shown = ("rank", "rule", "kind", "line", "line_num", "captures", "context", "step", "hint", "signature")
     row: dict[str, Any] = {**verdict}
@@ -115,20 +118,22 @@ def job_page(repo: str, job_id: int) -> str:
 
 
 async def _known(tx: Transaction, subject: JobSubject) -> list[BlockLine]:
-    """Return what is known of the failure elsewhere, with what shows it; whether that is the cause, nobody says."""
-    failed = await failed_jobs.of_job(tx, subject.repository_id, subject.job_id)
+    """Return what is known of the failure elsewhere, with what shows it; it need not be the cause."""
+    failed = await failed_jobs.failure_of_job(tx, subject.repository_id, subject.job_id)
     if failed is None:
         return []
     head = await baseline_rows.head_of(tx, failed)
-    found = await known.of_jobs(tx, subject.settings, head, [failed]) if head else {}
+    found = await known_failures.judge_failures(tx, subject.settings, head, [failed]) if head else {}
     return [BlockLine(text=_short(word.text), url=word.url, tone=word.tone) for word in found.values()]
 
 
 async def _of_head(tx: Transaction, settings: Settings, repo: str, sha: str) -> list[Block]:
-    own = await failed_jobs.on_commit(tx, await watched.ids(tx, repo), sha, limit=SHOWN + 1)
-    backends = await failed_jobs.of_backends(tx, repo, sha, limit=SHOWN + 1)
+    own = await failed_jobs.failures_on_commit(tx, await watched.ids(tx, repo), sha, limit=SHOWN + 1)
+    backends = await failed_jobs.failures_of_backends(tx, repo, sha, limit=SHOWN + 1)
     shown = [*own[:SHOWN], *backends[:SHOWN]]
-    words = await known.of_jobs(tx, settings, Head(repo, sha), [one for one in shown if one["public"]])
+    words = await known_failures.judge_failures(
+        tx, settings, Head(repo, sha), [one for one in shown if one["public"]]
+    )
     lines = [_of_failed(one, repo, words.get((one["repository_id"], one["job_id"]))) for one in shown]
     if len(own) > SHOWN or len(backends) > SHOWN:
         lines.append(BlockLine(text="and more"))

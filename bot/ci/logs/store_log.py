@@ -1,100 +1,88 @@
-"""The receiver of parsed logs: what the parser is told, and how its findings become rows."""
+"""The receiver of parsed logs: its options, and how its findings become rows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-import sqlalchemy as sa
 
 from bot.ci.collect.receiving import MIB, Fetched, Receiver
-from bot.ci.logs import failed_jobs, failure_kind, rows, ruleset_rows, visibility
-from bot.ci.logs.parsed import Options, ParsedLog
-from bot.ci.logs.steps import steps_of
+from bot.ci.logs import failure_kind
+from bot.ci.logs.findings import ParsedLog
+from bot.ci.logs.parse.options import ParserOptions
+from bot.ci.logs.parse.steps import steps_of
+from bot.ci.logs.store import failed_jobs, log_rows, private_failures, ruleset_rows
+from bot.ci.logs.tables import JobOfVerdict, LogRow, VerdictRow
 from bot.ci.trunk import failing_lines
 from bot.core import metrics
 from bot.core.errors import RetryLater
-from bot.oot.results.tables import oot_workflow_job
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bot.ci.logs.failure_counts import SignatureTitle
-    from bot.ci.logs.parsed import Classified, Found
-    from bot.ci.logs.rows import VerdictRow
-    from bot.ci.logs.rules import Ruleset
+    from bot.ci.logs.findings import Classified, ParsedVerdict
+    from bot.ci.logs.parse.rules import Ruleset
+    from bot.ci.logs.tables import SignatureTitle, VerdictRow
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowJobRow
 
 FAILED = frozenset({"failure", "timed_out", "cancelled", "startup_failure", "action_required"})
-OF_JOB = (
-    "repository_id",
-    "job_id",
-    "family",
-    "trusted",
-    "change",
-    "at",
-    "day",
-)  # columns that no rule decides
 RULES_CHANGED = "the rules for logs changed while it was read"
 
 
-async def options(context: Context, fetched: Fetched) -> Any:
-    """Return what the parser is told: the rules for this job, and its steps. Only failed jobs are classified."""
+async def parser_options(context: Context, fetched: Fetched) -> Any:
+    """Return the options of the parser: the rules for this job, and its steps. Only failed jobs are classified."""
     async with context.store.read() as tx:
-        job = await rows.job(tx, fetched.repository_id, fetched.object_id)
+        job = await log_rows.find_job(tx, fetched.repository_id, fetched.object_id)
         failed = job["conclusion"] in FAILED if job else fetched.failed is not False
         chosen = await _rules(tx, context.settings, fetched, job) if failed else None
-    return msgspec.to_builtins(Options(ruleset=chosen, steps=steps_of(job["steps"] if job else None)))
+    return msgspec.to_builtins(ParserOptions(ruleset=chosen, steps=steps_of(job["steps"] if job else None)))
 
 
-async def store(
+async def store_parsed(
     tx: Transaction, context: Context, fetched: Fetched, parsed: ParsedLog, blob: str | None
 ) -> None:
     """Write what was found in a log."""
-    job = await rows.job(tx, fetched.repository_id, fetched.object_id)
-    await rows.store_log(tx, _log_row(tx, fetched, parsed, blob))
-    if not parsed.verdicts:
+    job = await log_rows.find_job(tx, fetched.repository_id, fetched.object_id)
+    await log_rows.store_log(tx, _log_row(tx, fetched, parsed, blob))
+    if not parsed["verdicts"]:
         return
-    private = fetched.private or await visibility.is_private(tx, fetched.repository_id)
-    whose = rows.family(fetched.repository_id, private=private)
+    private = fetched.private or await private_failures.is_private(tx, fetched.repository_id)
+    whose = log_rows.family_of(fetched.repository_id, private=private)
     at = (job and job["completed_at"]) or tx.now
-    common = {
+    subject: JobOfVerdict = {
         "repository_id": fetched.repository_id,
         "job_id": fetched.object_id,
         "family": whose,
         "trusted": fetched.trusted,
         "change": None if fetched.trusted else await _change(tx, fetched, job),
         "at": at,
-        "day": at // rows.DAY,
+        "day": at // log_rows.DAY,
     }
-    if parsed.verdicts[0].ruleset != (await _rules(tx, context.settings, fetched, job)).digest:
-        raise RetryLater(RULES_CHANGED, after=1)  # else nobody would look at this log again
-    await _write(tx, common, parsed.verdicts)
-    metrics.VERDICTS.labels(parsed.verdicts[0].kind).inc()
+    if parsed["verdicts"][0]["ruleset"] != (await _rules(tx, context.settings, fetched, job)).digest:
+        raise RetryLater(RULES_CHANGED, after=1)  # else this log would not be looked at again
+    await _write(tx, subject, parsed["verdicts"])
+    metrics.VERDICTS.labels(parsed["verdicts"][0]["kind"]).inc()
 
 
-async def write_again(tx: Transaction, before: VerdictRow, classified: Classified) -> None:
+async def replace_findings(tx: Transaction, before: VerdictRow, classified: Classified) -> None:
     """Write what other rules found in the log that a verdict is on."""
-    first = msgspec.to_builtins(classified.first_error) if classified.first_error else None
-    await rows.store_first_error(tx, before["repository_id"], before["job_id"], first)
-    known: dict[str, Any] = {**before}
-    await _write(tx, {name: known[name] for name in OF_JOB}, classified.verdicts)
+    await log_rows.store_first_error(tx, before["repository_id"], before["job_id"], classified["first_error"])
+    known: Any = {name: value for name, value in before.items() if name in JobOfVerdict.__annotations__}
+    await _write(tx, known, classified["verdicts"])
 
 
-async def _write(tx: Transaction, common: Mapping[str, Any], verdicts: list[Found]) -> None:
+async def _write(tx: Transaction, job: JobOfVerdict, verdicts: list[ParsedVerdict]) -> None:
     """Write verdicts, and have everything that shows them follow."""
-    repository_id, job_id = common["repository_id"], common["job_id"]
-    found = [verdict_row(verdict, common) for verdict in verdicts]
-    before = await rows.verdicts(tx, repository_id, [job_id])
+    repository_id, job_id = job["repository_id"], job["job_id"]
+    found = [_verdict_row(verdict, job) for verdict in verdicts]
+    before = await log_rows.verdicts_of_jobs(tx, repository_id, [job_id])
     if before and [{**row, "ruleset": found[0]["ruleset"]} for row in before] == found:
-        await rows.move_verdicts(tx, repository_id, job_id, found[0]["ruleset"])
+        await log_rows.move_verdicts(tx, repository_id, job_id, found[0]["ruleset"])
         return
-    await rows.replace_verdicts(tx, repository_id, job_id, found, _titles(verdicts))
+    await log_rows.replace_verdicts(tx, repository_id, job_id, found, _titles(verdicts))
     await failed_jobs.request_publish_of(tx, repository_id, [job_id])
-    await failure_kind.of_job(tx, repository_id, job_id)
+    await failure_kind.update_kind_of_job(tx, repository_id, job_id)
     first = found[0]
     await failing_lines.write(
         tx, repository_id, job_id, kind=first["kind"], signature=first["signature"], line=first["line"]
@@ -105,47 +93,43 @@ async def _rules(
     tx: Transaction, settings: Settings, fetched: Fetched, job: WorkflowJobRow | None
 ) -> Ruleset:
     """Return the rules for a job."""
-    ruleset = await ruleset_rows.in_force(tx, settings, fetched.repo)
+    ruleset = await ruleset_rows.rules_in_force(tx, settings, fetched.repo)
     return ruleset.applied_to(fetched.repo, job["workflow_name"] if job else None)
 
 
-def verdict_row(found: Found, common: Mapping[str, Any]) -> VerdictRow:
-    """Return a verdict as it is stored."""
-    values: Any = msgspec.structs.asdict(found) | {"current": True} | dict(common)
-    del values["title"]
-    row: VerdictRow = values
-    return row
+def _verdict_row(found: ParsedVerdict, job: JobOfVerdict) -> VerdictRow:
+    row: Any = {**found, **job, "current": True}
+    del row["title"]
+    return cast("VerdictRow", row)
 
 
-def _titles(verdicts: list[Found]) -> dict[str, SignatureTitle]:
+def _titles(verdicts: list[ParsedVerdict]) -> dict[str, SignatureTitle]:
     return {
-        found.signature: {"title": found.title or found.rule, "rule": found.rule, "kind": found.kind}
+        found["signature"]: {
+            "title": found["title"] or found["rule"],
+            "rule": found["rule"],
+            "kind": found["kind"],
+        }
         for found in verdicts
-        if found.signature and found.rule
+        if found["signature"] and found["rule"]
     }
 
 
-def _log_row(tx: Transaction, fetched: Fetched, parsed: ParsedLog, blob: str | None) -> rows.LogRow:
-    return {
+def _log_row(tx: Transaction, fetched: Fetched, parsed: ParsedLog, blob: str | None) -> LogRow:
+    row: Any = {
+        **parsed,
         "repository_id": fetched.repository_id,
         "job_id": fetched.object_id,
         "run_id": fetched.run_id,
         "run_attempt": fetched.run_attempt,
         "state": "parsed",
-        "bytes": parsed.bytes,
-        "lines": parsed.lines,
-        "longest_line": parsed.longest_line,
-        "sha256": parsed.sha256,
         "blob": blob,
-        "first_at": parsed.first_at,
-        "last_at": parsed.last_at,
         "fetched_at": tx.now,
-        "truncated": parsed.truncated,
-        "secrets_masked": parsed.secrets_masked,
         "head_sha": fetched.head_sha,
         "trusted": fetched.trusted,
-        "first_error": msgspec.to_builtins(parsed.first_error) if parsed.first_error else None,
     }
+    del row["verdicts"]
+    return cast("LogRow", row)
 
 
 async def _change(tx: Transaction, fetched: Fetched, job: WorkflowJobRow | None) -> str:
@@ -153,19 +137,16 @@ async def _change(tx: Transaction, fetched: Fetched, job: WorkflowJobRow | None)
     if pulls := await failed_jobs.pulls_of_uploads(tx, [-fetched.object_id]):
         repo, number = min(pulls)
         return f"{repo}#{number}"
-    reported = oot_workflow_job.c
-    query = sa.select(reported.upstream_repo, reported.pr_number).where(
-        sa.func.lower(reported.downstream_repo) == fetched.repo.lower(),
-        reported.run_id == str(fetched.run_id),
-        reported.pr_number.is_not(None),
-    )
-    if dispatched := await tx.row(query.limit(1)):
-        return f"{dispatched['upstream_repo']}#{dispatched['pr_number']}"
-    run = await rows.run(tx, fetched.repository_id, fetched.run_id, fetched.run_attempt)
+    if pull := await failed_jobs.pull_of_run(tx, fetched.repo, fetched.run_id):
+        repo, number = pull
+        return f"{repo}#{number}"
+    run = await log_rows.find_run(tx, fetched.repository_id, fetched.run_id, fetched.run_attempt)
     if run and run["pull_requests"]:
         return f"{fetched.repo}#{run['pull_requests'][0]}"
     branch = (job and job["head_branch"]) or fetched.head_sha
     return f"{(run and run['head_repository_id']) or fetched.repository_id}:{branch}"
 
 
-RECEIVER = Receiver(store=store, answer=ParsedLog, options=options, most_written=600 * MIB, blob_prefix="log")
+RECEIVER = Receiver(
+    store=store_parsed, answer=ParsedLog, options=parser_options, most_written=600 * MIB, blob_prefix="log"
+)

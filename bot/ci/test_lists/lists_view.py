@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from bot.ci.disabled import sent_lists
-from bot.ci.test_lists.repository import BACKEND, REFUSALS, find_repository, no_list
+from bot.ci.disabled import list_rows, sent_lists
+from bot.ci.disabled import rows as disabled_rows
+from bot.ci.trunk import reading
+from bot.oot.allowlist import rows as allowlists
 from bot.web import operations as op
+from bot.web import view_parameters as declare
 from bot.web.asked import asking, describe
+from bot.web.refusals import NOT_FOUND, UNKNOWN_BACKEND, UNKNOWN_REPOSITORY, Refused, unknown_backend
 from bot.web.render_thread import in_render_thread
 from bot.web.view import Endpoint
 from bot.web.view_parameters import REPO
@@ -17,8 +21,33 @@ from bot.web.view_parameters import REPO
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from bot.ci.trunk.rows import RepositoryRow
+    from bot.core.errors import Rejected
+    from bot.web.asked import Asked
+
+BACKEND = declare.another_repository("backend", "the times of a backend instead, owner/repo")
+NO_LIST = Refused(404, "no_list", "no times are known yet")
+REFUSALS = (NOT_FOUND, UNKNOWN_REPOSITORY, NO_LIST, UNKNOWN_BACKEND)
 PARAMETERS = (REPO, BACKEND)
 Seconds = dict[str, float]
+
+
+async def find_repository(asked: Asked) -> RepositoryRow:
+    """Return the repository; raises Rejected 404."""
+    repository = (await reading.find(asked.tx, asked.hidden, asked[REPO], "")).repository
+    backend = asked[BACKEND]
+    if not backend:
+        return repository
+    listed = await allowlists.in_force(asked.tx)
+    entry = listed.find(backend) if listed else None
+    if entry is None or entry.level < disabled_rows.LEAST_LEVEL or asked.hidden.has(entry.repo):
+        raise unknown_backend(backend)
+    return (await reading.find(asked.tx, asked.hidden, entry.repo, "")).repository
+
+
+def no_list(repository: RepositoryRow) -> Rejected:
+    """Return the refusal where no times of tests are known."""
+    return NO_LIST.because(f"no times of tests are known of {repository['full_name']} yet")
 
 
 def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -27,11 +56,11 @@ def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
         """Answer with a list."""
         async with asking(request, PARAMETERS) as asked:
             repository = await find_repository(asked)
-            mark = await sent_lists.mark(asked.tx, repository["repository_id"], name)
+            mark = await list_rows.find_mark(asked.tx, repository["repository_id"], name)
             if mark is None:
                 raise no_list(repository)
-            made = await sent_lists.wanted(asked.tx, request, mark)
-        return sent_lists.answer(request, made)
+            made = await sent_lists.page_for_request(asked.tx, request, mark)
+        return sent_lists.send_list(request, made)
 
     return answer
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from bot.ci.test_lists import reruns, rows
 from bot.ci.test_lists.reruns import Case
-from bot.ci.test_lists.tables import test_rerun, test_rerun_job
+from bot.ci.test_lists.tables import RerunRow, test_rerun, test_rerun_job
 from bot.ci.test_results import block
 from bot.ci.test_results import rows as result_rows
 from bot.ci.test_results.disabled_here import platforms_of
 from bot.ci.test_results.rows import DAY, TestJobRow
 from bot.ci.test_results.tables import test_failure, test_job
+from bot.db.rows import select
 from bot.ingest.prune import delete_rows
 
 if TYPE_CHECKING:
@@ -33,17 +34,7 @@ MOST_READ = 50_000  # rows of a page
 JOB, FAILURE, RERUN, COUNTED = test_job.c, test_failure.c, test_rerun.c, test_rerun_job.c
 
 
-class RerunRow(TypedDict):
-    """How often a test passed and failed in one job."""
-
-    name: str
-    suite: str
-    green: int
-    red: int
-    platforms: list[str]
-
-
-async def run(context: Context, _task: Task) -> None:
+async def count_new_reruns(context: Context, _task: Task) -> None:
     """Count the reruns of jobs that are new."""
     async with context.store.read() as tx:
         jobs = await _uncounted(tx)
@@ -67,13 +58,13 @@ async def _count(context: Context, job: TestJobRow) -> None:
     decoded = await asyncio.to_thread(block.decode, content) if content else None
     ids = sorted(set(decoded.ids))[:TESTS_MOST] if decoded else []
     async with context.store.read() as tx:
-        places = await rows.places(tx, ids)
+        places = await rows.places_of_tests(tx, ids)
     cases = (
         Case(places[test_id], block.outcome_of(code), messages.get(test_id, ""))
         for test_id, code in (zip(decoded.ids, decoded.codes, strict=True) if decoded else ())
         if test_id in places
     )
-    found = await asyncio.to_thread(reruns.counted, cases)
+    found = await asyncio.to_thread(reruns.count_reruns, cases)
     common = {
         "generation": job["generation"],
         "repository_id": job["repository_id"],
@@ -100,16 +91,16 @@ async def _messages(tx: Transaction, generation: int) -> Mapping[int, str]:
     return {row.test_id: row.message for row in await tx.run(query)}
 
 
-async def since(tx: Transaction, repository_id: int, start: int) -> list[RerunRow]:
+async def reruns_since(tx: Transaction, repository_id: int, start: int) -> list[RerunRow]:
     """Return the reruns of trusted jobs since a time (epoch milliseconds); of a job, those read last."""
     shown = sa.exists().where(JOB.generation == RERUN.generation)
-    query = sa.select(RERUN.name, RERUN.suite, RERUN.green, RERUN.red, RERUN.platforms).where(
+    query = select(RerunRow, test_rerun).where(
         RERUN.repository_id == repository_id, RERUN.at >= start, RERUN.trusted, shown
     )
-    return await tx.rows_as(RerunRow, query.order_by(RERUN.at.desc()).limit(MOST_READ))
+    return await tx.fetch(query.order_by(RERUN.at.desc()).limit(MOST_READ))
 
 
-async def prune(context: Context) -> dict[str, int]:
+async def prune_reruns(context: Context) -> dict[str, int]:
     """Delete old reruns."""
     before = context.clock.now() - KEPT
     await delete_rows(context, test_rerun_job, COUNTED.at < before)

@@ -56,7 +56,7 @@ class _Note(msgspec.Struct):
 _NOTE = msgspec.json.Decoder(_Note)
 
 
-def counted(cases: Iterable[Case]) -> dict[Place, Reruns]:
+def count_reruns(cases: Iterable[Case]) -> dict[Place, Reruns]:
     """Return how often each test of a job passed and failed; tests that were only skipped are left out."""
     found: dict[Place, Reruns] = {}
     for case in cases:

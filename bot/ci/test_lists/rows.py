@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
 
 from bot.ci.test_lists.reruns import Place
-from bot.ci.test_lists.tables import test_time, test_time_source
+from bot.ci.test_lists.tables import TimeRow, test_time, test_time_source
 from bot.ci.test_lists.times import Seconds
-from bot.ci.test_results.tables import test, test_class, test_job, test_summary
+from bot.ci.test_results import rows as result_rows
+from bot.ci.test_results.rows import DAY, TestJobRow
+from bot.ci.test_results.tables import BASELINE, test, test_class, test_job, test_summary
+from bot.db.rows import select
+from bot.ingest.tables import records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -19,51 +23,54 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 BATCH = 200  # jobs or tests of one statement
+RECENT = 30 * DAY  # milliseconds
+JOBS_MOST = 5_000  # looked at, the newest first
+JOB, ANY_JOB = test_job.c, records["workflow_job"].c
 TIME, SOURCE = test_time.c, test_time_source.c
 SUMMARY, CLASS = test_summary.c, test_class.c
 
 
-class SuiteRow(TypedDict):
+class SuiteTime(NamedTuple):
     """What a job spent on a suite."""
 
     generation: int
-    invoking_file: str
+    launched_by: str  # a file; empty where the reports do not say
     file: str
     suite: str
-    time_ms: int
+    milliseconds: int
 
 
 class Packed(NamedTuple):
-    """Times of a base name and configuration as they are stored; `pack` and `unpack` take a thread's time."""
+    """Times of a base name and configuration as they are stored; packing takes a thread's time."""
 
     files: bytes
     classes: bytes
     at: int  # of the newest job
 
 
-def pack(seconds: Seconds) -> bytes:
+def pack_times(seconds: Seconds) -> bytes:
     """Return times as they are stored."""
     return zlib.compress(msgspec.json.encode(seconds), 6)
 
 
-def unpack(content: bytes) -> Seconds:
+def unpack_times(content: bytes) -> Seconds:
     """Return stored times."""
     found: Seconds = msgspec.json.decode(zlib.decompress(content), type=Seconds)
     return found
 
 
-async def suites(tx: Transaction, generations: Sequence[int]) -> list[SuiteRow]:
+async def suites_of_jobs(tx: Transaction, generations: Sequence[int]) -> list[SuiteTime]:
     """Return what some jobs spent on their suites."""
-    found: list[SuiteRow] = []
+    found: list[SuiteTime] = []
     columns = (SUMMARY.generation, SUMMARY.invoking_file, CLASS.file, CLASS.suite, SUMMARY.time_ms)
     query = sa.select(*columns).join_from(test_summary, test_class, CLASS.id == SUMMARY.class_id)
     for start in range(0, len(generations), BATCH):
         some = query.where(SUMMARY.generation.in_(generations[start : start + BATCH]))
-        found += await tx.rows_as(SuiteRow, some)
+        found += [SuiteTime(*row) for row in await tx.run(some)]
     return found
 
 
-async def places(tx: Transaction, ids: Collection[int]) -> dict[int, Place]:
+async def places_of_tests(tx: Transaction, ids: Collection[int]) -> dict[int, Place]:
     """Return the names of some tests."""
     found: dict[int, Place] = {}
     ordered = sorted(ids)
@@ -86,7 +93,7 @@ async def with_results(tx: Transaction, repository_ids: Collection[int]) -> list
     return found
 
 
-async def source(tx: Transaction, repository_id: int) -> str | None:
+async def find_source(tx: Transaction, repository_id: int) -> str | None:
     """Return the digest of the jobs that the lists of a repository were made of."""
     query = sa.select(SOURCE.digest).where(SOURCE.repository_id == repository_id)
     found: str | None = (await tx.run(query)).scalar()
@@ -100,12 +107,12 @@ async def store_source(tx: Transaction, repository_id: int, digest: str) -> None
     await tx.run(insert.on_conflict_do_update(index_elements=["repository_id"], set_=new))
 
 
-async def times(tx: Transaction, repository_id: int) -> dict[tuple[str, str], Packed]:
+async def stored_times(tx: Transaction, repository_id: int) -> dict[tuple[str, str], Packed]:
     """Return the times of a repository by base name and configuration."""
-    query = sa.select(test_time).where(TIME.repository_id == repository_id)
+    query = select(TimeRow, test_time).where(TIME.repository_id == repository_id)
     return {
         (row["base_name"], row["config"]): Packed(row["files"], row["classes"], row["at"])
-        for row in await tx.rows(query)
+        for row in await tx.fetch(query)
     }
 
 
@@ -118,3 +125,23 @@ async def replace_times(tx: Transaction, repository_id: int, kept: Mapping[tuple
     ]
     for start in range(0, len(new), BATCH):
         await tx.run(sa.insert(test_time), new[start : start + BATCH])
+
+
+async def jobs_with_results(tx: Transaction, repository_id: int) -> list[TestJobRow]:
+    """Return the jobs of the last month whose results feed lists, the newest first."""
+    query = sa.select(*result_rows.WITHOUT_BLOCKS).where(
+        BASELINE, JOB.repository_id == repository_id, JOB.at > tx.now - RECENT, JOB.block.is_not(None)
+    )
+    order = (JOB.at.desc(), JOB.generation.desc())
+    return await tx.rows_as(TestJobRow, query.order_by(*order).limit(JOBS_MOST))
+
+
+async def count_ended(
+    tx: Transaction, repository_id: int, *, run_ids: Collection[int] = (), heads: Collection[str] = ()
+) -> tuple[int, int]:
+    """Return how many jobs some runs have, or some commits where no runs are given, and how many have ended."""
+    same = ANY_JOB.run_id.in_(sorted(run_ids)) if run_ids else ANY_JOB.head_sha.in_(sorted(heads))
+    done = sa.func.sum(sa.case((ANY_JOB.status == "completed", 1), else_=0))
+    query = sa.select(sa.func.count(), done).where(same, ANY_JOB.repository_id == repository_id)
+    count, ended = (await tx.run(query)).one()
+    return int(count), int(ended or 0)

@@ -29,7 +29,7 @@ class Division:
     unknown: list[str]
 
 
-def divide(tests: Iterable[str], seconds: Mapping[str, float], count: int) -> Division:
+def divide_tests(tests: Iterable[str], seconds: Mapping[str, float], count: int) -> Division:
     """Return tests in `count` shards, the same ones for the same tests and times in whatever order.
 
     Tests of unknown time count as the mean of the known ones. No shard is empty while there are enough tests.

@@ -9,10 +9,10 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from bot.ci.disabled import sent_lists
+from bot.ci.disabled import list_rows
 from bot.ci.disabled.list_cache import BytesCache
 from bot.ci.test_lists import shards, times
-from bot.ci.test_lists.repository import BACKEND, REFUSALS, find_repository, no_list
+from bot.ci.test_lists.lists_view import BACKEND, REFUSALS, find_repository, no_list
 from bot.core.errors import Rejected
 from bot.web import bodies, parameters
 from bot.web import operations as op
@@ -27,7 +27,7 @@ from bot.web.view_parameters import REPO
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from bot.ci.disabled.sent_lists import Mark
+    from bot.ci.disabled.tables import ListMark
     from bot.db.transaction import Transaction
     from bot.web.asked import Asked
 
@@ -82,7 +82,7 @@ TESTS: Parameter[tuple[str, ...]] = declare.parsed(
 OF_ANY = (REPO, COUNT, BASE, CONFIG, BACKEND)
 
 
-async def read(asked: Asked) -> Shards:
+async def read_shards(asked: Asked) -> Shards:
     """Divide the tests of the query; without any, all those whose times are known."""
     names = asked[TESTS]
     return await _divide(asked, names)
@@ -110,12 +110,12 @@ async def _divide(asked: Asked, names: Sequence[str]) -> Shards:
     if len(names) > TESTS_MOST or any(len(name) > NAME_MOST for name in names):
         raise INVALID_PARAMETER.because(f"tests: at most {TESTS_MOST:,}, with {NAME_MOST:,} characters each")
     repository = await find_repository(asked)
-    mark = await sent_lists.mark(asked.tx, repository["repository_id"], "test-times")
+    mark = await list_rows.find_mark(asked.tx, repository["repository_id"], "test-times")
     if mark is None:
         raise no_list(repository)
     base_name, config = asked[BASE] or times.DEFAULT, asked[CONFIG] or times.DEFAULT
     seconds = await _seconds(asked.tx, asked.request.app[TIMES], mark, base_name, config)
-    found = shards.divide(names or seconds, seconds, asked[COUNT])
+    found = shards.divide_tests(names or seconds, seconds, asked[COUNT])
     return Shards(
         shards=[Shard(tests=one.tests, seconds=round(one.seconds, times.DIGITS)) for one in found.shards],
         unknown=found.unknown,
@@ -123,14 +123,14 @@ async def _divide(asked: Asked, names: Sequence[str]) -> Shards:
 
 
 async def _seconds(
-    tx: Transaction, cache: BytesCache[times.Seconds], mark: Mark, base_name: str, config: str
+    tx: Transaction, cache: BytesCache[times.Seconds], mark: ListMark, base_name: str, config: str
 ) -> times.Seconds:
     """Return the times of files that are best for a job."""
-    key = (mark.repository_id, mark.etag, base_name, config)
+    key = (mark["repository_id"], mark["etag"], base_name, config)
     found = cache.find(key)
     if found is None:
-        made = await sent_lists.last(tx, mark.repository_id, mark.name) or b"{}"
-        found = times.best(_some(made, {times.DEFAULT, base_name}), base_name, config)
+        made = await list_rows.last_body(tx, mark["repository_id"], mark["name"]) or b"{}"
+        found = times.best_times(_some(made, {times.DEFAULT, base_name}), base_name, config)
         cache.store(key, found, len(found) * TIME_BYTES)
     return found
 
@@ -143,7 +143,7 @@ def _some(body: bytes, base_names: Collection[str]) -> dict[str, dict[str, times
 
 PATH = "/api/ci/{owner}/{repo}/shards.json"
 VIEW = View(
-    read=read,
+    read=read_shards,
     parameters=(*OF_ANY, TESTS),
     json=Json(
         path=PATH,

@@ -38,14 +38,14 @@ def candidates(shard: Block, shards: int) -> set[int]:
     return found
 
 
-def add(sums: Sums, job: Hashable, shard: Block, wanted: Collection[int]) -> None:
+def add_times(sums: Sums, job: Hashable, shard: Block, wanted: Collection[int]) -> None:
     """Add what a shard of a job spent on some tests that passed."""
     for test_id, code, time in zip(*shard, strict=True):
         if test_id in wanted and time != NO_TIME and block.outcome_of(code) in PASSING:
             sums[test_id][job] += time
 
 
-def means(sums: Sums) -> dict[int, float]:
+def slow_means(sums: Sums) -> dict[int, float]:
     """Return the mean seconds over jobs of the tests that are slow."""
     found = {test_id: fmean(by_job.values()) / 1000 for test_id, by_job in sums.items()}
     return {test_id: seconds for test_id, seconds in found.items() if seconds > SLOW}
@@ -56,6 +56,6 @@ def no_sums() -> Sums:
     return defaultdict(lambda: defaultdict(int))
 
 
-def key(name: str, suite: str) -> str:
+def test_key(name: str, suite: str) -> str:
     """Return a test as PyTorch's CI names it: a suite without a module is one of the main module."""
     return f"{name} ({suite if '.' in suite else f'{MAIN}.{suite}'})"

@@ -3,52 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
-
+from bot.ci.test_lists import rows
 from bot.ci.test_lists.settings import TimesSettings
-from bot.ci.test_results.rows import DAY
-from bot.ci.test_results.tables import BASELINE, test_job
 from bot.ci.trunk import rows as trunk_rows
-from bot.ingest.tables import records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from bot.ci.test_results.rows import TestJobRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
 
 COMMITS = 3
-RECENT = 30 * DAY  # milliseconds
-JOBS_MOST = 5_000  # looked at, the newest first
 BRANCH_MOST = 20  # commits of a branch looked at
 LOOKED_AT = 50  # commits, for whether their jobs have ended
 ENDED = 0.9  # of a commit's jobs that have to have ended
-JOB, ANY_JOB = test_job.c, records["workflow_job"].c
 
 
-class StableJob(TypedDict):
-    """A job that reported on its tests."""
-
-    run_id: int
-    run_attempt: int
-    job_id: int
-    generation: int
-    head_sha: str
-    upstream_sha: str | None
-    backend: str | None
-    name: str
-    family: str
-    base_name: str
-    config: str
-    at: int
-
-
-async def find(tx: Transaction, settings: Settings, repository_id: int) -> list[StableJob]:
+async def find_stable_jobs(tx: Transaction, settings: Settings, repository_id: int) -> list[TestJobRow]:
     """Return the jobs of the newest stable commits; of a job that was run again, its last attempt."""
-    found = await _recent(tx, repository_id)
-    by_commit: defaultdict[str, list[StableJob]] = defaultdict(list)
+    found = await rows.jobs_with_results(tx, repository_id)
+    by_commit: defaultdict[str, list[TestJobRow]] = defaultdict(list)
     for one in found:
         by_commit[_commit(one)].append(one)
     branch = settings.of(TimesSettings).ci_times_branch
@@ -60,16 +37,7 @@ async def find(tx: Transaction, settings: Settings, repository_id: int) -> list[
     return [job for commit in chosen for job in _last_attempts(by_commit[commit])]
 
 
-async def _recent(tx: Transaction, repository_id: int) -> list[StableJob]:
-    columns = [JOB[name] for name in StableJob.__annotations__]
-    query = sa.select(*columns).where(
-        BASELINE, JOB.repository_id == repository_id, JOB.at > tx.now - RECENT, JOB.block.is_not(None)
-    )
-    order = (JOB.at.desc(), JOB.generation.desc())
-    return await tx.rows_as(StableJob, query.order_by(*order).limit(JOBS_MOST))
-
-
-async def _ended(tx: Transaction, repository_id: int, by_commit: dict[str, list[StableJob]]) -> list[str]:
+async def _ended(tx: Transaction, repository_id: int, by_commit: dict[str, list[TestJobRow]]) -> list[str]:
     """Return the newest commits whose jobs have ended, but for a few."""
     newest = sorted(by_commit, key=lambda sha: (min(job["at"] for job in by_commit[sha]), sha), reverse=True)
     chosen: list[str] = []
@@ -81,7 +49,7 @@ async def _ended(tx: Transaction, repository_id: int, by_commit: dict[str, list[
     return chosen
 
 
-async def _has_ended(tx: Transaction, repository_id: int, jobs: list[StableJob]) -> bool:
+async def _has_ended(tx: Transaction, repository_id: int, jobs: list[TestJobRow]) -> bool:
     """Whether nine tenths of the jobs on a commit have ended; of a backend's, those of the same runs.
 
     Other CIs report what has ended.
@@ -91,20 +59,19 @@ async def _has_ended(tx: Transaction, repository_id: int, jobs: list[StableJob])
     if not runs:
         return True
     own = all(job["backend"] is None for job in jobs)
-    same = ANY_JOB.head_sha.in_(heads) if own else ANY_JOB.run_id.in_(runs)
-    done = sa.func.sum(sa.case((ANY_JOB.status == "completed", 1), else_=0))
-    query = sa.select(sa.func.count(), done).where(same, ANY_JOB.repository_id == repository_id)
-    count, ended = (await tx.run(query)).one()
-    return not count or (ended or 0) >= ENDED * count
+    count, ended = await rows.count_ended(
+        tx, repository_id, run_ids=() if own else runs, heads=heads if own else ()
+    )
+    return not count or ended >= ENDED * count
 
 
-def _commit(job: StableJob) -> str:
+def _commit(job: TestJobRow) -> str:
     """Return the commit that a job tested: of a backend's, upstream's."""
     return job["upstream_sha"] or job["head_sha"]
 
 
-def _last_attempts(jobs: Iterable[StableJob]) -> list[StableJob]:
-    last: dict[tuple[int, str], StableJob] = {}
+def _last_attempts(jobs: Iterable[TestJobRow]) -> list[TestJobRow]:
+    last: dict[tuple[int, str], TestJobRow] = {}
     for job in jobs:
         key = (job["run_id"], job["name"])
         if key not in last or last[key]["run_attempt"] < job["run_attempt"]:

@@ -24,7 +24,9 @@ ASSOCIATIONS = ("OWNER", "MEMBER", "COLLABORATOR")  # of authors whose issues ma
 JOB, FAILURE = test_job.c, test_failure.c
 
 
-async def flaky(tx: Transaction, repository_id: int, *, since: int, devices: Collection[str]) -> list[Sample]:
+async def flaky_samples(
+    tx: Transaction, repository_id: int, *, since: int, devices: Collection[str]
+) -> list[Sample]:
     """Return where tests were flaky in trusted jobs since a time (epoch milliseconds)."""
     columns = (
         JOB.generation,
@@ -69,7 +71,7 @@ async def flaky(tx: Transaction, repository_id: int, *, since: int, devices: Col
     ]
 
 
-async def closed(
+async def closed_issues(
     tx: Transaction, repository_id: int, titles: Collection[str], authors: Collection[str]
 ) -> dict[str, Issue]:
     """Return the newest closed issue of each of these titles, of people whose issues may count again."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
 from bot.ci.disabled import issue_text
-from bot.ci.test_lists.slow import key
+from bot.ci.test_lists.slow import test_key
 from bot.core import escaping
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from bot.ci.disabled.lists import Tests
     from bot.ci.disabled.tables import DisablingRow
-    from bot.ci.test_lists.rerun_rows import RerunRow
     from bot.ci.test_lists.reruns import Place
+    from bot.ci.test_lists.tables import RerunRow
 
 HOUR = 3_600_000  # milliseconds
 WINDOW, SEEN_WITHIN = 6 * HOUR, 5 * HOUR
@@ -115,7 +115,7 @@ def to_close(
     """
     by_test: defaultdict[str, list[RerunRow]] = defaultdict(list)
     for row in reruns:
-        by_test[key(row["name"], row["suite"])].append(row)
+        by_test[test_key(row["name"], row["suite"])].append(row)
     found: list[Close] = []
     for issue in issues:
         touched = issue["updated_at"]
@@ -132,7 +132,7 @@ def title_of(test: str) -> str:
     return f"{issue_text.DISABLED} {test}"
 
 
-def link(web: str, repo: str, suggestion: Disable) -> str:
+def form_link(web: str, repo: str, suggestion: Disable) -> str:
     """Return the address of GitHub's form for a new issue, filled in; what is too long is left out at the end."""
     lines = suggestion.body.splitlines()
     while True:
@@ -160,7 +160,7 @@ def _single(
     place: Place, found: Sequence[Sample], listed: Tests, closed: Mapping[str, Issue]
 ) -> Disable | None:
     """Return the suggestion for a test, None where it is disabled already."""
-    name = key(place.name, place.suite)
+    name = test_key(place.name, place.suite)
     title = title_of(name)
     platforms = frozenset(word for one in found for word in one.platforms)
     issue = listed.get(name)
@@ -208,8 +208,8 @@ def _several(file: str, found: Sequence[Disable]) -> Disable:
 def _body(head: Sequence[str], names: Sequence[str], file: str, jobs: int) -> str:
     subject = f"`{_word(names[0])}`" if len(names) == 1 else f"{len(names)} tests"
     where = f" of `{_word(file)}`" if file else ""
-    told = f"{subject}{where}: flaky in {jobs} trusted jobs within six hours, failing and passing there."
-    return "\n".join([*head, "", told])
+    words = f"{subject}{where}: flaky in {jobs} trusted jobs within six hours, failing and passing there."
+    return "\n".join([*head, "", words])
 
 
 def _word(text: str) -> str:

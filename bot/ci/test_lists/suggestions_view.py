@@ -76,7 +76,7 @@ class Suggestions(Answer, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FoundSuggestions:
     """The suggestions for a repository."""
 
     repo: str
@@ -84,7 +84,7 @@ class Found:
     close: list[Close]
 
 
-async def read(asked: Asked) -> Found:
+async def read_suggestions(asked: Asked) -> FoundSuggestions:
     """Read the suggestions for a repository; raises Rejected 404, also where they are off."""
     tx, options = asked.tx, asked.settings.of(DisabledSettings)
     if options.ci_disable != "suggest":
@@ -93,28 +93,28 @@ async def read(asked: Asked) -> Found:
     identifier, now = repository["repository_id"], tx.now
     issues = await disabled_rows.disabling(tx, identifier)
     devices = await disabled_rows.devices(tx)
-    flaky = await suggestion_rows.flaky(tx, identifier, since=now - WEEK, devices=devices)
-    places = await rows.places(tx, {one.test_id for one in flaky})
-    again = await rerun_rows.since(tx, identifier, now - WEEK)
+    flaky = await suggestion_rows.flaky_samples(tx, identifier, since=now - WEEK, devices=devices)
+    places = await rows.places_of_tests(tx, {one.test_id for one in flaky})
+    again = await rerun_rows.reruns_since(tx, identifier, now - WEEK)
     lately = {one.test_id for one in flaky if one.at >= now - suggestions.WINDOW}
-    names = [slow.key(one.name, one.suite) for test_id, one in places.items() if test_id in lately]
+    names = [slow.test_key(one.name, one.suite) for test_id, one in places.items() if test_id in lately]
     titles = {suggestions.title_of(name) for name in names}
-    closed = await suggestion_rows.closed(tx, identifier, titles, options.ci_disable_authors)
+    closed = await suggestion_rows.closed_issues(tx, identifier, titles, options.ci_disable_authors)
     where: defaultdict[str, set[str]] = defaultdict(set)
     for one in flaky:
         if place := places.get(one.test_id):
-            where[slow.key(place.name, place.suite)] |= {*one.platforms, ""}
+            where[slow.test_key(place.name, place.suite)] |= {*one.platforms, ""}
     listed = lists.disabled_tests(issues)
     disable = suggestions.to_disable(flaky, places, listed, now, closed)
     repo, web_address = repository["full_name"], web_url(asked.settings.github_api_url)
-    return Found(
+    return FoundSuggestions(
         repo=repo,
-        disable=[(one, suggestions.link(web_address, repo, one)) for one in disable[:SENT]],
+        disable=[(one, suggestions.form_link(web_address, repo, one)) for one in disable[:SENT]],
         close=suggestions.to_close(issues, again, where, now),
     )
 
 
-def show(found: Found) -> dict[str, Any]:
+def show(found: FoundSuggestions) -> dict[str, Any]:
     """Return what the page shows."""
     return {
         "repo": found.repo,
@@ -126,7 +126,7 @@ def show(found: Found) -> dict[str, Any]:
     }
 
 
-def answer(found: Found) -> Suggestions:
+def answer(found: FoundSuggestions) -> Suggestions:
     """Return the JSON of the suggestions."""
     return Suggestions(
         disable=[_suggested(one, form) for one, form in found.disable[:SENT]],
@@ -157,7 +157,7 @@ def _suggested(one: Disable, form: str) -> SuggestedToDisable:
 
 
 VIEW = View(
-    read=read,
+    read=read_suggestions,
     parameters=(REPO,),
     page=Page(path=f"{REPOSITORY}/disabled/suggestions", template="suggestions.html", values=show),
     json=Json(

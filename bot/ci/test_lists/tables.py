@@ -2,53 +2,67 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import sqlalchemy as sa
 
-from bot.db.columns import Big, Json, metadata, must
+from bot.db.rows import Big, Bool, Bytes, Int, Json, Millis, Text, table
 
-test_time = sa.Table(  # of a job's base name and configuration
-    "test_time",
-    metadata,
-    must("repository_id", Big),
-    must("base_name", sa.Text),
-    must("config", sa.Text),
-    must("files", sa.LargeBinary),  # zlib of JSON: seconds by file
-    must("classes", sa.LargeBinary),  # the same by file and class, with a NUL between
-    must("at", Big),  # of the newest job
-    sa.PrimaryKeyConstraint("repository_id", "base_name", "config", name="pk_test_time"),
+
+class TimeRow(TypedDict):
+    """How long the tests of a job's base name and configuration take."""
+
+    repository_id: Big
+    base_name: Text
+    config: Text
+    files: Bytes  # zlib of JSON: seconds by file
+    classes: Bytes  # the same by file and class, with a NUL between
+    at: Millis  # of the newest job
+
+
+test_time = table("test_time", TimeRow, key=("repository_id", "base_name", "config"))
+
+
+class TimeSourceRow(TypedDict):
+    """Which jobs the lists of a repository were made of."""
+
+    repository_id: Big
+    digest: Text  # of their generations
+    at: Millis
+
+
+test_time_source = table("test_time_source", TimeSourceRow, key=("repository_id",))
+
+
+class RerunRow(TypedDict):
+    """How often a disabled test passed and failed in a job that runs such tests over and over."""
+
+    generation: Big  # of the job
+    name: Text
+    suite: Text
+    file: Text
+    green: Int
+    red: Int
+    flaky: Bool
+    repository_id: Big
+    trusted: Bool
+    platforms: Json[list[str]]  # what the job's platform may be called
+    at: Millis
+
+
+test_rerun = table(
+    "test_rerun",
+    RerunRow,
+    sa.Index("ix_test_rerun_at", "repository_id", "at"),
+    key=("generation", "name", "suite", "file"),
 )
 
-test_time_source = sa.Table(  # which jobs the lists of a repository were made of
-    "test_time_source",
-    metadata,
-    sa.Column("repository_id", Big, primary_key=True, autoincrement=False),
-    must("digest", sa.Text),  # of their generations
-    must("at", Big),
-)
 
-test_rerun = (
-    sa.Table(  # how often a disabled test passed and failed in a job that runs such tests over and over
-        "test_rerun",
-        metadata,
-        must("generation", Big),  # of the job
-        must("name", sa.Text),
-        must("suite", sa.Text),
-        must("file", sa.Text),
-        must("green", sa.Integer),
-        must("red", sa.Integer),
-        must("flaky", sa.Boolean),
-        must("repository_id", Big),
-        must("trusted", sa.Boolean),
-        must("platforms", Json),  # what the job's platform may be called
-        must("at", Big),
-        sa.PrimaryKeyConstraint("generation", "name", "suite", "file", name="pk_test_rerun"),
-        sa.Index("ix_test_rerun_at", "repository_id", "at"),
-    )
-)
+class RerunJobRow(TypedDict):
+    """A job whose reruns were counted."""
 
-test_rerun_job = sa.Table(  # a job whose reruns were counted
-    "test_rerun_job",
-    metadata,
-    sa.Column("generation", Big, primary_key=True, autoincrement=False),
-    must("at", Big),
-)
+    generation: Big
+    at: Millis
+
+
+test_rerun_job = table("test_rerun_job", RerunJobRow, key=("generation",))

@@ -30,12 +30,12 @@ class Spent(NamedTuple):
     time_ms: int
 
 
-def of_files(spent: Iterable[Spent]) -> Times:
+def file_times(spent: Iterable[Spent]) -> Times:
     """Return how long files take."""
     return _means((one.base_name, one.config, one.file, one.job, one.time_ms) for one in spent)
 
 
-def of_classes(spent: Iterable[Spent]) -> Times:
+def class_times(spent: Iterable[Spent]) -> Times:
     """Return how long classes take."""
     return _means(
         (one.base_name, one.config, f"{one.file}\0{one.suite}", one.job, one.time_ms) for one in spent
@@ -52,7 +52,7 @@ def with_defaults(times: Times) -> Times:
     return known | {DEFAULT: over_names | {DEFAULT: _mean(over_names.values())}} if known else {}
 
 
-def rounded(times: Times) -> Times:
+def round_times(times: Times) -> Times:
     """Return times in as many digits as are sent."""
     return {
         base_name: {
@@ -75,7 +75,9 @@ def by_file_and_class(times: Times) -> dict[str, dict[str, dict[str, Seconds]]]:
     return found
 
 
-def best(times: Mapping[str, Mapping[str, Mapping[str, float]]], base_name: str, config: str) -> Seconds:
+def best_times(
+    times: Mapping[str, Mapping[str, Mapping[str, float]]], base_name: str, config: str
+) -> Seconds:
     """Return the seconds that are best for a job: its own, then those of its configuration, then of any."""
     found: Seconds = {}
     for base, name in ((DEFAULT, DEFAULT), (DEFAULT, config), (base_name, config)):

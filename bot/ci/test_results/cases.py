@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from bot.ci.collect.parsing import Refused
+from bot.ci.collect.parse.contract import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

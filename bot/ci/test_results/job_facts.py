@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
-from bot.ci.collect import rows as collect_rows
 from bot.ci.collect.settings import CollectSettings
+from bot.ci.collect.store import runs as collect_rows
 from bot.ci.collect.tables import ci_upload
 from bot.ci.collect.trust import is_trusted, is_trusted_branch
 from bot.ci.trunk.tables import branch_commit
@@ -54,14 +54,14 @@ async def of(tx: Transaction, settings: Settings, key: JobKey, parts: list[PartR
     """Return the facts of a job, None where there is no record of its run."""
     if key.run_id < 0:
         return await _of_upload(tx, settings, parts)
-    run = await collect_rows.run(tx, key.run_id, key.run_attempt)
+    run = await collect_rows.find_attempt(tx, key.run_id, key.run_attempt)
     if run is None or run["repository_id"] != key.repository_id:
         return None
-    job = await collect_rows.job_of(tx, [key.repository_id], key.job_id) if key.job_id > 0 else None
+    job = await collect_rows.find_job(tx, [key.repository_id], key.job_id) if key.job_id > 0 else None
     dispatch = None if settings.is_upstream(run["repo"]) else await _dispatch_of(tx, run)
     facts = Facts(
         repo=run["repo"],
-        name=job_names.parse(run["name"], (job and job["name"]) or (parts[0]["name"] if parts else "")),
+        name=job_names.parse_name(run["name"], (job and job["name"]) or (parts[0]["name"] if parts else "")),
         head_sha=run["head_sha"] or "",
         upstream_sha=dispatch and dispatch["head_sha"],
         upstream_repo=dispatch and dispatch["upstream_repo"],
@@ -92,7 +92,7 @@ async def _of_upload(tx: Transaction, settings: Settings, parts: list[PartRow]) 
     dispatch = (await dispatches.by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])
     facts = Facts(
         repo=found["backend"],
-        name=job_names.parse(found["workflow"], found["job"]),
+        name=job_names.parse_name(found["workflow"], found["job"]),
         head_sha="",
         upstream_sha=dispatch and dispatch["head_sha"],
         upstream_repo=dispatch and dispatch["upstream_repo"],
@@ -124,9 +124,9 @@ async def _of_nightly(tx: Transaction, settings: Settings, facts: Facts, sha: st
 
 
 async def _is_own(tx: Transaction, settings: Settings, run: WorkflowRunRow) -> bool:
-    facts = await collect_rows.repository(tx, run["repository_id"])
+    facts = await collect_rows.repository_facts(tx, run["repository_id"])
     patterns = settings.of(CollectSettings).ci_trusted_branches
-    return is_trusted(run, default_branch=facts["default_branch"], patterns=patterns)
+    return is_trusted(run, default_branch=facts.default_branch, patterns=patterns)
 
 
 async def _is_trusted_dispatch(tx: Transaction, settings: Settings, dispatch: DispatchRow | None) -> bool:
@@ -144,8 +144,8 @@ async def _is_on_trusted_branch(tx: Transaction, settings: Settings, repo: str, 
     )
     patterns = settings.of(CollectSettings).ci_trusted_branches
     for row in await tx.rows(query.limit(100)):
-        facts = await collect_rows.repository(tx, row["repository_id"])
-        if is_trusted_branch(row["branch"], default_branch=facts["default_branch"], patterns=patterns):
+        facts = await collect_rows.repository_facts(tx, row["repository_id"])
+        if is_trusted_branch(row["branch"], default_branch=facts.default_branch, patterns=patterns):
             return True
     return False
 

@@ -9,7 +9,7 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from bot.ci.collect.bases import merged_into
+from bot.ci.collect.store.merge_base import merged_into
 from bot.ci.test_results import (
     across,
     block,

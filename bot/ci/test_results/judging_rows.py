@@ -131,9 +131,11 @@ async def families(tx: Transaction, jobs: Sequence[TestJobRow]) -> dict[int, str
     for job in jobs:
         by_commit.setdefault((job["repository_id"], tested(job)), []).append(job)
     for some in by_commit.values():
-        names = [job_names.parse(job["workflow"], job["name"]) for job in some]
+        names = [job_names.parse_name(job["workflow"], job["name"]) for job in some]
         others = {name for job in some for name in siblings.get(job["run_id"], ())}
-        resolved = job_names.resolve([*names, *(job_names.parse(*name) for name in sorted(others))])
+        resolved = job_names.resolve_shards(
+            [*names, *(job_names.parse_name(*name) for name in sorted(others))]
+        )
         found |= {job["generation"]: name.shard_free for job, name in zip(some, resolved, strict=False)}
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from xml.parsers import expat
 
-from bot.ci.collect.parsing import Broken, Refused
+from bot.ci.collect.parse.contract import Broken, Refused
 from bot.ci.test_results.cases import (
     FAILING,
     JUST_PASSED,

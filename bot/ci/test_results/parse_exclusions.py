@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bot.ci.collect import zip_members
-from bot.ci.collect.parsing import Broken, Refused
+from bot.ci.collect.parse import zip_members
+from bot.ci.collect.parse.contract import Broken, Refused
 from bot.ci.test_results.names import without_ending
 from bot.ci.test_results.parsed import EXCLUSIONS, LeftOut
 
 if TYPE_CHECKING:
-    from bot.ci.collect.parsing import Given
-    from bot.ci.collect.zip_members import Member
+    from bot.ci.collect.parse.contract import Given
+    from bot.ci.collect.parse.zip_members import Member
 
 FILES_MOST = 5_000  # of a job
 BYTES_MOST = 8 * 1024 * 1024  # of one document

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from bot.ci.collect.parsing import Broken, Refused
+from bot.ci.collect.parse.contract import Broken, Refused
 from bot.ci.test_results import reports
 from bot.ci.test_results.block import code_of
 from bot.ci.test_results.cases import FAILING, JUST_PASSED, Cases, Group, Outcome, is_flaky
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from bot.ci.collect.parsing import Given
+    from bot.ci.collect.parse.contract import Given
     from bot.ci.test_results.cases import Attempt
 
 LEVEL = 3

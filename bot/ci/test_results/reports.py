@@ -6,8 +6,8 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from bot.ci.collect import zip_members
-from bot.ci.collect.parsing import Broken, Refused
+from bot.ci.collect.parse import zip_members
+from bot.ci.collect.parse.contract import Broken, Refused
 from bot.ci.test_results import junit, run_report
 from bot.ci.test_results.cases import Case, Cases, Group, Outcome, is_flaky
 from bot.ci.test_results.names import Place, invoking_file

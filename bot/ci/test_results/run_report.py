@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
-from bot.ci.collect.parsing import Broken, Refused
+from bot.ci.collect.parse.contract import Broken, Refused
 from bot.ci.test_results.cases import FAILING, MOST_CASES, Attempt, Cases, Declared, Outcome
 from bot.ci.test_results.environment import Environment
 from bot.ci.test_results.names import Place

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from bot.ci.collect.blob_store import BlobMissing
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.collect.parsing import Request
+from bot.ci.collect.parse.contract import Request
 from bot.ci.collect.receiving import MIB
 from bot.ci.collect.workspace import WORKSPACE
 from bot.ci.test_results import (

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.ci.collect import rows as collect_rows
 from bot.ci.collect.attribution import Job, reported_job
 from bot.ci.collect.receiving import MIB, Fetched, Receiver
+from bot.ci.collect.store import runs as collect_rows
 from bot.ci.collect.tables import ci_upload
 from bot.ci.test_results.parsed import Stored
 from bot.ci.test_results.rows import JobKey, of_job
@@ -75,7 +75,7 @@ async def _key(tx: Transaction, fetched: Fetched, stored: Stored) -> JobKey:
         return await _key_of_upload(tx, fetched)
     job_id = fetched.job_id
     if job_id is None and len(stored.job_ids) == 1:
-        known = await collect_rows.jobs(tx, fetched.repository_id, fetched.run_id)
+        known = await collect_rows.jobs_of_run(tx, fetched.repository_id, fetched.run_id)
         jobs = [Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in known]
         job_id = reported_job(stored.job_ids[0], jobs).job_id
     if job_id is None:  # artifacts of different jobs may hold the same tests: each name is a job of its own

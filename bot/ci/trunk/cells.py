@@ -112,6 +112,19 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     tests_failed: int | None = None  # in that run; of several shards in all that failed
     failed_tests: str | None = None  # some of these: see `failed_tests`
     kind: str | None = None  # of the failure, where all its runs and shards that failed agree on one
+    span: tuple[int, int] | None = (
+        None  # of shards: when the first of those like this ended, and the last of all
+    )
+
+    @property
+    def first_ended_at(self) -> int | None:
+        """When it was known how it ends: of shards the first of those that decide."""
+        return self.span[0] if self.span else self.completed_at
+
+    @property
+    def last_ended_at(self) -> int | None:
+        """When nothing of it ran any more."""
+        return self.span[1] if self.span else self.completed_at
 
     @property
     def passed(self) -> bool:
@@ -122,6 +135,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     def broken(self) -> bool:
         """Whether it failed or timed out."""
         return self.character in FAILED
+
+    @property
+    def fails(self) -> bool:
+        """Whether any of its runs failed, also where a second one passed."""
+        return self.broken or self.character == FLAKY
 
     @property
     def infra(self) -> bool:
@@ -173,9 +191,16 @@ def details(runs: Iterable[Run]) -> Details:
             tests_failed=sum(counts) if counts else None,
             failed_tests=joined_tests(each.cell.failed_tests for each in alike),
             kind=_agreed(each.cell.kind for each in shards if each.cell.broken),
+            span=_span(alike, shards),
         ),
         runs=(first.runs[0], *sorted(others, key=_detail_order)),
     )
+
+
+def _span(alike: Iterable[Details], shards: Iterable[Details]) -> tuple[int, int] | None:
+    first = [each.cell.completed_at for each in alike if each.cell.completed_at is not None]
+    last = [each.cell.completed_at for each in shards if each.cell.completed_at is not None]
+    return (min(first), max(last)) if first else None
 
 
 def _of_one(runs: Sequence[Run]) -> Details:

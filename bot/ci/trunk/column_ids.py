@@ -49,7 +49,7 @@ KNOWN: Slot[dict[Key, _Column]] = Slot("columns of the grid", dict)
 @lru_cache(maxsize=NAMES_MOST)
 def named(workflow: str, name: str) -> Named:
     """Take a job's name apart."""
-    found = job_names.parse(workflow, name)
+    found = job_names.parse_name(workflow, name)
     return Named(
         workflow=found.workflow,
         job=found.job,

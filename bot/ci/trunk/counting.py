@@ -129,9 +129,9 @@ def _character(cell: Cell | None) -> str:
 def _line(grid: Grid, line: Line, runs: Sequence[RunTimes], runners: NamedPatterns) -> LineSums:
     began = min((run.queued_at for run in runs if run.queued_at is not None), default=None)
     failed = [
-        cell.completed_at
+        cell.first_ended_at
         for place, cell in line.cells.items()
-        if cell.broken and grid.columns[place].blocking and cell.completed_at is not None
+        if cell.broken and grid.columns[place].blocking and cell.first_ended_at is not None
     ]
     seconds: defaultdict[str, int] = defaultdict(int)
     for run in runs:

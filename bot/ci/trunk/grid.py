@@ -272,7 +272,7 @@ def _line(commit: CommitRow, gone: bool, found: dict[int, Cell], blocking: froze
         verdict = "running"
     elif characters & cells.PASSED and characters <= cells.GREEN:
         verdict = "green"
-    ended = [cell.completed_at for cell in deciding if cell.completed_at is not None]
+    ended = [cell.last_ended_at for cell in deciding if cell.last_ended_at is not None]
     finished = bool(deciding) and not characters & cells.UNFINISHED
     return Line(
         commit=commit,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.ci.collect import rows as runs
+from bot.ci.collect.store import runs
 from bot.ci.trunk import rows
 from bot.ci.trunk.cells import CONCLUSIONS
 from bot.core.json_fields import Kind, read_member
@@ -31,7 +31,7 @@ TONES: dict[str, Tone] = {
 
 async def of_run(tx: Transaction, subject: RunSubject) -> list[Block]:
     """Return the jobs of a run's newest attempt, with their steps."""
-    found = await runs.jobs(tx, subject.repository_id, subject.run_id)
+    found = await runs.jobs_of_run(tx, subject.repository_id, subject.run_id)
     newest = max((row["run_attempt"] or 1 for row in found), default=1)
     bars = [_of_record(row, subject.repo) for row in found if (row["run_attempt"] or 1) == newest]
     return _block(bars, tx.now)

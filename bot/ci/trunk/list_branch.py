@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 import structlog
 
-from bot.ci.collect import budget, scope
+from bot.ci.collect import budget, collection_scope
 from bot.ci.trunk import branches, cell_index, changed_days, folded_commits, required_checks, rows
 from bot.ci.trunk.settings import BRANCHES_MOST, TrunkSettings
 from bot.ci.trunk.tables import branch_commit
@@ -48,7 +48,7 @@ async def run(context: Context, _task: Task) -> None:
     """List the watched branches of every upstream."""
     for repo in context.settings.upstream_repo:
         async with context.store.read() as tx:
-            if await scope.refusal(tx, context.settings, repo, workflow=None):
+            if await collection_scope.run_refusal(tx, context.settings, repo, workflow=None):
                 continue
             repository = await rows.repository(tx, await watched.ids(tx, repo))
             names = await _watched(tx, context.settings, repository) if repository else []

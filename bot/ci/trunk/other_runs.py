@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from bot.ci.collect import job_names, unstarted
+from bot.ci.collect import job_names, states
 from bot.ci.trunk import name_patterns
 from bot.ci.trunk.cells import Run
 from bot.ci.trunk.commit_cells import FOREIGN_EVENTS
@@ -61,7 +61,7 @@ def _of_run(run: RunRow) -> Run:
         event=run["event"] or "",
         actor=run["triggering_actor_login"] or "",
         completed_at=run["updated_at"],
-        line=unstarted.words(conclusion, run["path"]),
+        line=states.not_started(conclusion, run["path"]),
     )
 
 
@@ -70,9 +70,9 @@ def _of_backends(facts: Facts, *, shards: bool) -> Iterator[Found]:
     for row in facts.backend_jobs:
         by_commit[row["head_sha"], row["downstream_repo"]].append(row)
     for (sha, backend), rows in by_commit.items():
-        names = [job_names.parse(row["workflow_name"], row["job_name"]) for row in rows]
+        names = [job_names.parse_name(row["workflow_name"], row["job_name"]) for row in rows]
         label = facts.devices.get(backend.casefold(), backend)
-        for row, name in zip(rows, names if shards else job_names.resolve(names), strict=True):
+        for row, name in zip(rows, names if shards else job_names.resolve_shards(names), strict=True):
             shown = f"{name.workflow} / {name.numbered}" if shards else name.shard_free
             yield OtherCell(sha, f"backends / {label} / {shown}", "backends", "oot"), _reported(row, name)
 

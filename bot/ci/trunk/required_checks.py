@@ -59,7 +59,7 @@ async def of(tx: Transaction, repository_id: int, branch: str) -> frozenset[str]
 
 def jobs(contexts: Collection[str]) -> frozenset[str]:
     """Return the names of required checks, those of jobs without shard and runner as well: what a column has."""
-    parsed = [job_names.parse("", one) for one in contexts]
+    parsed = [job_names.parse_name("", one) for one in contexts]
     return frozenset(contexts) | {one.job for one in parsed} | {one.numbered for one in parsed}
 
 

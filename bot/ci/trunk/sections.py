@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from bot.ci.trunk import cells, grid, hud_filter, hud_view, job_times, reading, rows
+from bot.ci.trunk import branch_history, cells, grid, hud_filter, hud_view, job_times, reading, rows
 from bot.ci.trunk.cells import CONCLUSIONS
-from bot.ci.trunk.reading import Branch
 from bot.ci.trunk.settings import TrunkSettings
 from bot.core import escaping
-from bot.ingest import watched
 from bot.web.blocks import Block, BlockLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.ci.trunk.branch_history import Before
     from bot.ci.trunk.cells import Cell
     from bot.ci.trunk.grid import Facts, Grid
+    from bot.ci.trunk.reading import Branch
     from bot.ci.trunk.rows import CommitRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -32,18 +32,6 @@ FAILED = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Before:
-    """What a job did on the commits of a branch."""
-
-    results: int  # passes and failures
-    failures: int  # among them
-    since: (
-        CommitRow | None
-    )  # the first of the failures in a row that are its newest results, None: it passed last
-    cell: Cell | None  # of the newest result
-
-
 async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
     """Return how the jobs that failed on a commit of a branch fared before it, and when its jobs ran."""
     return [*await _on_branch(tx, subject), *await job_times.of_commit(tx, subject)]
@@ -55,9 +43,10 @@ async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
 
 
 async def _on_branch(tx: Transaction, subject: CommitSubject) -> list[Block]:
-    branch, line = await _line(tx, subject.repo, subject.sha)
-    if branch is None or line is None:
+    found_line = await branch_history.find_line(tx, subject.repo, subject.sha)
+    if found_line is None:
         return []
+    branch, line = found_line
     older, _ = await reading.newest(tx, branch, before=line["sha"], limit=HISTORY)
     found = await _read(tx, subject.settings, branch, line, older)
     page = await _page(tx, branch, line)
@@ -65,7 +54,7 @@ async def _on_branch(tx: Transaction, subject: CommitSubject) -> list[Block]:
         _of_commit(name, found.before(name), page(name), first=found.failing[name])
         for name in list(found.failing)[:SHOWN]
     ]
-    words = f"{found.verdict}: {_count(len(found.failing), found.jobs)}"
+    words = f"{found.verdict}: {_count(len(found.failing), found)}"
     tone: Tone = {"green": "good", "red": "bad", "running": "wait"}.get(found.verdict, "idle")  # type: ignore[assignment]
     head = BlockLine(text=words, url=page(""), tone=tone)
     more = [BlockLine(text=f"{len(found.failing) - SHOWN} more")] if len(found.failing) > SHOWN else []
@@ -74,7 +63,7 @@ async def _on_branch(tx: Transaction, subject: CommitSubject) -> list[Block]:
 
 async def _compared(tx: Transaction, subject: PullSubject) -> list[Block]:
     base = subject.base_ref
-    branch = await _branch(tx, subject.repo, base) if base and subject.head_sha else None
+    branch = await branch_history.find_branch(tx, subject.repo, base) if base and subject.head_sha else None
     if branch is None or base is None or subject.head_sha is None:
         return []
     newest, _ = await reading.newest(tx, branch, before=None, limit=HISTORY)
@@ -86,7 +75,7 @@ async def _compared(tx: Transaction, subject: PullSubject) -> list[Block]:
     home = f"/hud/{branch.repository['full_name']}/{quote(base)}"
     made = [_of_pull(name, found.failing[name], seen[name], base, home) for name in order[:SHOWN]]
     known = sum(one.since is not None for one in seen.values())
-    words = f"{_count(len(seen), found.jobs)}, {known} of them on {base} too"
+    words = f"{_count(len(seen), found)}, {known} of them on {base} too"
     compare = f"{subject.github}/{subject.repo}/compare/{quote(base)}...{quote(subject.head_sha)}"
     lines = [BlockLine(text=words, tone="bad" if known < len(seen) else "warn"), *made]
     lines += [BlockLine(text=f"{len(seen) - SHOWN} more")] if len(seen) > SHOWN else []
@@ -103,23 +92,13 @@ class _Found:
 
     verdict: str
     jobs: int
+    sharded: bool  # whether any of them has shards
     failing: dict[str, Cell]
     history: Grid
 
     def before(self, name: str) -> Before:
         """Return what a job did on the branch."""
-        place = next((at for at, column in enumerate(self.history.columns) if column.name == name), None)
-        column = [] if place is None else self.history.column(place)
-        told = [
-            (at, cell) for at, cell in enumerate(column) if cell is not None and (cell.passed or cell.broken)
-        ]
-        streak = next((at for at, (_, cell) in enumerate(told) if cell.passed), len(told))
-        return Before(
-            results=len(told),
-            failures=sum(cell.broken for _, cell in told),
-            since=self.history.lines[told[streak - 1][0]].commit if streak else None,
-            cell=told[0][1] if told else None,
-        )
+        return branch_history.summarize_job(self.history, name)
 
 
 async def _read(
@@ -136,7 +115,8 @@ async def _read(
         only = None if options.ci_aliases else _columns(facts)  # an alias joins columns
         past = grid.build(await reading.facts(tx, settings, branch, history, only=only), options)
         past = past.on_branch()
-    return _Found(verdict=_verdict(here), jobs=len(found), failing=failing, history=past)
+    sharded = any(cell.count for cell in found.values())
+    return _Found(verdict=_verdict(here), jobs=len(found), sharded=sharded, failing=failing, history=past)
 
 
 def _verdict(here: Grid) -> str:
@@ -146,28 +126,6 @@ def _verdict(here: Grid) -> str:
 
 def _columns(facts: Facts) -> set[int]:
     return {row.column_id for row in facts.jobs if row.conclusion in FAILED}
-
-
-async def _branch(tx: Transaction, repo: str, name: str) -> Branch | None:
-    ids = await watched.ids(tx, repo)
-    repository = await rows.repository(tx, ids) if ids else None
-    if repository is None:
-        return None
-    names = await watched.names_of_same_repository(tx, repository["full_name"])
-    return Branch(repository=repository, names=frozenset(names), name=name)
-
-
-async def _line(tx: Transaction, repo: str, sha: str) -> tuple[Branch | None, CommitRow | None]:
-    """Return the branch that a commit is a line of, the default one first."""
-    branch = await _branch(tx, repo, "")
-    if branch is None:
-        return None, None
-    lines = await rows.branches_of(tx, branch.repository["repository_id"], sha)
-    default = branch.repository["default_branch"]
-    line = min(lines, key=lambda one: (one["branch"] != default, one["branch"]), default=None)
-    if line is None:
-        return None, None
-    return Branch(repository=branch.repository, names=branch.names, name=line["branch"]), line
 
 
 class _Page:
@@ -240,8 +198,10 @@ def _told(name: str, cell: Cell) -> str:
     return f"{_short(name)}: {cells.WORDS[cell.character]}{why}"
 
 
-def _count(failing: int, jobs: int) -> str:
-    return f"{failing} of {jobs} jobs {'fails' if failing == 1 else 'fail'}"
+def _count(failing: int, found: _Found) -> str:
+    """Return the counts; other parts of the page count every shard."""
+    jobs = f"{found.jobs} jobs{' (shards counted as one)' if found.sharded else ''}"
+    return f"{failing} of {jobs} {'fails' if failing == 1 else 'fail'}"
 
 
 def _short(name: str) -> str:

@@ -52,6 +52,11 @@ class Broken:
         return hud_view.key_of(self.name)
 
     @property
+    def gap(self) -> bool:
+        """Whether commits between the last good and the first bad one have no result: it may have broken on them."""
+        return len(self.breakage.suspects) > 1
+
+    @property
     def count(self) -> int:
         """How many suspects there are."""
         return len(self.suspects) + self.more

@@ -108,9 +108,7 @@ def workflow_of(name: str, workflow: str) -> str:
 
 def breakage(column: Column) -> Breakage | None:
     """Return since when a column is broken, None where it is not."""
-    last = None
-    for change in changes(column) if not _passes(column) else ():
-        last = change
+    last = failing_since(column)
     if last is None or last.after is not State.BROKEN:
         return None
     failures = [cell for place, cell in _evidence(column) if cell.broken and place <= last.first_bad]
@@ -120,6 +118,14 @@ def breakage(column: Column) -> Breakage | None:
         failures=len(failures),
         same=_same(failures),
     )
+
+
+def failing_since(column: Column) -> Change | None:
+    """Return the change by which a column came to fail, as it still does; None where it passes."""
+    last = None
+    for change in changes(column) if not _passes(column) else ():
+        last = change
+    return None if last is None or last.after is State.OK else last
 
 
 def flakes(column: Column) -> frozenset[int]:
@@ -143,10 +149,8 @@ def state(column: Column) -> State:
     """Return how a column stands now."""
     if is_stale(column):
         return State.UNKNOWN
-    last = State.OK
-    for change in changes(column) if not _passes(column) else ():
-        last = change.after
-    return last
+    last = failing_since(column)
+    return State.OK if last is None else last.after
 
 
 def is_stale(column: Column) -> bool:

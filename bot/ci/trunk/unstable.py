@@ -44,7 +44,7 @@ def plain(names: Collection[str]) -> frozenset[str]:
     found = set()
     for name in names:
         workflow, _, job = name.partition(" / ")
-        found.add((job_names.parse(workflow, job).shard_free if job else workflow).casefold())
+        found.add((job_names.parse_name(workflow, job).shard_free if job else workflow).casefold())
     return frozenset(found)
 
 

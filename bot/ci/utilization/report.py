@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from bot.ci.utilization.histogram import decoded, unpacked
-from bot.ci.utilization.parsed import METRICS
-from bot.ci.utilization.sums import TOTALS
+from bot.ci.utilization.sums import Sums
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-    from bot.ci.utilization.histogram import Histogram
+    from bot.ci.utilization.parse.histogram import Histogram
+    from bot.ci.utilization.tables import PeriodRow
 
+Key = TypeVar("Key", bound="Hashable")
 Costs = tuple[tuple[str, float], ...]  # glob over a label -> money an hour
 SHARES = (0.5, 0.9, 0.95, 0.98)
 HOUR = 3600
@@ -57,52 +58,23 @@ class Group(NamedTuple):
     parent: str
 
 
-class Total:
-    """Sums while they are added up."""
-
-    def __init__(self) -> None:
-        self._bins = 0
-        self._totals = [0] * len(METRICS)
-        self._counts = [0, 0, 0, 0]
-        self._seconds: dict[str, list[int]] = {}
-
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Add a row of sums."""
-        self._bins += decoded(row["histograms"], len(METRICS))
-        for at, name in enumerate(TOTALS):
-            self._totals[at] += row[name]
-        for at, name in enumerate(("jobs", "records", "idle_gpu_s", "gpu_s")):
-            self._counts[at] += row[name]
-        for label, (machine, with_gpu) in row["seconds"].items():
-            known = self._seconds.setdefault(label, [0, 0])
-            known[0] += machine
-            known[1] += with_gpu
-
-    @property
-    def jobs(self) -> int:
-        """Return how many jobs were added."""
-        return self._counts[0]
-
-    def numbers(self, costs: Costs = ()) -> Numbers:
-        """Return what was added up."""
-        jobs, records, idle, gpu = self._counts
-        share = min(1.0, idle / gpu) if gpu else None
-        with_gpu = cost_of(((label, each[1]) for label, each in self._seconds.items()), costs)
-        distributions: Any = {
-            metric: distribution(one)
-            for metric, one in zip(METRICS, unpacked(self._bins, self._totals), strict=True)
-        }
-        return Numbers(
-            jobs=jobs,
-            records=records,
-            **distributions,
-            hours=sum(each[0] for each in self._seconds.values()) / HOUR,
-            gpu_hours=gpu / HOUR,
-            idle_gpu_hours=idle / HOUR,
-            idle_share=share,
-            cost=cost_of(((label, each[0]) for label, each in self._seconds.items()), costs),
-            wasted=None if share is None or with_gpu is None else with_gpu * share,
-        )
+def numbers_of(sums: Sums, costs: Costs = ()) -> Numbers:
+    """Return what sums come to."""
+    idle, gpu = sums.counts["idle_gpu_s"], sums.counts["gpu_s"]
+    share = min(1.0, idle / gpu) if gpu else None
+    with_gpu = cost_of(((label, each[1]) for label, each in sums.seconds.items()), costs)
+    distributions: Any = {metric: distribution(one) for metric, one in sums.histograms().items()}
+    return Numbers(
+        jobs=sums.counts["jobs"],
+        records=sums.counts["records"],
+        **distributions,
+        hours=sum(each[0] for each in sums.seconds.values()) / HOUR,
+        gpu_hours=gpu / HOUR,
+        idle_gpu_hours=idle / HOUR,
+        idle_share=share,
+        cost=cost_of(((label, each[0]) for label, each in sums.seconds.items()), costs),
+        wasted=None if share is None or with_gpu is None else with_gpu * share,
+    )
 
 
 def distribution(histogram: Histogram) -> Distribution:
@@ -121,15 +93,11 @@ def cost_of(seconds: Iterable[tuple[str, int]], costs: Costs) -> float | None:
     return sum(known) if known else None
 
 
-def totals(rows: Iterable[Mapping[str, Any]], key: Callable[[Mapping[str, Any]], Any]) -> dict[Any, Total]:
+def add_up(rows: Iterable[PeriodRow], key: Callable[[PeriodRow], Key]) -> dict[Key, Sums]:
     """Return the sums of rows that share a key."""
-    found: dict[Any, Total] = {}
+    found: defaultdict[Key, Sums] = defaultdict(Sums)
     for row in rows:
-        which = key(row)
-        total = found.get(which)
-        if total is None:
-            total = found[which] = Total()
-        total.add(row)
+        found[key(row)].add_row(row)
     return found
 
 

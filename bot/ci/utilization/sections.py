@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
-
-from bot.ci.collect import rows as collected
-from bot.ci.collect import upload_rows
-from bot.ci.utilization import job_reads, origin, rows, words
+from bot.ci.collect.store import runs as collected
+from bot.ci.collect.store import uploads
+from bot.ci.utilization import log_attribution, words
+from bot.ci.utilization.store import job_rows
+from bot.ci.utilization.store.absence import explain_absence
 from bot.core import escaping
 from bot.ingest import watched
-from bot.oot.results.tables import oot_workflow_job
 from bot.web.blocks import Block, BlockLine
 
 if TYPE_CHECKING:
-    from bot.ci.utilization.rows import JobRow, JobSummary
+    from bot.ci.utilization.tables import JobRow, JobSummary
     from bot.db.transaction import Transaction
     from bot.web.blocks import (
         BackendPageSubject,
@@ -31,23 +30,24 @@ SHOWN = 30  # jobs of one section
 READ_MOST = 500
 KIND = "usage"
 NEWEST = 5
-RUNS_MOST = 1_000  # that backends reported for one commit
 NAME_MOST = 160
-REPORTED = oot_workflow_job.c
 
 
-async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
-    """Return what a job's machine did, or why nobody knows."""
+async def show_job(tx: Transaction, subject: JobSubject) -> list[Block]:
+    """Return what a job's machine did, or why that is not known."""
     row = await _row(tx, subject)
     if row is not None:
         page = job_page(subject.repo, row["job_id"])
         return [
-            Block(heading=HEADING, lines=(BlockLine(text=words.line(row), url=page, tone=words.tone(row)),))
+            Block(
+                heading=HEADING,
+                lines=(BlockLine(text=words.summarize_job(row), url=page, tone=words.tone_of_job(row)),),
+            )
         ]
-    job = await collected.job_of(tx, [subject.repository_id], subject.job_id)
+    job = await collected.find_job(tx, [subject.repository_id], subject.job_id)
     if job is None or subject.conclusion is None:
         return []
-    text = f"not measured: {await job_reads.absence(tx, job)}"
+    text = f"not measured: {await explain_absence(tx, job)}"
     page = job_page(subject.repo, subject.job_id)
     return [Block(heading=HEADING, lines=(BlockLine(text=text, url=page, tone="idle"),))]
 
@@ -55,36 +55,36 @@ async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
 async def _row(tx: Transaction, subject: JobSubject) -> JobRow | None:
     """Return what is known of a job; one below 0 is that of an upload."""
     if subject.job_id > 0:
-        return await rows.job(tx, [subject.repository_id], subject.job_id, subject.run_attempt)
-    upload = await upload_rows.get(tx, -subject.job_id)
+        return await job_rows.job_of(tx, [subject.repository_id], subject.job_id, subject.run_attempt)
+    upload = await uploads.find_upload(tx, -subject.job_id)
     if upload is None or upload["kind"] != KIND:
         return None
-    repository_id, _, attempt, job_id = (await origin.of_upload(tx, upload)).key
-    return await rows.job(tx, [repository_id], job_id, attempt)
+    key = (await log_attribution.job_of_upload(tx, upload)).key
+    return await job_rows.job_of(tx, [key["repository_id"]], key["job_id"], key["run_attempt"])
 
 
-async def of_run(tx: Transaction, subject: RunSubject) -> list[Block]:
+async def show_run(tx: Transaction, subject: RunSubject) -> list[Block]:
     """Return that there is a page about a run's machines."""
-    found = await rows.of_run(tx, subject.repository_id, subject.run_id, limit=READ_MOST)
+    found = await job_rows.jobs_of_run(tx, subject.repository_id, subject.run_id, limit=READ_MOST)
     if not found:
         return []
     lines = [BlockLine(text="all measured jobs", url=f"/{subject.repo}/run/{subject.run_id}/utilization")]
     return [Block(heading=HEADING, lines=(*(_line(one, subject.repo) for one in found[:SHOWN]), *lines))]
 
 
-async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
+async def show_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
     """Return what machines did for the shown head, upstream's and those of backends."""
-    return [] if subject.head_sha is None else await _of_head(tx, subject.repo, subject.head_sha)
+    return [] if subject.head_sha is None else await _show_head(tx, subject.repo, subject.head_sha)
 
 
-async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
+async def show_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
     """Return what machines did for a commit, upstream's and those of backends."""
-    return await _of_head(tx, subject.repo, subject.sha)
+    return await _show_head(tx, subject.repo, subject.sha)
 
 
-async def of_backend(tx: Transaction, subject: BackendPageSubject) -> list[Block]:
+async def show_backend(tx: Transaction, subject: BackendPageSubject) -> list[Block]:
     """Return what the machines of a backend's newest measured jobs did."""
-    found = await rows.newest(tx, await watched.ids(tx, subject.repo), limit=NEWEST)
+    found = await job_rows.newest_jobs(tx, await watched.ids(tx, subject.repo), limit=NEWEST)
     public = await _public(tx, found)
     if not public:
         return []
@@ -93,12 +93,14 @@ async def of_backend(tx: Transaction, subject: BackendPageSubject) -> list[Block
     return [Block(heading=HEADING, lines=(*(_line(one, subject.repo) for one in public), more))]
 
 
-async def of_cell(tx: Transaction, subject: CellSubject) -> dict[int, BlockLine]:
+async def show_cell(tx: Transaction, subject: CellSubject) -> dict[int, BlockLine]:
     """Return what machines did while some jobs ran, of those that were measured."""
-    found = await rows.of_head(tx, [subject.repository_id], subject.sha, limit=READ_MOST)
+    found = await job_rows.jobs_of_head(tx, [subject.repository_id], subject.sha, limit=READ_MOST)
     return {
         one["job_id"]: BlockLine(
-            text=words.line(one), url=job_page(subject.repo, one["job_id"]), tone=words.tone(one)
+            text=words.summarize_job(one),
+            url=job_page(subject.repo, one["job_id"]),
+            tone=words.tone_of_job(one),
         )
         for one in found
         if one["job_id"] in subject.job_ids
@@ -107,7 +109,7 @@ async def of_cell(tx: Transaction, subject: CellSubject) -> dict[int, BlockLine]
 
 async def _public(tx: Transaction, found: list[JobSummary]) -> list[JobSummary]:
     private = {
-        owner: (await collected.repository(tx, owner))["private"]
+        owner: (await collected.repository_facts(tx, owner)).private
         for owner in {one["repository_id"] for one in found}
     }
     return [one for one in found if private[one["repository_id"]] is False]
@@ -118,10 +120,10 @@ def job_page(repo: str, job_id: int) -> str:
     return f"/{repo}/job/{job_id}/utilization"
 
 
-async def _of_head(tx: Transaction, repo: str, sha: str) -> list[Block]:
-    own = await rows.of_head(tx, await watched.ids(tx, repo), sha, limit=READ_MOST)
+async def _show_head(tx: Transaction, repo: str, sha: str) -> list[Block]:
+    own = await job_rows.jobs_of_head(tx, await watched.ids(tx, repo), sha, limit=READ_MOST)
     repos, keys = await _reported_runs(tx, repo, sha)
-    public = await _public(tx, [*own, *await rows.of_runs(tx, repos, keys, limit=READ_MOST)])
+    public = await _public(tx, [*own, *await job_rows.jobs_of_runs(tx, repos, keys, limit=READ_MOST)])
     public.sort(key=_urgency)
     lines = [_line(one, repo) for one in public[:SHOWN]]
     if len(public) > SHOWN:
@@ -131,16 +133,10 @@ async def _of_head(tx: Transaction, repo: str, sha: str) -> list[Block]:
 
 async def _reported_runs(tx: Transaction, repo: str, sha: str) -> tuple[set[str], list[tuple[int, int]]]:
     """Return the backends that reported runs for a commit, in lower case, and run and attempt of each."""
-    query = (
-        sa.select(REPORTED.downstream_repo, REPORTED.run_id, REPORTED.run_attempt)
-        .where(sa.func.lower(REPORTED.upstream_repo) == repo.lower(), REPORTED.head_sha == sha)
-        .distinct()
-        .limit(RUNS_MOST)
-    )
     names, keys = set(), []
-    for name, run_id, attempt in await tx.run(query):
+    for name, run_id, attempt in await job_rows.reported_runs(tx, repo, sha):
         names.add(name.lower())
-        keys.append((origin.run_elsewhere(name, run_id), attempt))
+        keys.append((log_attribution.run_elsewhere(name, run_id), attempt))
         if run_id.isascii() and run_id.isdigit() and len(run_id) < 19:
             keys.append((int(run_id), attempt))
     return names, keys
@@ -150,7 +146,7 @@ def _line(one: JobSummary, repo: str) -> BlockLine:
     whose = "" if one["repo"].casefold() == repo.casefold() else f"{one['repo']} · "
     name = escaping.shorten(escaping.one_line(one["job_name"]), NAME_MOST)
     page = job_page(one["repo"], one["job_id"]) if one["job_id"] > 0 else None
-    return BlockLine(text=f"{whose}{name}: {words.line(one)}", url=page, tone=words.tone(one))
+    return BlockLine(text=f"{whose}{name}: {words.summarize_job(one)}", url=page, tone=words.tone_of_job(one))
 
 
 def _urgency(one: JobSummary) -> tuple[bool, bool, float, float]:

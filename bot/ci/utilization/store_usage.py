@@ -2,88 +2,58 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING, cast
 
 from bot.ci.collect.receiving import MIB, Receiver
-from bot.ci.utilization import claims, count_days, origin, rows
-from bot.ci.utilization.histogram import Histogram, encoded, packed
-from bot.ci.utilization.parsed import METRICS, ParsedUsage
-from bot.ci.utilization.tables import MEASURES
+from bot.ci.utilization import log_attribution, log_choice
+from bot.ci.utilization.parsed import ParsedLog
+from bot.ci.utilization.store import count_days, job_rows
 
 if TYPE_CHECKING:
     from bot.ci.collect.receiving import Fetched
-    from bot.ci.utilization.origin import Origin
-    from bot.ci.utilization.rows import JobRow
+    from bot.ci.utilization.log_attribution import LogOwner
+    from bot.ci.utilization.tables import JobRow
     from bot.context import Context
     from bot.db.transaction import Transaction
 
-OOM = 95  # percent of memory
-NOTHING = encoded(packed([Histogram.of(())] * len(METRICS)), len(METRICS))
 
-
-async def store(
-    tx: Transaction, _context: Context, fetched: Fetched, log: ParsedUsage, blob: str | None
+async def store_log(
+    tx: Transaction, _context: Context, fetched: Fetched, log: ParsedLog | None, blob: str | None
 ) -> None:
     """Write what a log comes to, and have its day counted again."""
-    if log.status == "absent":
+    if log is None:
         return
-    whose = await origin.find(tx, fetched, log)
-    before = await rows.held(tx, whose.key)
-    found = _row(fetched, log, whose, blob, now=tx.now)
-    after = claims.preferred(before, found)
+    owner = await log_attribution.find_owner(tx, fetched, log["claims"][1])
+    before = await job_rows.lock_job(tx, owner.key)
+    after = log_choice.prefer(before, _row(fetched, log, owner, blob, now=tx.now))
     if after != before:
-        await rows.put(tx, after)
-        count_days.request(tx, before, after)
+        await job_rows.put_job(tx, after)
+        count_days.request_days(tx, before, after)
 
 
-def _row(fetched: Fetched, log: ParsedUsage, whose: Origin, blob: str | None, *, now: int) -> JobRow:
-    started, completed = whose.started_at, whose.completed_at
-    odd = claims.flags(
-        log,
-        run_id=whose.claims[0],
-        job_id=whose.claims[1],
-        started_at=None if started is None else started // 1000,
-        completed_at=None if completed is None else completed // 1000,
-    )
-    measures: dict[str, Any] = {}
-    for metric, name in zip(METRICS, MEASURES, strict=True):
-        one = log.measures.get(metric)
-        measures |= {f"{name}_{part}": getattr(one, part, None) for part in ("avg", "p90", "max")}
-    memory = log.measures.get("memory")
-    repository_id, run_id, attempt, job_id = whose.key
-    row: Any = {
-        "repository_id": repository_id,
-        "run_id": run_id,
-        "run_attempt": attempt,
-        "job_id": job_id,
-        **origin.columns(whose, observed_s=log.observed_s, day=now // origin.DAY),
+def _row(fetched: Fetched, log: ParsedLog, owner: LogOwner, blob: str | None, *, now: int) -> JobRow:
+    odd = log_choice.find_contradictions(log, owner)
+    as_read = [list(one) for one in log["row"]["segments"]]  # JSON has no tuples: rows are compared
+    row: JobRow = {
+        **owner.key,
+        **owner.names,
         "trusted": fetched.trusted,
         "source_id": fetched.object_id,
-        "digest": log.digest,
-        "flags": sorted({*log.flags, *odd}),
-        **{
-            name: getattr(log, name)
-            for name in (
-                "status", "reason", "collect_interval", "model_version", "gpu_count", "cpu_count", "gpu_type",
-                "start_at", "end_at", "records", "error_records", "observed_s", "idle_gpu_s", "gpu_s", "no_data_s",
-                "saturated_s",
-            )
-        },
-        **measures,
-        "oom_risk": memory is not None and memory.max >= OOM,
-        "peak": msgspec.to_builtins(log.peak) if log.peak else None,
-        "segments": [list(one) for one in log.segments],
-        "histograms": log.histograms or NOTHING,
-        "totals": log.totals or [0] * len(METRICS),
+        **log["row"],
+        "flags": sorted({*log["row"]["flags"], *odd}),
+        "segments": cast("list[tuple[str, int, int]]", as_read),
+        "machine_s": 0,
+        "day": now // log_attribution.DAY,
         "blob": blob,
         "received_at": now,
-    }  # fmt: skip
-    found: JobRow = row
-    return found
+    }
+    return log_attribution.with_owner(row, owner)
 
 
 RECEIVER = Receiver(
-    store=store, answer=ParsedUsage, most_written=64 * MIB, members=("*usage_log.txt",), blob_prefix="util"
+    store=store_log,
+    answer=ParsedLog | None,
+    most_written=64 * MIB,
+    members=("*usage_log.txt",),
+    blob_prefix="util",
 )

@@ -1,111 +1,105 @@
-"""What a job adds to the sums of its day and week."""
+"""What jobs add to the sums of their day and week."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
-from bot.ci.utilization.histogram import Histogram, decoded, encoded, unpacked
-from bot.ci.utilization.parsed import METRICS
+from bot.ci.utilization.parse.histogram import COLUMNS, METRICS, decoded, encoded, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from bot.ci.utilization.rows import JobRow
+    from bot.ci.utilization.parse.histogram import Histogram
+    from bot.ci.utilization.tables import DayJob, DaySums
 
 SPANS = (1, 7)  # days
 MONDAY = 4  # days from the Thursday that 1970 began with to a Monday
-TOTALS = ("cpu_sum", "mem_sum", "gpu_sum", "gpu_bw_sum", "gpu_alloc_sum")  # columns, as METRICS
+TOTALS = tuple(f"{name}_sum" for name in COLUMNS.values())  # columns, as METRICS
+COUNTS = ("jobs", "records", "idle_gpu_s", "gpu_s")
 
 
-class Kind(NamedTuple):
-    """A group of jobs."""
+class DayGroup(NamedTuple):
+    """Which sums of a day a job counts in: a kind, such as `runner`, and a group of it."""
 
-    kind: str  # job | workflow | runner
-    group_key: str
+    kind: str
+    group: str
     parent: str
-    trusted: bool
+    of_trusted: bool
+
+    def as_columns(self) -> dict[str, str | bool]:
+        """Return the columns of a row of sums."""
+        return dict(zip(("kind", "group_key", "parent", "trusted"), self, strict=True))
 
 
-class Sums(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over jobs."""
+class Sums:
+    """Sums over jobs, while they are added up."""
 
-    jobs: int = 0
-    records: int = 0
-    bins: int = 0  # packed
-    totals: tuple[int, ...] = (0,) * len(METRICS)
-    idle_gpu_s: int = 0
-    gpu_s: int = 0
-    seconds: dict[str, tuple[int, int]] = {}  # label -> of machines, of those with accelerators
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(COUNTS, 0)
+        self.seconds: dict[str, tuple[int, int]] = {}  # label -> of machines, of those with accelerators
+        self._bins = 0  # packed
+        self._totals = [0] * len(METRICS)
 
-    @classmethod
-    def of_job(cls, row: JobRow) -> Self:
-        """Return what one job adds."""
+    def add_job(self, row: DayJob) -> None:
+        """Add a job."""
         machine = row["machine_s"]
-        return cls(
-            jobs=1,
-            records=row["records"],
-            bins=decoded(row["histograms"], len(METRICS)),
-            totals=tuple(row["totals"]),
-            idle_gpu_s=round(row["idle_gpu_s"]),
-            gpu_s=round(row["gpu_s"]),
-            seconds={row["runner_label"]: (machine, machine if row["gpu_s"] else 0)},
-        )
+        counts = {
+            "jobs": 1, "records": row["records"], "idle_gpu_s": round(row["idle_gpu_s"]),
+            "gpu_s": round(row["gpu_s"]),
+        }  # fmt: skip
+        seconds = {row["runner_label"]: (machine, machine if row["gpu_s"] else 0)}
+        self._add(counts, row["histograms"], row["totals"], seconds)
 
-    @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> Self:
-        """Return stored sums."""
-        return cls(
-            jobs=row["jobs"],
-            records=row["records"],
-            bins=decoded(row["histograms"], len(METRICS)),
-            totals=tuple(row[name] for name in TOTALS),
-            idle_gpu_s=row["idle_gpu_s"],
-            gpu_s=row["gpu_s"],
-            seconds={label: (each[0], each[1]) for label, each in row["seconds"].items()},
-        )
+    def add_row(self, row: DaySums) -> None:
+        """Add stored sums."""
+        columns: Mapping[str, int] = {name: row[name] for name in (*COUNTS, *TOTALS)}  # type: ignore[literal-required]
+        self._add(columns, row["histograms"], [columns[name] for name in TOTALS], row["seconds"])
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> DaySums:
         """Return the columns."""
+        cpu, mem, gpu, gpu_bw, gpu_alloc = self._totals
         return {
-            "jobs": self.jobs,
-            "records": self.records,
-            "histograms": encoded(self.bins, len(METRICS)),
-            **dict(zip(TOTALS, self.totals, strict=True)),
-            "idle_gpu_s": self.idle_gpu_s,
-            "gpu_s": self.gpu_s,
+            "jobs": self.counts["jobs"],
+            "records": self.counts["records"],
+            "histograms": encoded(self._bins, len(METRICS)),
+            "cpu_sum": cpu,
+            "mem_sum": mem,
+            "gpu_sum": gpu,
+            "gpu_bw_sum": gpu_bw,
+            "gpu_alloc_sum": gpu_alloc,
+            "idle_gpu_s": self.counts["idle_gpu_s"],
+            "gpu_s": self.counts["gpu_s"],
             "seconds": self.seconds,
         }
 
-    def __add__(self, other: Sums) -> Sums:
-        seconds = dict(self.seconds)
-        for label, (machine, with_gpu) in other.seconds.items():
-            before = seconds.get(label, (0, 0))
-            seconds[label] = (before[0] + machine, before[1] + with_gpu)
-        return Sums(
-            jobs=self.jobs + other.jobs,
-            records=self.records + other.records,
-            bins=self.bins + other.bins,
-            totals=tuple(map(sum, zip(self.totals, other.totals, strict=True))),
-            idle_gpu_s=self.idle_gpu_s + other.idle_gpu_s,
-            gpu_s=self.gpu_s + other.gpu_s,
-            seconds={label: each for label, each in seconds.items() if each != (0, 0)},
-        )
-
     def histograms(self) -> dict[str, Histogram]:
         """Return the histogram of every metric."""
-        return dict(zip(METRICS, unpacked(self.bins, self.totals), strict=True))
+        return dict(zip(METRICS, unpacked(self._bins, self._totals), strict=True))
+
+    def _add(
+        self,
+        counts: Mapping[str, int],
+        histograms: bytes,
+        totals: Sequence[int],
+        seconds: Mapping[str, Sequence[int]],
+    ) -> None:
+        for name in COUNTS:
+            self.counts[name] += counts[name]
+        self._bins += decoded(histograms, len(METRICS))
+        self._totals = [before + more for before, more in zip(self._totals, totals, strict=True)]
+        for label, (machine, with_gpu) in seconds.items():
+            known = self.seconds.get(label, (0, 0))
+            self.seconds[label] = known[0] + machine, known[1] + with_gpu
 
 
-def kinds_of(row: JobRow) -> list[Kind]:
-    """Return the groups that a job counts in."""
+def groups_of(row: DayJob) -> list[DayGroup]:
+    """Return the sums that a job counts in."""
     groups = (
         ("job", row["base_name"], row["workflow_name"]),
         ("workflow", row["workflow_name"], ""),
         ("runner", row["runner_label"], ""),
     )
-    return [Kind(kind, group, parent, row["trusted"]) for kind, group, parent in groups]
+    return [DayGroup(kind, group, parent, row["trusted"]) for kind, group, parent in groups]
 
 
 def first_day(day: int, span: int) -> int:

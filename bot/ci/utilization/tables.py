@@ -2,84 +2,213 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import sqlalchemy as sa
 
-from bot.db.columns import Big, Float, Json, column, metadata, must
+from bot.db.rows import Big, Bool, Bytes, Float, Int, Json, Millis, Text, table
 
-MEASURES = ("cpu", "mem", "gpu", "gpu_bw", "gpu_alloc")  # each with _avg, _p90 and _max; percent
 
-utilization_job = sa.Table(
+class Peak(TypedDict):
+    """The record with the most memory in use."""
+
+    at: int  # seconds
+    percent: float
+    commands: list[str]  # some of those that ran then
+
+
+class JobKey(TypedDict):
+    """Which attempt of which job it is."""
+
+    repository_id: Big
+    run_id: Big
+    run_attempt: Int
+    job_id: Big  # below 0: of no job that is known, minus the artifact's id
+
+
+class JobNames(TypedDict):
+    """What a job is called, and what it ran on."""
+
+    repo: Text
+    workflow_name: Text
+    job_name: Text
+    base_name: Text  # without shard and runner: the same for all shards
+    config: Text
+    runner_label: Text
+    head_sha: Text
+    head_branch: Text
+
+
+class _Trust(TypedDict):
+    trusted: Bool
+
+
+class _Source(TypedDict):
+    source_id: Big  # GitHub's id of the artifact that is used; below 0: of an upload
+
+
+class _Digest(TypedDict):
+    digest: Text  # of the records that are kept
+
+
+class Outcome(TypedDict):
+    """How reading a log ended."""
+
+    status: Text  # ok | no_records | legacy | refused
+    reason: Text
+    flags: Json[list[str]]
+
+
+class _Model(TypedDict):
+    collect_interval: Float | None  # seconds
+    model_version: Text | None
+
+
+class _Machine(TypedDict):
+    gpu_count: Int | None
+    cpu_count: Int | None
+    gpu_type: Text | None
+
+
+class Extent(TypedDict):
+    """From when to when a log reaches, and what is in it; seconds, as all times of the log."""
+
+    start_at: Big
+    end_at: Big  # of the last valid record
+    records: Int  # valid ones
+    error_records: Int
+
+
+class Measures(TypedDict):
+    """Percent: means over time, percentiles and maxima; of accelerators, the busiest one of a record counts."""
+
+    cpu_avg: Float | None
+    cpu_p90: Float | None
+    cpu_max: Float | None
+    mem_avg: Float | None
+    mem_p90: Float | None
+    mem_max: Float | None
+    gpu_avg: Float | None
+    gpu_p90: Float | None
+    gpu_max: Float | None
+    gpu_bw_avg: Float | None
+    gpu_bw_p90: Float | None
+    gpu_bw_max: Float | None
+    gpu_alloc_avg: Float | None
+    gpu_alloc_p90: Float | None
+    gpu_alloc_max: Float | None
+
+
+class Durations(TypedDict):
+    """Seconds of a log."""
+
+    observed_s: Float
+    idle_gpu_s: Float  # of all accelerators together
+    gpu_s: Float  # observed, of all accelerators together, also of those without a number
+    no_data_s: Float
+    saturated_s: Float
+
+
+class _Memory(TypedDict):
+    oom_risk: Bool
+    peak: Json[Peak] | None
+
+
+class _Details(TypedDict):
+    segments: Json[list[tuple[str, int, int]]]  # name, start, end; seconds
+    histograms: Bytes  # see bot.ci.utilization.parse.histogram; what this job adds to sums
+    totals: Json[list[int]]
+
+
+class _Ended(TypedDict):
+    machine_s: Big  # how long the job had its runner
+    day: Int  # days since 1970, on which the job ended
+
+
+class _Blob(TypedDict):
+    blob: Text | None
+
+
+class _Received(TypedDict):
+    received_at: Millis
+
+
+class LogRow(_Digest, Outcome, _Model, _Machine, Extent, Measures, Durations, _Memory, _Details):
+    """What is known of a job from its log alone."""
+
+
+class JobSummary(JobKey, JobNames, _Trust, Outcome, _Machine, Extent, Measures, Durations, _Memory, _Blob):
+    """A job, without what only its own page needs."""
+
+
+class DayJob(JobNames, _Trust, Extent, Durations, _Details, _Ended):
+    """What of a job its day is counted from."""
+
+
+class JobRow(
+    JobKey, JobNames, _Trust, _Source, _Digest, Outcome, _Model, _Machine, Extent, Measures, Durations, _Memory,
+    _Details, _Ended, _Blob, _Received,
+):  # fmt: skip
+    """A job whose machine was watched."""
+
+
+utilization_job = table(
     "utilization_job",
-    metadata,
-    must("repository_id", Big),
-    must("run_id", Big),
-    must("run_attempt", sa.Integer),
-    must("job_id", Big),  # below 0: of no job that is known, minus the artifact's id
-    must("repo", sa.Text),
-    must("workflow_name", sa.Text),
-    must("job_name", sa.Text),
-    must("base_name", sa.Text),  # without shard and runner: the same for all shards
-    must("config", sa.Text),
-    must("runner_label", sa.Text),
-    must("head_sha", sa.Text),
-    must("head_branch", sa.Text),
-    must("trusted", sa.Boolean),
-    must("source_id", Big),  # GitHub's id of the artifact that is used; below 0: of an upload
-    must("digest", sa.Text),  # of the records that are kept
-    must("status", sa.Text),  # ok | no_records | legacy | refused
-    must("reason", sa.Text),
-    must("flags", Json),
-    column("collect_interval", Float),  # seconds
-    column("model_version", sa.Text),
-    column("gpu_count", sa.Integer),
-    column("cpu_count", sa.Integer),
-    column("gpu_type", sa.Text),
-    must("start_at", Big),  # seconds, as all times of the log
-    must("end_at", Big),  # of the last valid record
-    must("records", sa.Integer),  # valid ones
-    must("error_records", sa.Integer),
-    *(column(f"{name}_{part}", Float) for name in MEASURES for part in ("avg", "p90", "max")),
-    must("observed_s", Float),
-    must("idle_gpu_s", Float),
-    must("gpu_s", Float),  # observed, of all accelerators together
-    must("no_data_s", Float),
-    must("saturated_s", Float),
-    must("oom_risk", sa.Boolean),
-    column("peak", Json),  # of memory: at (seconds), percent, commands
-    must("segments", Json),  # [name, start, end], seconds
-    must("histograms", sa.LargeBinary),  # see bot.ci.utilization.histogram; what this job adds to sums
-    must("totals", Json),
-    must("machine_s", Big),  # how long the job had its runner
-    must("day", sa.Integer),  # days since 1970, on which the job ended
-    column("blob", sa.Text),
-    must("received_at", Big),  # milliseconds
-    sa.PrimaryKeyConstraint("repository_id", "run_id", "run_attempt", "job_id", name="pk_utilization_job"),
+    JobRow,
     sa.Index("ix_utilization_job_job", "repository_id", "job_id"),
     sa.Index("ix_utilization_job_head_sha", "head_sha", "repository_id"),
     sa.Index("ix_utilization_job_run", "run_id", "run_attempt"),
     sa.Index("ix_utilization_job_day", "day"),
     sa.Index("ix_utilization_job_newest", "repository_id", "received_at"),
+    key=("repository_id", "run_id", "run_attempt", "job_id"),
 )
 
-utilization_day = sa.Table(  # sums over the jobs of a group that ended on a day, or in a week
+
+class _Repository(TypedDict):
+    repository_id: Big
+
+
+class _Kind(TypedDict):
+    kind: Text  # job | workflow | runner
+
+
+class _Span(TypedDict):
+    span: Int  # days: 1, or 7 from a Monday on
+    day: Int  # the first; days since 1970
+
+
+class _Group(TypedDict):
+    group_key: Text
+    parent: Text  # of a job: its workflow
+
+
+class DaySums(TypedDict):
+    """Sums over the jobs of a group."""
+
+    jobs: Int
+    records: Big
+    histograms: Bytes  # bins of all metrics, see bot.ci.utilization.parse.histogram
+    cpu_sum: Big  # of the values in them, hundredths of a percent, as the next
+    mem_sum: Big
+    gpu_sum: Big
+    gpu_bw_sum: Big
+    gpu_alloc_sum: Big
+    idle_gpu_s: Big
+    gpu_s: Big
+    seconds: Json[dict[str, tuple[int, int]]]  # of machines, by label, and of those with accelerators
+
+
+class PeriodRow(_Span, _Group, DaySums):
+    """The sums of a group in a day or week."""
+
+
+class DayRow(_Repository, _Kind, _Span, _Group, _Trust, DaySums):
+    """Sums over the jobs of a group that ended on a day, or in a week."""
+
+
+utilization_day = table(
     "utilization_day",
-    metadata,
-    must("repository_id", Big),
-    must("kind", sa.Text),  # job | workflow | runner
-    must("span", sa.Integer),  # days: 1, or 7 from a Monday on
-    must("day", sa.Integer),  # the first; days since 1970
-    must("group_key", sa.Text),
-    must("parent", sa.Text),  # of a job: its workflow
-    must("trusted", sa.Boolean),
-    must("jobs", sa.Integer),
-    must("records", Big),
-    must("histograms", sa.LargeBinary),  # bins of all metrics, see bot.ci.utilization.histogram
-    *(must(f"{name}_sum", Big) for name in MEASURES),  # of the values in them, hundredths of a percent
-    must("idle_gpu_s", Big),
-    must("gpu_s", Big),
-    must("seconds", Json),  # of machines: label -> [seconds, those of jobs with accelerators]
-    sa.PrimaryKeyConstraint(
-        "repository_id", "kind", "span", "day", "group_key", "parent", "trusted", name="pk_utilization_day"
-    ),
+    DayRow,
     sa.Index("ix_utilization_day_day", "day"),
+    key=("repository_id", "kind", "span", "day", "group_key", "parent", "trusted"),
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bot.ci.utilization.segments import in_background, shown_name
+from bot.ci.utilization.parse.segments import in_background, shown_name
 from bot.core import escaping
 
 if TYPE_CHECKING:
-    from bot.ci.utilization.rows import JobSummary
+    from bot.ci.utilization.tables import JobSummary
     from bot.web.blocks import Tone
 
 NAME_MOST = 80  # characters of a command
@@ -22,7 +22,7 @@ WHY_NOT = {
 }
 
 
-def line(job: JobSummary) -> str:
+def summarize_job(job: JobSummary) -> str:
     """Return a job's utilization; of one that was not charted, why."""
     if job["status"] != "ok":
         return f"{WHY_NOT.get(job['status'], job['status'])}: {job['reason']}"
@@ -37,7 +37,7 @@ def line(job: JobSummary) -> str:
     return ", ".join(parts) or "records without numbers"
 
 
-def tone(job: JobSummary) -> Tone:
+def tone_of_job(job: JobSummary) -> Tone:
     """Return its colour and sign."""
     if job["status"] != "ok":
         return "idle"

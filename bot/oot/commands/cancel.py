@@ -25,7 +25,7 @@ log = structlog.get_logger("bot.oot.commands.cancel")
 ALREADY_ENDED = 409  # the run's own conclusion stands
 
 
-async def run(context: Context, task: Task) -> None:
+async def cancel_run(context: Context, task: Task) -> None:
     """Ask GitHub to cancel the run, then conclude its jobs: cancelled jobs do not report."""
     identifier, _, run_id = task.key.partition("/")
     async with context.store.read() as tx:

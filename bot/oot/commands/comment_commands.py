@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -45,45 +45,39 @@ NEEDS_NO_ROLE = frozenset({"help", "status", ""})
 class Comment:
     """The comment with the commands."""
 
-    repo: str
-    number: int  # the pull request's
+    request: Request  # each command's, without what GitHub says of the person's role
     id: int
     guid: str  # the delivery's
-    login: str
-    by_author: bool  # of the pull request
-    created_at: int  # epoch milliseconds
     body: str
 
     @classmethod
-    def read(cls, event: dict[str, Any], guid: str) -> Comment:
+    def of_event(cls, event: dict[str, Any], guid: str) -> Comment:
         """Read an issue_comment event; raises GiveUp."""
         try:
             comment, issue = event["comment"], event["issue"]
             created_at, login = as_time(comment["created_at"]), comment["user"]["login"]
             if created_at is None:
                 raise GiveUp("the comment does not say when it was made")
-            return cls(
+            request = Request(
                 repo=event["repository"]["full_name"],
                 number=issue["number"],
-                id=comment["id"],
-                guid=guid,
                 login=login,
                 by_author=issue["user"] is not None and issue["user"]["login"] == login,
-                created_at=created_at,
-                body=comment["body"],
+                commented_at=created_at,
             )
+            return cls(request=request, id=comment["id"], guid=guid, body=comment["body"])
         except (KeyError, TypeError) as error:
             raise GiveUp(f"the comment lacks what a command needs: {error!r}") from error
 
 
-async def run(context: Context, task: Task) -> None:
+async def carry_out_comment(context: Context, task: Task) -> None:
     """Carry out every command of one comment."""
     async with context.store.read() as tx:
         _, event = await task_keys.delivery_of(context, tx, task)
-    comment = Comment.read(event, task.key)
-    if not context.settings.is_upstream(comment.repo):
+    comment = Comment.of_event(event, task.key)
+    if not context.settings.is_upstream(comment.request.repo):
         return
-    recorded = await _record(context, comment, await asyncio.to_thread(parsing.parse, comment.body))
+    recorded = await _record(context, comment, await asyncio.to_thread(parsing.parse_commands, comment.body))
     fresh = [(row, command) for row, command in recorded if row["state"] == "seen"]
     if fresh:
         with contextlib.suppress(RetryLater):  # the reaction delays nothing
@@ -100,9 +94,9 @@ async def _record(
     context: Context, comment: Comment, given: Sequence[Command]
 ) -> list[tuple[CommandRow, Command]]:
     """Record the commands of a comment within the limits; those recorded before are returned in any case."""
-    repo, login = comment.repo, comment.login
+    repo, number, login = comment.request.repo, comment.request.number, comment.request.login
     async with context.store.read() as tx:
-        on_pull = await commands.count_on_pull(tx, repo, comment.number, since=tx.now - HOUR)
+        on_pull = await commands.count_on_pull(tx, repo, number, since=tx.now - HOUR)
     accepted = on_pull < MOST_ON_PULL or may_write(await context.github.role(repo, login))
     recorded: list[tuple[CommandRow, Command]] = []
     async with context.store.transaction() as tx:
@@ -111,7 +105,7 @@ async def _record(
                 "upstream_repo": repo,
                 "comment_id": comment.id,
                 "position": position,
-                "pr_number": comment.number,
+                "pr_number": number,
                 "login": login,
                 "verb": command.verb,
                 "text": command.text,
@@ -122,21 +116,17 @@ async def _record(
             if known := (await commands.record(tx, row) if within else await commands.find(tx, row)):
                 recorded.append((known, command))
     if len(recorded) < len(given):
-        log.warning("too many commands", repo=repo, login=login, pull=comment.number)
+        log.warning("too many commands", repo=repo, login=login, pull=number)
     return recorded
 
 
 async def _execute(context: Context, comment: Comment, row: CommandRow, command: Command) -> str:
     """Carry one command out; returns its state."""
-    repo, login, number = comment.repo, comment.login, comment.number
-    request = Request(
-        repo=repo,
-        number=number,
-        login=login,
-        by_author=comment.by_author,
+    repo, number, login = comment.request.repo, comment.request.number, comment.request.login
+    request = replace(
+        comment.request,
         role=None if command.verb in NEEDS_NO_ROLE else await context.github.role(repo, login),
         cause=f"comment {comment.id} command {row['position']}",
-        commented_at=comment.created_at,
     )
     async with context.store.transaction() as tx:
         outcome = await execute_command(tx, context.settings, request, command)
@@ -150,9 +140,9 @@ async def _execute(context: Context, comment: Comment, row: CommandRow, command:
 async def _react(context: Context, comment: Comment, content: str) -> None:
     """Add a reaction to the comment, which GitHub does once; a comment that was deleted needs none.
 
-    Anybody can cause reactions, so they get only the part of GitHub's rate limit that gates and verdicts leave.
+    Any person can cause reactions, so they get only the part of GitHub's rate limit that gates and verdicts leave.
     """
-    client = context.github.low_priority(comment.repo, pull_requests="write")
+    client = context.github.low_priority(comment.request.repo, pull_requests="write")
     url = client.path(f"issues/comments/{comment.id}/reactions")
     try:
         await client.post(url, data={"content": content})

@@ -43,9 +43,9 @@ class Request:
     number: int
     login: str
     by_author: bool  # of the pull request
-    role: str | None  # admin | write | read | none
-    cause: str  # identifies the command
     commented_at: int  # epoch milliseconds, by GitHub's clock and in its whole seconds
+    role: str | None = None  # admin | write | read | none; None: not asked
+    cause: str = ""  # identifies the command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +148,7 @@ async def _rerun(tx: Transaction, head: Head, key: str, request: Request, scope:
     running = any(not is_finished(row) for row in facts.latest)
     if running and not any(map(is_red, facts.latest)):
         raise Refused(f"nothing of {label} has failed, and it still runs: /oot cancel {label} stops it")
-    if not await rerun.request(tx, facts, scope, cause=request.cause):
+    if not await rerun.request_rerun(tx, facts, scope, cause=request.cause):
         return f"{label} is about to run already."
     return f"{label} is run again as soon as its run has ended." if running else f"{label} is run again."
 
@@ -187,7 +187,7 @@ def _unreported_runs(facts: Facts) -> set[str]:
 
 
 def _refuse_if_changed(state: PullState, request: Request) -> None:
-    """Refuse a command older than the newest event of the pull request: it may be at a commit nobody has seen.
+    """Refuse a command older than the newest event of the pull request: its author may not have seen the commit.
 
     Any event counts, as its time is GitHub's own; which of two within one second was first is unknown.
     """

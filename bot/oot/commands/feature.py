@@ -7,8 +7,8 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="commands",
     tasks={
-        "cancel": "bot.oot.commands.cancel:run",
-        "command": "bot.oot.commands.comment_commands:run",
+        "cancel": "bot.oot.commands.cancel:cancel_run",
+        "command": "bot.oot.commands.comment_commands:carry_out_comment",
         "rerun": "bot.oot.commands.rerun:handle_button",
         "run_again": "bot.oot.commands.rerun:run_again",
     },

@@ -40,14 +40,14 @@ class Command:
     problem: str = ""
 
 
-def may_hold(body: str) -> bool:
+def may_hold_command(body: str) -> bool:
     """Return whether a comment is worth parsing: most are not, and this costs nothing."""
     return _LIKE_COMMAND.search(body.replace("\r", "\n")) is not None
 
 
-def parse(body: str) -> tuple[Command, ...]:
+def parse_commands(body: str) -> tuple[Command, ...]:
     """Return the commands of a comment in order, at most MOST_COMMANDS."""
-    if not may_hold(body):
+    if not may_hold_command(body):
         return ()
     lines = (line for line in _plain_lines(body) if line.split(maxsplit=1)[:1] == [_WORD])
     return tuple(_parse_line(line) for line, _ in zip(lines, range(MOST_COMMANDS), strict=False))
@@ -63,7 +63,7 @@ def _plain_lines(body: str) -> Iterator[str]:
     defined: dict[str, Any] = {}  # link references, anywhere in the comment
     own = False
     for token in blocks.parse(body, defined):
-        if own and len(token.content) <= LONGEST_PARAGRAPH and may_hold(token.content):
+        if own and len(token.content) <= LONGEST_PARAGRAPH and may_hold_command(token.content):
             for inline in spans.parseInline(token.content, defined):
                 yield from _lines(inline.children or [])
         own = token.type == "paragraph_open" and token.level == 0

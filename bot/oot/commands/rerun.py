@@ -60,10 +60,10 @@ async def handle_button(context: Context, task: Task) -> None:
         if press is None:
             return
         for facts in await _chosen(tx, context, press):
-            await request(tx, facts, press.scope, cause=task.key)
+            await request_rerun(tx, facts, press.scope, cause=task.key)
 
 
-async def request(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
+async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
     """Have the `failed` jobs, or `all`, of a backend's runs run again; without any run it is dispatched again.
 
     Returns False when that was requested already.
@@ -152,7 +152,7 @@ async def _chosen(tx: Transaction, context: Context, press: ButtonPress) -> list
     check = await rows.check_by_id(tx, press.check_run_id) if press.check_run_id else None
     if press.check_run_id and check is None:
         return []
-    gate = check_run_text.gate(context.settings.check_prefix)
+    gate = check_run_text.gate_name(context.settings.check_prefix)
     if check is None or check["name"] == gate:
         await rows.force_rewrite(tx, repo, sha, gate)  # GitHub shows its suite as queued until it is written
     if check:

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from bot.core.json_fields import iso_time
 from bot.core.links import web_url
-from bot.core.text import duration, percent
 from bot.oot.pages import health, rows
+from bot.oot.pages.backend_charts import charts_of
+from bot.oot.pages.backend_parameters import BACKEND, DAYS
 from bot.oot.pages.health import Window
 from bot.oot.pages.rows import JobFilter
-from bot.oot.pages.template_filters import cells
+from bot.oot.pages.template_filters import make_cells
 from bot.oot.results import jobs
-from bot.oot.statistics import days, job_matrix
-from bot.oot.statistics.days import DAY
+from bot.oot.statistics import job_matrix
 from bot.oot.verdict.view import job_of
-from bot.web import access, blocks, parameters
-from bot.web.app_keys import CONTEXT
+from bot.web import blocks, parameters
+from bot.web import view_parameters as declare
+from bot.web.asked import Parameter
 from bot.web.blocks import BackendPageSubject
-from bot.web.charts import chart
-from bot.web.html import page, render
+from bot.web.view import Page, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from aiohttp import web
-
     from bot.db.transaction import Transaction
+    from bot.oot.pages.health import Health
     from bot.oot.pages.rows import PullTitle
-    from bot.oot.results.tables import JobRow
+    from bot.oot.results.tables import DispatchRow, JobRow
     from bot.oot.statistics.days import Day
     from bot.oot.statistics.job_matrix import Cell, GridJob, Line, Matrix
-    from bot.oot.statistics.stats import Tally
     from bot.oot.verdict.view import Job
-    from bot.web.charts import Chart
+    from bot.web.asked import Asked
+    from bot.web.blocks import Block
 
 TABS = {
     "pulls": ("Pull requests", ("pull_request",)),
@@ -46,6 +44,10 @@ COMMITS = 50
 CELLS = 5_000  # jobs on these commits
 LATEST = 20
 FAILED_JOBS, FAILING_TESTS = 300, 15
+TAB = declare.choice("tab", tuple(TABS), "which commits")
+TAB_IN_ADDRESS = Parameter("tab", lambda request: "tab" in request.query, default=False)
+COLUMNS = declare.choice("columns", ("", "all"), "all: none is folded")
+CELL = Parameter("cell", lambda request: request.query.get("cell", ""), "")
 
 
 @dataclass(kw_only=True)
@@ -71,81 +73,80 @@ class FailingTest:
     last_url: str | None
 
 
-@page
-async def backend(request: web.Request) -> web.Response:
-    """Show one backend; the query selects the window, the tab and the open cell."""
-    context = request.app[CONTEXT]
-    repo, days = parameters.repo(request, "org"), parameters.days(request)
-    tab = parameters.choice(request, "tab", TABS)
-    wide = parameters.choice(request, "columns", ("", "all")) == "all"
-    fresh = parameters.of(request)
-    async with context.store.read() as tx:
-        hidden = await access.hidden_from(request, tx)
-        hidden.check_upstream(context.settings)
-        window = Window(days=days, now=tx.now)
-        one, known = await health.of_one(tx, hidden, repo, window)
-        wanted = JobFilter(backend=repo, since=window.since, events=TABS[tab][1], hidden=hidden.names)
-        found = await rows.grid_jobs(tx, wanted, commits=COMMITS, limit=CELLS)
-        grid = job_matrix.build(found, most=COMMITS, fold=None if wide else job_matrix.FOLD)
-        failed = await rows.failed_tests(tx, wanted, limit=FAILED_JOBS)
-        latest = await rows.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names)
-        silent = await rows.unanswered(tx, repo, since=window.since, hidden=hidden.names)
-        opened = await _opened(tx, grid, request.query.get("cell", ""))
-        titles = await _titles(tx, grid)
-        added = await blocks.gather(context.features, "backend", tx, BackendPageSubject(repo=one.repo))
-    same = urlencode({"days": days} | ({"event": ",".join(TABS[tab][1])} if "tab" in request.query else {}))
-    return render(
-        request,
-        "backend.html",
-        fresh=fresh,
-        backend=one,
-        days=days,
-        windows=parameters.windows(days),
+@dataclass(frozen=True, kw_only=True)
+class BackendOnPage:
+    """One backend as its page shows it."""
+
+    health: Health
+    window: Window
+    days: Sequence[Day]
+    tab: str
+    tab_in_address: bool
+    wide: bool
+    grid: Matrix
+    titles: dict[tuple[str, int], PullTitle]
+    opened: OpenCell | None
+    failed: list[JobRow]  # newest jobs with failed tests
+    latest: list[JobRow]
+    unanswered: list[DispatchRow]
+    blocks: list[Block]  # of other features
+    github: str
+
+
+async def read_backend_page(asked: Asked) -> BackendOnPage:
+    """Read one backend; the query selects the window, the tab and the open cell. Raises Rejected 404."""
+    tx, repo, tab, wide, hidden = asked.tx, asked[BACKEND], asked[TAB], asked[COLUMNS] == "all", asked.hidden
+    window = Window(days=asked[DAYS], now=tx.now)
+    one, known = await health.read_backend(tx, hidden, repo, window)
+    wanted = JobFilter(backend=repo, since=window.since, events=TABS[tab][1], hidden=hidden.names)
+    found = await rows.grid_jobs(tx, wanted, commits=COMMITS, limit=CELLS)
+    grid = job_matrix.build(found, most=COMMITS, fold=None if wide else job_matrix.FOLD)
+    return BackendOnPage(
+        health=one,
+        window=window,
+        days=known,
         tab=tab,
-        tabs={name: label for name, (label, _) in TABS.items()},
-        matrix=grid,
-        cells=cells(grid),
+        tab_in_address=asked[TAB_IN_ADDRESS],
         wide=wide,
-        titles=titles,
-        opened=opened,
-        failing=most_failing(failed),
-        failed_jobs=len(failed),
-        most_failed_jobs=FAILED_JOBS,
-        charts=charts_of(known, window),
-        latest=[(row, job_of(row)) for row in latest if "refused" not in row["flags"]],
-        unanswered=silent,
-        most_unanswered=rows.MOST_UNANSWERED,
-        blocks=added,
-        environment=next((row["environment"] for row in latest if row["environment"]), {}),
-        github=web_url(context.settings.github_api_url),
-        json_url=f"/api/oot/backends/{one.repo}?" + same,
-        csv_url=f"/api/oot/backends/{one.repo}/jobs.csv?" + same,
+        grid=grid,
+        titles=await _titles(tx, grid),
+        opened=await _opened(tx, grid, asked[CELL]),
+        failed=await rows.failed_tests(tx, wanted, limit=FAILED_JOBS),
+        latest=await rows.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names),
+        unanswered=await rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
+        blocks=await blocks.gather(asked.context.features, "backend", tx, BackendPageSubject(repo=one.repo)),
+        github=web_url(asked.settings.github_api_url),
     )
 
 
-def charts_of(known: Sequence[Day], window: Window) -> list[Chart]:
-    """Return the charts of some days: pass rate, number of runs, duration, time in the queue."""
-    tallies = days.by_day(known, first=window.first, last=window.last)
-    labels = [iso_time(day * DAY)[:10] for day in range(window.first, window.last + 1)]
-    return [
-        chart("Pass rate", labels, [("pass rate", days.pass_rates(tallies))], show=percent, top=1.0),
-        chart("Runs", labels, _volume(tallies), show=lambda value: f"{value:g}"),
-        _timed("Duration", "execution", labels, tallies),
-        _timed("Queue", "queue", labels, tallies),
-    ]
-
-
-def _volume(tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | None]]]:
-    known = [one if one and (one.runs or one.rated) else None for one in tallies]
-    runs: list[float | None] = [float(one.runs) if one else None for one in known]
-    failed: list[float | None] = [float(one.rated - one.success) if one else None for one in known]
-    return [("runs", runs), ("failed, timed out or never started", failed)]
-
-
-def _timed(title: str, name: str, labels: Sequence[str], tallies: Sequence[Tally | None]) -> Chart:
-    pairs = days.medians(tallies, name)
-    series = [("median", [middle for middle, _ in pairs]), ("p90", [high for _, high in pairs])]
-    return chart(title, labels, series, seconds=True, show=lambda value: duration(value) or "0 s")
+def show(found: BackendOnPage) -> dict[str, Any]:
+    """Return what the page shows."""
+    repo, tab, days = found.health.repo, found.tab, found.window.days
+    same = urlencode({"days": days} | ({"event": ",".join(TABS[tab][1])} if found.tab_in_address else {}))
+    return {
+        "backend": found.health,
+        "days": days,
+        "windows": parameters.windows(days),
+        "tab": tab,
+        "tabs": {name: label for name, (label, _) in TABS.items()},
+        "matrix": found.grid,
+        "cells": make_cells(found.grid),
+        "wide": found.wide,
+        "titles": found.titles,
+        "opened": found.opened,
+        "failing": most_failing(found.failed),
+        "failed_jobs": len(found.failed),
+        "most_failed_jobs": FAILED_JOBS,
+        "charts": charts_of(found.days, found.window),
+        "latest": [(row, job_of(row)) for row in found.latest if "refused" not in row["flags"]],
+        "unanswered": found.unanswered,
+        "most_unanswered": rows.MOST_UNANSWERED,
+        "blocks": found.blocks,
+        "environment": next((row["environment"] for row in found.latest if row["environment"]), {}),
+        "github": found.github,
+        "json_url": f"/api/oot/backends/{repo}?{same}",
+        "csv_url": f"/api/oot/backends/{repo}/jobs.csv?{same}",
+    }
 
 
 def most_failing(failed: Iterable[JobRow]) -> list[FailingTest]:
@@ -197,5 +198,13 @@ async def _titles(tx: Transaction, grid: Matrix) -> dict[tuple[str, int], PullTi
     return {
         (upstream, number): title
         for upstream, wanted in numbers.items()
-        for number, title in (await rows.titles(tx, upstream, wanted)).items()
+        for number, title in (await rows.titles_of_pulls(tx, upstream, wanted)).items()
     }
+
+
+VIEW = View(
+    read=read_backend_page,
+    of_upstream=True,
+    parameters=(BACKEND, DAYS, TAB, TAB_IN_ADDRESS, COLUMNS, CELL),
+    page=Page(path="/oot/{org}/{repo}", template="backend.html", values=show),
+)

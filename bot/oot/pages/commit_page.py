@@ -1,4 +1,4 @@
-"""GET /{owner}/{repo}/commit/{sha}: the page of one commit, pushed or tested at night, with its results."""
+"""GET /{owner}/{repo}/commit/{sha} and its JSON: one commit, pushed or tested at night, with its results."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ from aiohttp import web
 
 from bot.core.links import web_url
 from bot.oot.pages import rows, template_filters
+from bot.oot.pages.answers import Job as JobAnswer
+from bot.oot.pages.answers import job_answer
+from bot.oot.pages.backend_parameters import EVENTS, NOTHING, RESULTS
 from bot.oot.pages.pulls import FULL, NOWHERE
 from bot.oot.verdict import upstream_checks
 from bot.oot.verdict.facts import latest
 from bot.oot.verdict.view import job_of
-from bot.web import access, blocks, parameters
+from bot.web import blocks, parameters
+from bot.web import view_parameters as declare
+from bot.web.answers import Answer
 from bot.web.app_keys import CONTEXT
+from bot.web.asked import Parameter, asking
 from bot.web.blocks import CommitSubject
 from bot.web.html import page, render
+from bot.web.refusals import Refused
+from bot.web.view import Endpoint, Json, View
+from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,16 +36,29 @@ if TYPE_CHECKING:
     from bot.oot.results.tables import DispatchRow, JobRow
     from bot.oot.verdict.upstream_checks import UpstreamCheck
     from bot.oot.verdict.view import Job
+    from bot.web.asked import Asked
     from bot.web.blocks import Block
 
 MOST = 2_000  # rows of one commit
 RUNNING = 30  # seconds until a page on which something runs is reloaded
+UNKNOWN_COMMIT = Refused(404, "unknown_commit", "no backend has reported on it, or its repository is private")
+SHA = declare.commit("the upstream commit, or the beginning of its SHA")
+BACKEND = Parameter("backend", lambda request: request.query.get("backend", ""), "", only="page")
+LIMIT = declare.limit(200)
+PARAMETERS = (REPO, SHA, BACKEND, EVENTS, LIMIT)
 WORD_OF_DISPATCH = {  # without a report
     "pending": "queued",
     "sent": "queued",
     "held": "held back",
     "failed": "could not be dispatched",
 }
+
+
+class CommitAnswer(Answer, frozen=True, kw_only=True):
+    """Its jobs, the newest first"""
+
+    repo: str
+    jobs: list[JobAnswer]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,17 +87,16 @@ class _Commit:
 
 
 @page
-async def commit(request: web.Request) -> web.Response:
+async def show_commit(request: web.Request) -> web.Response:
     """Show a commit; one that is only the head of a pull request redirects there."""
-    repo, sha = parameters.repo(request), parameters.commit(request.match_info["sha"])
-    wanted = request.query.get("backend", "")
-    found = await _find(request, repo, sha)
+    async with asking(request, (REPO, SHA, BACKEND), form="page") as asked:
+        found = await _find(asked)
+    repo, sha, wanted = asked[REPO], asked[SHA], asked[BACKEND]
     if found is None:
-        return unknown(request, repo, f"commit {sha[:12]}", f"commit/{sha}")
+        return answer_unknown(request, repo, f"commit {sha[:12]}", f"commit/{sha}")
     if found.pull and not found.backends:
         where = f"/{found.pull['repo']}/pull/{found.pull['number']}?sha={found.sha}"
         return web.Response(status=302, headers={"Location": where})
-    context = request.app[CONTEXT]
     unfinished = any(one.tone == "wait" for one in found.backends) or upstream_checks.running(found.own)
     return render(
         request,
@@ -83,7 +104,7 @@ async def commit(request: web.Request) -> web.Response:
         fresh=parameters.of(request, default=RUNNING if unfinished else 0),
         repo=repo,
         sha=found.sha,
-        github=web_url(context.settings.github_api_url),
+        github=web_url(asked.settings.github_api_url),
         pull=found.pull,
         backends=_in_part(found.backends, wanted.casefold()),
         wanted=wanted,
@@ -94,36 +115,42 @@ async def commit(request: web.Request) -> web.Response:
     )
 
 
-async def _find(request: web.Request, repo: str, sha: str) -> _Commit | None:
-    context = request.app[CONTEXT]
-    async with context.store.read() as tx:
-        hidden = await access.hidden_from(request, tx)
-        # a hidden repository is searched for under a name that cannot exist: as slow as an unknown one
-        where = NOWHERE if hidden.has(repo) else repo
-        pull = await rows.pull_of_head(tx, where, sha)
-        backends = await _backends(tx, where, sha)
-        whole = pull["head_sha"] if pull else await rows.full_sha(tx, where, sha)
-        if whole is None:
-            return None
-        theirs = await upstream_ci(tx, where, whole, ours=context.settings.app_id)
-        subject = CommitSubject(
-            repo=where,
-            sha=whole,
-            github=web_url(context.settings.github_api_url),
-            settings=context.settings,
-        )
-        added = await blocks.gather(context.features, "commit", tx, subject)
+def _place(asked: Asked) -> str:
+    """Return the repository; a hidden one is searched for under a name that cannot exist: as slow as an unknown one."""
+    return NOWHERE if asked.hidden.has(asked[REPO]) else asked[REPO]
+
+
+async def _find(asked: Asked) -> _Commit | None:
+    tx, settings, sha, where = asked.tx, asked.settings, asked[SHA], _place(asked)
+    pull = await rows.pull_of_head(tx, where, sha)
+    backends = await _backends(tx, where, sha)
+    whole = pull["head_sha"] if pull else await rows.full_sha(tx, where, sha)
+    if whole is None:
+        return None
+    theirs = await read_upstream_ci(tx, where, whole, ours=settings.app_id)
+    subject = CommitSubject(repo=where, sha=whole, github=web_url(settings.github_api_url), settings=settings)
+    added = await blocks.gather(asked.context.features, "commit", tx, subject)
     return _Commit(sha=whole, pull=pull, blocks=added, backends=backends, own=theirs)
 
 
-async def upstream_ci(tx: Transaction, repo: str, sha: str, *, ours: int) -> list[UpstreamCheck]:
+async def read_commit(asked: Asked) -> CommitAnswer:
+    """Read the results of one upstream commit, newest first; raises Rejected 404."""
+    found = await rows.jobs_on_commit(
+        asked.tx, _place(asked), asked[SHA], events=asked[EVENTS], limit=asked[LIMIT]
+    )
+    if not found:
+        raise UNKNOWN_COMMIT.because(f"no backend has reported on {asked[SHA]} of {asked[REPO][:200]}")
+    return CommitAnswer(repo=asked[REPO], jobs=[job_answer(row) for row in found])
+
+
+async def read_upstream_ci(tx: Transaction, repo: str, sha: str, *, ours: int) -> list[UpstreamCheck]:
     """Return upstream's own workflow jobs, and the checks of other Apps, on a commit."""
     jobs = await rows.upstream_jobs(tx, repo, sha, limit=MOST)
     checks = await rows.upstream_checks(tx, repo, sha, limit=MOST)
     return upstream_checks.merge_checks(jobs, checks, ours=ours)
 
 
-def unknown(request: web.Request, repo: str, what: str, path: str) -> web.Response:
+def answer_unknown(request: web.Request, repo: str, what: str, path: str) -> web.Response:
     """Answer the same for what is private and for what is unknown; `path` is where GitHub would have it."""
     github = web_url(request.app[CONTEXT].settings.github_api_url)
     url = f"{github}/{repo}/{path}"
@@ -178,3 +205,20 @@ def _tone(jobs: Sequence[Job], state: str) -> str:
     if not jobs or not all(job.finished for job in jobs):
         return "idle" if state in {"superseded", "cancelled", "not_run"} else "wait"
     return "good" if any(job.conclusion == "success" for job in jobs) else "idle"
+
+
+PAGE = Endpoint(web.get("/{owner}/{repo}/commit/{sha}", show_commit))
+VIEW = View(
+    read=read_commit,
+    parameters=PARAMETERS,
+    json=Json(
+        path="/api/oot/commits/{owner}/{repo}/{sha}",
+        answer=lambda found: found,
+        content=CommitAnswer,
+        name="commit",
+        summary="Results of a commit",
+        topic=RESULTS,
+        description="Pull requests, pushes, nightly and periodic runs alike.",
+        refusals=(NOTHING, UNKNOWN_COMMIT),
+    ),
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from aiohttp import web
@@ -11,22 +11,56 @@ from msgspec import Struct
 
 from bot.core.errors import Rejected
 from bot.core.json_fields import FULL_NAME
+from bot.ingest.rows import PullRow, PushRow
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.allowlist.entry import Level
 from bot.oot.pages import rows
+from bot.oot.pages.backend_parameters import BACKEND, NOTHING
 from bot.oot.pages.pulls import NOWHERE
-from bot.web import access, parameters
 from bot.web import operations as op
+from bot.web import parameters
 from bot.web.answers import matching
-from bot.web.app_keys import CONTEXT
+from bot.web.asked import Parameter, asking, describe
 from bot.web.render_thread import in_render_thread
-
-if TYPE_CHECKING:
-    from bot.db.transaction import Transaction
+from bot.web.row_answers import RowAnswer
+from bot.web.view import Endpoint
 
 MOST = 50  # pull requests or commits of one answer: the first
 ONE_SHA = re.compile(r"[0-9a-fA-F]{1,64}")
 ONE_NUMBER = re.compile(r"[0-9]{1,18}")  # 0 stands for no pull request
+
+
+def _needed_repo(request: web.Request) -> str:
+    repo = parameters.needed(request, "repo")
+    if not FULL_NAME.fullmatch(repo):
+        raise Rejected(400, "invalid_parameter", "repo is written as owner/name")
+    return repo
+
+
+def _needed_list(name: str, one: re.Pattern[str], description: str) -> Parameter[list[str]]:
+    """Return a parameter of several values, of which the first count; reading it raises Rejected 400."""
+
+    def read(request: web.Request) -> list[str]:
+        found = [text.strip() for text in parameters.needed(request, name).split(",")]
+        wanted = [text for text in found if text][:MOST]
+        if not wanted or not all(map(one.fullmatch, wanted)):
+            detail = f"{name} must be one or more, with commas between, each like {one.pattern}"
+            raise Rejected(400, "invalid_parameter", detail)
+        return wanted
+
+    kind = Annotated[str, matching(f"{one.pattern}(,{one.pattern}){{0,{MOST - 1}}}")]
+    return Parameter(name, read, [], (op.needed(name, kind, description),))
+
+
+REPO = Parameter(
+    "repo",
+    _needed_repo,
+    "",
+    (op.needed("repo", Annotated[str, matching(FULL_NAME)], "owner/name"),),
+    names_repository=True,
+)
+NUMBERS = _needed_list("prs", ONE_NUMBER, f"numbers, at most {MOST}")
+SHAS = _needed_list("shas", ONE_SHA, f"at most {MOST}")
 
 
 class ListedBackend(Struct, frozen=True):
@@ -36,39 +70,50 @@ class ListedBackend(Struct, frozen=True):
     oncalls: list[str]
 
 
-class PullInfo(Struct, frozen=True, rename="camel"):
+class PullInfo(
+    RowAnswer,
+    row=PullRow,
+    only=("number", "title", "user_login"),
+    rename={"number": "prNumber", "user_login": "author"},
+    frozen=True,
+):
     """Title and author of a pull request; both are empty where it is unknown."""
 
-    pr_number: int
+    number: int
     title: str
-    author: str
+    user_login: str
 
 
-class CommitInfo(Struct, frozen=True):
+class CommitInfo(
+    RowAnswer,
+    row=PushRow,
+    only=("after", "head_commit_message", "pusher_name"),
+    rename={"after": "sha", "head_commit_message": "title", "pusher_name": "author"},
+    frozen=True,
+):
     """Title and author of a commit; both are empty where it is unknown."""
 
-    sha: str
-    title: str
-    author: str
+    after: str
+    head_commit_message: str
+    pusher_name: str
 
 
-async def overview(_request: web.Request) -> web.Response:
+async def redirect_to_overview(_request: web.Request) -> web.Response:
     """Redirect to the health page."""
     return web.Response(status=302, headers={"Location": "/oot"})
 
 
-async def backend(request: web.Request) -> web.Response:
+async def redirect_to_backend(request: web.Request) -> web.Response:
     """Redirect to a backend's page."""
-    return web.Response(status=302, headers={"Location": f"/oot/{parameters.repo(request, 'org')}"})
+    return web.Response(status=302, headers={"Location": f"/oot/{BACKEND.read(request)}"})
 
 
 @in_render_thread
-async def allowlist(request: web.Request) -> web.Response:
+async def send_allowlist(request: web.Request) -> web.Response:
     """Answer with the backends in force, by level."""
-    context = request.app[CONTEXT]
-    async with context.store.read() as tx:
-        (await access.hidden_from(request, tx)).check_upstream(context.settings)
-        in_force = await allowlists.in_force(tx)
+    async with asking(request, ()) as asked:
+        asked.hidden.check_upstream(asked.settings)
+        in_force = await allowlists.in_force(asked.tx)
     listed = {
         level.name: [
             ListedBackend(repo=entry.repo, oncalls=list(entry.oncalls))
@@ -80,41 +125,22 @@ async def allowlist(request: web.Request) -> web.Response:
 
 
 @in_render_thread
-async def pull_info(request: web.Request) -> web.Response:
+async def send_pulls(request: web.Request) -> web.Response:
     """Answer with the titles of some pull requests, in the order asked."""
-    numbers = [int(text) for text in _asked(request, "prs", ONE_NUMBER)]
-    async with request.app[CONTEXT].store.read() as tx:
-        found = await rows.titles(tx, await _repo(request, tx), numbers)
-    titles = [(number, *found.get(number, ("", ""))) for number in numbers]
-    return _send([PullInfo(pr_number=number, title=title, author=author) for number, title, author in titles])
+    async with asking(request, (REPO, NUMBERS)) as asked:
+        numbers = [int(text) for text in asked[NUMBERS]]
+        where = NOWHERE if asked.hidden.has(asked[REPO]) else asked[REPO]
+        found = await rows.titles_of_pulls(asked.tx, where, numbers)
+    return _send([PullInfo(number, *found.get(number, ("", ""))) for number in numbers])
 
 
 @in_render_thread
-async def commit_info(request: web.Request) -> web.Response:
+async def send_commits(request: web.Request) -> web.Response:
     """Answer with the titles of some commits, in the order asked."""
-    shas = _asked(request, "shas", ONE_SHA)
-    async with request.app[CONTEXT].store.read() as tx:
-        found = await rows.commit_titles(tx, await _repo(request, tx), {sha.lower() for sha in shas})
-    titles = [(sha, *found.get(sha.lower(), ("", ""))) for sha in shas]
-    return _send([CommitInfo(sha=sha, title=title, author=author) for sha, title, author in titles])
-
-
-def _asked(request: web.Request, name: str, one: re.Pattern[str]) -> list[str]:
-    """Return the values asked for, the first of them; raises Rejected 400."""
-    found = [text.strip() for text in parameters.needed(request, name).split(",")]
-    wanted = [text for text in found if text][:MOST]
-    if not wanted or not all(map(one.fullmatch, wanted)):
-        detail = f"{name} must be one or more, with commas between, each like {one.pattern}"
-        raise Rejected(400, "invalid_parameter", detail)
-    return wanted
-
-
-async def _repo(request: web.Request, tx: Transaction) -> str:
-    """Return the repository asked about; one that is hidden is searched for under a name that cannot exist."""
-    repo = parameters.needed(request, "repo")
-    if not FULL_NAME.fullmatch(repo):
-        raise Rejected(400, "invalid_parameter", "repo is written as owner/name")
-    return NOWHERE if (await access.hidden_from(request, tx, repo)).has(repo) else repo
+    async with asking(request, (REPO, SHAS)) as asked:
+        where = NOWHERE if asked.hidden.has(asked[REPO]) else asked[REPO]
+        found = await rows.titles_of_commits(asked.tx, where, {sha.lower() for sha in asked[SHAS]})
+    return _send([CommitInfo(sha, *found.get(sha.lower(), ("", ""))) for sha in asked[SHAS]])
 
 
 def _send(answer: object) -> web.Response:
@@ -122,53 +148,59 @@ def _send(answer: object) -> web.Response:
     return web.Response(body=msgspec.json.encode(answer), headers=headers)
 
 
-def _list_of(one: re.Pattern[str]) -> Any:
-    return Annotated[str, matching(f"{one.pattern}(,{one.pattern}){{0,{MOST - 1}}}")]
-
-
-REPO = op.needed("repo", Annotated[str, matching(FULL_NAME)], "owner/name")
-OPERATIONS = tuple(
-    op.Operation(
-        f"GET /api/crcr/{name}",
-        operation,
+def _operation(
+    path: str,
+    name: str,
+    summary: str,
+    kind: Any,
+    *known: Parameter[Any],
+    refusals: tuple[op.Refusal, ...] = (op.WRONG_PARAMETER,),
+) -> op.Operation:
+    return op.Operation(
+        f"GET {path}",
+        name,
         summary,
         op.Content(kind, f"{summary}, as dashboards of the cross-repository CI relay ask for them"),
         topic=op.Topic("CRCR", "What dashboards of the cross-repository CI relay ask for."),
         callers=op.READER,
-        refusals=refusals,
-        parameters=asked,
+        refusals=[*refusals, *op.READING],
+        parameters=describe(known),
     )
-    for name, operation, summary, kind, refusals, asked in (
-        (
-            "allowlist",
+
+
+ENDPOINTS = (
+    Endpoint(web.get("/crcr", redirect_to_overview)),
+    Endpoint(web.get("/crcr/{org}/{repo}", redirect_to_backend)),
+    Endpoint(
+        web.get("/api/crcr/allowlist", send_allowlist),
+        _operation(
+            "/api/crcr/allowlist",
             "crcrAllowlist",
             "Backends by level",
             dict[str, list[ListedBackend]],
-            [(404, "not_found", "nothing of that name may be shown"), *op.READING],
-            [],
+            refusals=(NOTHING,),
         ),
-        (
-            "pr-info",
+    ),
+    Endpoint(
+        web.get("/api/crcr/pr-info", send_pulls),
+        _operation(
+            "/api/crcr/pr-info",
             "crcrPullRequests",
             "Titles of pull requests",
             list[PullInfo],
-            [op.WRONG_PARAMETER, *op.READING],
-            [REPO, op.needed("prs", _list_of(ONE_NUMBER), f"numbers, at most {MOST}")],
+            REPO,
+            NUMBERS,
         ),
-        (
-            "commit-info",
+    ),
+    Endpoint(
+        web.get("/api/crcr/commit-info", send_commits),
+        _operation(
+            "/api/crcr/commit-info",
             "crcrCommits",
             "Titles of commits",
             list[CommitInfo],
-            [op.WRONG_PARAMETER, *op.READING],
-            [REPO, op.needed("shas", _list_of(ONE_SHA), f"at most {MOST}")],
+            REPO,
+            SHAS,
         ),
-    )
+    ),
 )
-routes: list[web.RouteDef] = [
-    web.get("/crcr", overview),
-    web.get("/crcr/{org}/{repo}", backend),
-    web.get("/api/crcr/allowlist", allowlist),
-    web.get("/api/crcr/pr-info", pull_info),
-    web.get("/api/crcr/commit-info", commit_info),
-]

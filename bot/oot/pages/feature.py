@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from bot.core.feature import Feature
 
-FEATURE = Feature(
-    name="pages", routes="bot.oot.pages.pages:setup", openapi="bot.oot.pages.openapi:OPERATIONS"
-)
+FEATURE = Feature(name="pages", views="bot.oot.pages.views:VIEWS", routes="bot.oot.pages.views:setup")

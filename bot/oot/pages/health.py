@@ -111,7 +111,7 @@ class _Part:
     last_at: int
 
 
-async def of_all(
+async def read_backends(
     tx: Transaction, hidden: Hidden, days: int, cache: DaySumsCache, events: frozenset[str] | None = None
 ) -> list[Health]:
     """Return every backend that is listed or reported in the window: from L4 down, worst first.
@@ -150,7 +150,9 @@ class _DayFilter:
         ]
 
 
-async def of_one(tx: Transaction, hidden: Hidden, repo: str, window: Window) -> tuple[Health, Sequence[Day]]:
+async def read_backend(
+    tx: Transaction, hidden: Hidden, repo: str, window: Window
+) -> tuple[Health, Sequence[Day]]:
     """Return one backend and its days. Raises Rejected (404) when it is not listed and has never reported."""
     key, known = repo.casefold(), await _days(tx, hidden, repo, window)
     allowlist = await allowlists.in_force(tx)

@@ -1,34 +1,58 @@
-"""GET /oot/metrics and /api/oot/metrics: every backend, day by day."""
+"""GET /oot/metrics and its JSON: some backends, day by day."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from bot.core.json_fields import iso_time
 from bot.oot.pages import health
-from bot.oot.pages.answers import BackendDay, MetricsAnswer
-from bot.oot.pages.backend_page import charts_of
+from bot.oot.pages.backend_charts import charts_of
+from bot.oot.pages.backend_parameters import DAYS, LEVEL, NOTHING, RESULTS, WORDS
 from bot.oot.pages.health import Window
 from bot.oot.statistics import days, rollup
 from bot.oot.statistics.day_sums_cache import DAY_SUMS
 from bot.oot.statistics.days import DAY
-from bot.web import access, parameters
-from bot.web.answers import send
-from bot.web.app_keys import CONTEXT
-from bot.web.html import page, render
-from bot.web.render_thread import in_render_thread
+from bot.web import operations as op
+from bot.web import parameters
+from bot.web import view_parameters as declare
+from bot.web.answers import Answer
+from bot.web.view import Json, Page, View
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from bot.oot.pages.health import Health
     from bot.oot.statistics.days import Day
+    from bot.web.asked import Asked
     from bot.web.charts import Chart
 
 FEWEST, MOST = 2, 6  # backends on one page
 MOST_DAYS = 124  # of these backends together: each is a point in four charts and a row of their tables
+START = declare.whole("from", 100_000, "the first backend, counted from 1, the busiest", default=1)
+
+
+class BackendDay(Struct, frozen=True):
+    """One backend on one day."""
+
+    repo: str
+    day: str
+    runs: int
+    pass_rate: float | None
+    failed: int
+    median_execution_time: float | None
+    p90_execution_time: float | None
+    median_queue_time: float | None
+    p90_queue_time: float | None
+
+
+class MetricsAnswer(Answer, frozen=True, kw_only=True):
+    """Some backends, a row for each day"""
+
+    days: int
+    backends: int
+    rows: list[BackendDay]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,83 +64,79 @@ class BackendCharts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Selection:
+class Selection:
     """The backends that the request selects, and those on this page."""
 
     window: Window
+    words: str
+    level: int | None
+    start: int
     found: list[Health]  # those with results, the busiest first
     most: int  # on one page
     part: list[Health]  # on this page
     days: dict[str, list[Day]]  # of those, by case folded name
 
+    def days_of(self, one: Health) -> list[Day]:
+        """Return the days of a backend on this page."""
+        return self.days.get(one.repo.casefold(), [])
 
-@page
-async def metrics(request: web.Request) -> web.Response:
-    """Show pass rate, failures, volume, queue and execution time of some backends over time."""
-    days, query, start = parameters.days(request), parameters.words(request), _start(request)
-    level, fresh = parameters.level(request), parameters.of(request)
-    selection = await _read(request)
-    total = len(selection.found)
-    return render(
-        request,
-        "metrics.html",
-        fresh=fresh,
-        days=days,
-        windows=parameters.windows(days),
-        query=query,
+
+async def read_selection(asked: Asked) -> Selection:
+    """Read the backends of one page and their days."""
+    tx, hidden, start, level = asked.tx, asked.hidden, asked[START], asked[LEVEL]
+    window = Window(days=asked[DAYS], now=tx.now)
+    backends = await health.read_backends(tx, hidden, window.days, asked.request.app[DAY_SUMS])
+    found = [
+        one
+        for one in backends
+        if one.stats.rated and one.matches(asked[WORDS]) and level in {None, one.level}
+    ]
+    found.sort(key=lambda one: (-one.stats.runs, one.label.casefold()))
+    most = max(FEWEST, min(MOST, MOST_DAYS // window.days))
+    part = found[start - 1 : start - 1 + most]
+    by_backend: dict[str, list[Day]] = {one.repo.casefold(): [] for one in part}
+    for day in await rollup.read(tx, window.first, backends=list(by_backend)):
+        if not hidden.has(day.upstream):
+            by_backend[day.key].append(day)
+    return Selection(
+        window=window,
+        words=asked[WORDS],
         level=level,
-        rest=("&" + urlencode({"q": query, "level": level or ""}) if query or level else "") + fresh.rest,
         start=start,
-        most=selection.most,
-        total=total,
-        drawn=[
-            BackendCharts(
-                health=one, charts=charts_of(selection.days.get(one.repo.casefold(), []), selection.window)
-            )
-            for one in selection.part
-        ],
-        json_url="/api/oot/metrics?"
-        + parameters.query({"days": days, "q": query, "level": level or "", "from": start}),
+        found=found,
+        most=most,
+        part=part,
+        days=by_backend,
     )
 
 
-@in_render_thread
-async def as_json(request: web.Request) -> web.Response:
-    """Answer with the same numbers, a row for each backend and day."""
-    selection = await _read(request)
-    rows = [
-        row
-        for one in selection.part
-        for row in _rows(one, selection.days.get(one.repo.casefold(), []), selection.window)
-    ]
-    return send(MetricsAnswer(days=selection.window.days, backends=len(selection.found), rows=rows))
+def show(found: Selection) -> dict[str, Any]:
+    """Return what the page shows: pass rate, failures, volume, queue and execution time over time."""
+    chosen = {"q": found.words, "level": found.level or ""}
+    return {
+        "days": found.window.days,
+        "windows": parameters.windows(found.window.days),
+        "query": found.words,
+        "level": found.level,
+        "chosen": "&" + urlencode(chosen) if any(chosen.values()) else "",
+        "start": found.start,
+        "most": found.most,
+        "total": len(found.found),
+        "drawn": [
+            BackendCharts(health=one, charts=charts_of(found.days_of(one), found.window))
+            for one in found.part
+        ],
+    }
 
 
-async def _read(request: web.Request) -> _Selection:
-    context = request.app[CONTEXT]
-    days, query, level = parameters.days(request), parameters.words(request), parameters.level(request)
-    start = _start(request)
-    async with context.store.read() as tx:
-        hidden = await access.hidden_from(request, tx)
-        hidden.check_upstream(context.settings)
-        window = Window(days=days, now=tx.now)
-        backends = await health.of_all(tx, hidden, days, request.app[DAY_SUMS])
-        found = [
-            one for one in backends if one.stats.rated and one.matches(query) and level in {None, one.level}
-        ]
-        found.sort(key=lambda one: (-one.stats.runs, one.label.casefold()))
-        most = max(FEWEST, min(MOST, MOST_DAYS // days))
-        part = found[start - 1 : start - 1 + most]
-        keys = [one.repo.casefold() for one in part]
-        by_backend: dict[str, list[Day]] = {key: [] for key in keys}
-        for one in await rollup.read(tx, window.first, backends=keys):
-            if not hidden.has(one.upstream):
-                by_backend[one.key].append(one)
-    return _Selection(window=window, found=found, most=most, part=part, days=by_backend)
+def answer(found: Selection) -> MetricsAnswer:
+    """Return the same numbers, a row for each backend and day."""
+    rows = [row for one in found.part for row in _rows(one, found.days_of(one), found.window)]
+    return MetricsAnswer(days=found.window.days, backends=len(found.found), rows=rows)
 
 
-def _start(request: web.Request) -> int:
-    return parameters.whole(request, "from", default=1, most=100_000)
+def _link(found: Selection) -> dict[str, object]:
+    return {"days": found.window.days, "q": found.words, "level": found.level or "", "from": found.start}
 
 
 def _rows(one: Health, known: list[Day], window: Window) -> list[BackendDay]:
@@ -137,3 +157,21 @@ def _rows(one: Health, known: list[Day], window: Window) -> list[BackendDay]:
         for at, tally in enumerate(tallies)
         if tally
     ]
+
+
+VIEW = View(
+    read=read_selection,
+    of_upstream=True,
+    parameters=(DAYS, LEVEL, WORDS, START),
+    page=Page(path="/oot/metrics", template="metrics.html", values=show),
+    json=Json(
+        path="/api/oot/metrics",
+        answer=answer,
+        content=op.Content(MetricsAnswer, f"{FEWEST} to {MOST} backends, a row for each day"),
+        name="backendMetrics",
+        summary="Backends day by day",
+        topic=RESULTS,
+        refusals=(NOTHING,),
+        link=_link,
+    ),
+)

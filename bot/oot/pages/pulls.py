@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bot.core.errors import Rejected
 from bot.ingest import record_reads
 from bot.oot.pages import rows
 from bot.oot.publish import gates
@@ -14,6 +13,7 @@ from bot.oot.verdict import gate
 from bot.oot.verdict.comparing import explain
 from bot.oot.verdict.pull_state import MOST_HEADS, read_pull
 from bot.oot.verdict.view import Role, anchor_of, relayed
+from bot.web.refusals import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 NOWHERE = "-/-"  # no repository has this name
 MOST_JUDGED = 300  # dispatches; with more, only those of the shown head are judged
+UNKNOWN_PULL = Refused(404, "unknown_pull_request", "it is unknown, or its repository is private")
+UNKNOWN_HEAD = Refused(404, "unknown_commit", "`sha` is no head of it")
 FULL = 12  # backends shown with their jobs, where there are more
 
 
@@ -94,7 +96,7 @@ class PullPage:
         return any(not section.backend.state.finished for section in self.sections)
 
 
-async def read(
+async def read_pull_page(
     tx: Transaction,
     settings: Settings,
     hidden: Hidden,
@@ -120,7 +122,7 @@ async def read(
     relayed = await rows.jobs_without_dispatch(tx, names, number)
     seen = await record_reads.heads(tx, record) if record is not None else {}
     if record is None and not state.heads and not relayed:
-        raise unknown(repo, number)
+        raise UNKNOWN_PULL.because(f"nothing is known of pull request {number} of {repo[:200]}")
     found = _in_part(
         _shown(settings, state, names, relayed=relayed, seen=seen, sha=sha), full, wanted.casefold()
     )
@@ -133,7 +135,7 @@ async def _gated(tx: Transaction, settings: Settings, state: PullState, found: P
         *state.heads[:MOST_HEADS],
         *(head for head in state.heads[MOST_HEADS:] if head.view.head_sha == found.sha),
     ]
-    written = await gates.shown(tx, settings, state, [head for head in chosen if head.judged])
+    written = await gates.read_shown_gates(tx, settings, state, [head for head in chosen if head.judged])
     lines = tuple(replace(line, gate=_gate_state(state, line, written.get(line.sha))) for line in found.heads)
     shown = written.get(found.sha or "")
     if shown and shown.number == found.number:
@@ -187,11 +189,6 @@ def _with_history(one: BackendSection, known: Backend | None) -> BackendSection:
     if one.relayed or known is None or known is one.backend:
         return one
     return replace(one, backend=known)
-
-
-def unknown(repo: str, number: int) -> Rejected:
-    """Return the refusal for an unknown pull request."""
-    return Rejected(404, "unknown_pull_request", f"nothing is known of pull request {number} of {repo[:200]}")
 
 
 def _names(settings: Settings, repo: str, record: PullRow | None) -> tuple[str, ...]:
@@ -257,7 +254,7 @@ def _choose(
         if line.sha.startswith(sha):
             return line, others
     heads = ", ".join(line.sha[:12] for line, _ in lines[:20])
-    raise Rejected(404, "unknown_commit", f"this pull request has no head {sha}; its heads: {heads}")
+    raise UNKNOWN_HEAD.because(f"this pull request has no head {sha}; its heads: {heads}")
 
 
 def _sections(dispatched: Iterable[Backend], relayed: Iterable[Backend]) -> tuple[BackendSection, ...]:

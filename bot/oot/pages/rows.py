@@ -172,7 +172,7 @@ async def failed_tests(tx: Transaction, wanted: JobFilter, *, limit: int) -> lis
     return await tx.fetch(query.order_by(JOB.received_at.desc()))
 
 
-async def unanswered(
+async def unanswered_dispatches(
     tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
 ) -> list[DispatchRow]:
     """Return the newest dispatches to a backend that ended without a report, except for `hidden` upstreams."""
@@ -187,7 +187,7 @@ async def unanswered(
     return await tx.fetch(query.order_by(*order).limit(MOST_UNANSWERED))
 
 
-async def titles(tx: Transaction, repo: str, numbers: Collection[int]) -> dict[int, PullTitle]:
+async def titles_of_pulls(tx: Transaction, repo: str, numbers: Collection[int]) -> dict[int, PullTitle]:
     """Return title and author of pull requests, by number."""
     query = sa.select(PULL.number, PULL.title, PULL.user_login).where(
         sa.func.lower(PULL.repo) == repo.lower(), PULL.number.in_(sorted(numbers))
@@ -195,7 +195,7 @@ async def titles(tx: Transaction, repo: str, numbers: Collection[int]) -> dict[i
     return {number: PullTitle(title or "", author or "") for number, title, author in await tx.run(query)}
 
 
-async def commit_titles(tx: Transaction, repo: str, shas: Collection[str]) -> dict[str, tuple[str, str]]:
+async def titles_of_commits(tx: Transaction, repo: str, shas: Collection[str]) -> dict[str, tuple[str, str]]:
     """Return title and author of commits: of those pushed, the commit's own; of heads, their pull request's."""
     push, head = records["push"].c, records["pull_head"].c
     title_of_pull = (

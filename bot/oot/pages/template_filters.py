@@ -48,7 +48,7 @@ def tone_of_job(job: Job) -> str:
     return "good" if job.conclusion == "success" else "idle"
 
 
-def tally(backends: Iterable[Backend]) -> list[tuple[State, int]]:
+def tally_states(backends: Iterable[Backend]) -> list[tuple[State, int]]:
     """Return the number of backends in each state: red ones first, then unfinished ones."""
     counts = Counter(backend.state for backend in backends)
     return sorted(counts.items(), key=lambda item: (not item[0].red, item[0].finished))
@@ -73,7 +73,7 @@ def spark_words(rates: Sequence[float | None]) -> str:
     return f"lowest {percent(min(known))}, last {percent(known[-1])}" if known else "no data"
 
 
-def cells(grid: Matrix) -> Callable[[Line, str], Markup]:
+def make_cells(grid: Matrix) -> Callable[[Line, str], Markup]:
     """Return a function that makes the cells of a line, given the rest of the page's query.
 
     Written here, not in a template: a page may have 1,500 cells.
@@ -109,7 +109,7 @@ FILTERS = {
     "tone_of_word": READY.__getitem__,
     "state": words.word,
     "job_word": words.job_word,
-    "tally": tally,
+    "tally": tally_states,
     "role": ROLES.__getitem__,
     "tone_of_gate": GATES.__getitem__,
     "tone_of_state": tone_of_state,

@@ -20,7 +20,7 @@ MOST = 200  # of one check run
 LARGEST_LINE = 2**31 - 1
 
 
-def of_backend(
+def annotate_backend(
     check: CheckRun, backend: Backend, marks: Iterable[TestMark], files: Collection[str]
 ) -> CheckRun:
     """Return a backend's check run with an annotation for each failed test with a line in `files`."""
@@ -28,7 +28,7 @@ def of_backend(
     return _annotated(check, backend.failing, mine, files)
 
 
-def of_job(
+def annotate_job(
     check: CheckRun, backend: Backend, job: Job, marks: Iterable[TestMark], files: Collection[str]
 ) -> CheckRun:
     """Return a job's check run with an annotation for each failed test with a line in `files`."""
@@ -38,13 +38,15 @@ def of_job(
     return _annotated(check, [job], mine, files)
 
 
-def missing(wanted: Sequence[dict[str, Any]], present: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def missing_annotations(
+    wanted: Sequence[dict[str, Any]], present: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Return the annotations that a check run on GitHub does not have yet."""
     known = {_identity(one) for one in present}
     return [one for one in wanted if _identity(one) not in known]
 
 
-def batches(annotations: Sequence[dict[str, Any]]) -> list[Sequence[dict[str, Any]]]:
+def split_annotations(annotations: Sequence[dict[str, Any]]) -> list[Sequence[dict[str, Any]]]:
     """Return annotations in batches of one request each; at least one batch, which may be empty."""
     starts = range(0, max(len(annotations), 1), PER_REQUEST)
     return [annotations[start : start + PER_REQUEST] for start in starts]

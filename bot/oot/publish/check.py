@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NOT_FOUND = 404
 
 
-async def write(context: Context, state: PullState, wanted: Write) -> None:
+async def write_check(context: Context, state: PullState, wanted: Write) -> None:
     """Create or update one check run and record it."""
     open_client = context.github.client if wanted.urgent else context.github.low_priority
     client = open_client(state.repo, checks="write")
@@ -62,7 +62,7 @@ async def _create_once(context: Context, client: Client, state: PullState, wante
         "name": check.name,
         "basis": wanted.basis,
     }
-    first, *others = annotate.batches(check.annotations)
+    first, *others = annotate.split_annotations(check.annotations)
     async with creating(context, partial(rows.intend_check, row=row)) as creation:
         found = None if creation.fresh else await _find(context, client, wanted)
         created = found or await creation.create(partial(_create, client, wanted, first))
@@ -106,7 +106,7 @@ async def _create(client: Client, wanted: Write, batch: Sequence[dict[str, Any]]
 async def _update(client: Client, check_run_id: int, wanted: Write) -> bool:
     """Update a check run by id; returns False when it was deleted at GitHub."""
     try:
-        for batch in annotate.batches(await _not_annotated(client, check_run_id, wanted)):
+        for batch in annotate.split_annotations(await _not_annotated(client, check_run_id, wanted)):
             body = _body(wanted, batch)
             del body["external_id"]  # it stays as it was created
             await client.patch(client.path(f"check-runs/{check_run_id}"), data=body)
@@ -123,7 +123,7 @@ async def _not_annotated(client: Client, check_run_id: int, wanted: Write) -> li
         return []
     url = client.path(f"check-runs/{check_run_id}/annotations{{?per_page}}")
     present = [one async for one in client.getiter(url, {"per_page": "100"})]
-    return annotate.missing(wanted.check.annotations, present)
+    return annotate.missing_annotations(wanted.check.annotations, present)
 
 
 def _body(wanted: Write, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -133,17 +133,22 @@ def _body(wanted: Write, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Write:
-    """One check run to be created (`check_run_id` None) or updated."""
+    """One check run to be created or updated."""
 
     check: CheckRun
+    row: CheckRow | None  # what was written last
     basis: str
+    digest: str
     label_ended: (
         bool  # ended only because the pull request lost the label, or the backend its allowlist entry
     )
-    check_run_id: int | None
-    digest: str
     urgent: bool  # a gate or a backend's verdict: goes first when the rate budget is short
     not_before: int  # epoch milliseconds: updates of one check run are spaced out, except verdicts
+
+    @property
+    def check_run_id(self) -> int | None:
+        """GitHub's id of the check run to be updated, None where it is created."""
+        return self.row["check_run_id"] if self.row else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,10 +187,10 @@ class Terms:
     @property
     def gate_name(self) -> str:
         """The gate's name."""
-        return check_run_text.gate(self.prefix)
+        return check_run_text.gate_name(self.prefix)
 
 
-def needed(
+def write_needed(
     check: CheckRun,
     basis: str,
     row: CheckRow | None,
@@ -207,7 +212,7 @@ def needed(
         check=check,
         basis=basis,
         label_ended=label_ended,
-        check_run_id=row["check_run_id"] if row else None,
+        row=row,
         digest=digest,
         urgent=urgent or verdict,
         not_before=0 if verdict or row is None else row["written_at"] + terms.interval,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 255
 
 
-def joined(*parts: str) -> str:
+def join_name(*parts: str) -> str:
     """Return a name of these parts, with their hash at the end if a part was changed or the name is ambiguous.
 
     The last part may contain a slash, as jobs of called workflows do: only in earlier parts is it ambiguous.
@@ -39,12 +39,12 @@ def joined(*parts: str) -> str:
     return _marked(name, f" ({hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]})")
 
 
-def gate(prefix: str) -> str:
+def gate_name(prefix: str) -> str:
     """Return the name that branch protection requires; no device may be called "gate"."""
-    return joined(prefix, "gate")
+    return join_name(prefix, "gate")
 
 
-def of_job(repo: str, workflow: str, job: str) -> str:
+def crcr_job_name(repo: str, workflow: str, job: str) -> str:
     """Return the name of a job's check run as today's merge guards read it.
 
     Where a part had to be changed or cut, the name ends with their hash and keeps its form: a guard that cannot read it
@@ -56,12 +56,12 @@ def of_job(repo: str, workflow: str, job: str) -> str:
     if tuple(shown) == parts and len(name) <= MOST_CHARACTERS:
         return name
     mark = f" ({hashlib.sha256(json.dumps([repo, *parts]).encode()).hexdigest()[:8]})"
-    room = MOST_CHARACTERS - len(f"{first}//{mark}")
-    kept = escaping.shorten(shown[0], max(room - len(shown[1]), room // 2))
-    return f"{first}/{kept}/{escaping.shorten(shown[1], room - len(kept))}{mark}"
+    left = MOST_CHARACTERS - len(f"{first}//{mark}")
+    kept = escaping.shorten(shown[0], max(left - len(shown[1]), left // 2))
+    return f"{first}/{kept}/{escaping.shorten(shown[1], left - len(kept))}{mark}"
 
 
-def numbered(names: Iterable[str]) -> list[str]:
+def number_names(names: Iterable[str]) -> list[str]:
     """Return the names, repeated ones numbered: two runs of one dispatch may have jobs of the same name."""
     found: dict[str, None] = {}
     for name in names:
@@ -112,7 +112,7 @@ class CheckRun:
     name: str
     head_sha: str
     external_id: str  # our own key, never parsed out of the name
-    sent_id: str = ""  # what GitHub is told in its place
+    sent_id: str = ""  # what is sent to GitHub in its place
     status: str  # queued | in_progress | completed
     conclusion: str | None = None  # when completed
     title: str
@@ -157,13 +157,13 @@ def backend_check(
     """Return the check run of a backend; `failure_conclusion` is the conclusion of a failure at L3."""
     finished = backend.state.finished
     return CheckRun(
-        name=joined(prefix, backend.label),
+        name=join_name(prefix, backend.label),
         head_sha=head_sha,
         external_id=external_id,
         status=_status(backend.state),
         conclusion=_conclusion(backend, failure_conclusion) if finished else None,
         title=escaping.title(words.headline(backend)),
-        summary=check_summary.of_backend(backend),
+        summary=check_summary.summarize_backend(backend),
         text="\n\n".join(failure_text.failing_jobs(backend, _EVERYTHING)),
         details_url=escaping.url(backend.page_url),
         actions=_actions(backend.state),
@@ -187,9 +187,9 @@ def job_checks(
     conclude as reported at L3 too.
     """
     if of_pull is None:
-        names = numbered(joined(prefix, backend.label, job.workflow, job.name) for job in backend.jobs)
+        names = number_names(join_name(prefix, backend.label, job.workflow, job.name) for job in backend.jobs)
     else:
-        names = numbered(of_job(backend.repo, job.workflow, job.name) for job in backend.jobs)
+        names = number_names(crcr_job_name(backend.repo, job.workflow, job.name) for job in backend.jobs)
         failure_conclusion = "failure"
     return tuple(
         CheckRun(
@@ -200,7 +200,7 @@ def job_checks(
             status="completed" if job.finished else "in_progress",
             conclusion=_job_conclusion(backend, job, failure_conclusion),
             title=escaping.title(_job_title(backend, job)),
-            summary=check_summary.of_job(backend, job),
+            summary=check_summary.summarize_job(backend, job),
             text=failure_text.failing_job(job, _EVERYTHING) if job.red else "",
             details_url=escaping.url(job.url) or escaping.url(backend.page_url),
             started_at=job.started_at,
@@ -214,13 +214,13 @@ def gate_check(verdict: Gate, *, prefix: str, head_sha: str, external_id: str, p
     """Return the aggregate that branch protection requires: green only when all of L4 is."""
     ends = [b.finished_at for b in verdict.blocking if b.finished_at is not None]
     return CheckRun(
-        name=gate(prefix),
+        name=gate_name(prefix),
         head_sha=head_sha,
         external_id=external_id,
         status="completed" if verdict.conclusion else "in_progress",
         conclusion=verdict.conclusion,
         title=escaping.title(verdict.title),
-        summary=check_summary.of_gate(verdict.blocking, page_url),
+        summary=check_summary.summarize_gate(verdict.blocking, page_url),
         details_url=escaping.url(page_url),
         completed_at=max(ends, default=None) if verdict.conclusion else None,
     )

@@ -18,32 +18,32 @@ ROWS = 100  # of a table; what needs attention comes first, the rest is counted
 _NAMES_ONLY = failure_text.Detail(messages=False)
 
 
-def of_backend(backend: Backend) -> str:
+def summarize_backend(backend: Backend) -> str:
     """Return the state, a table of jobs, failed tests by job, links and the next step."""
     failed = failure_text.failing_jobs(backend, _NAMES_ONLY)
     blocks = [
         _state_line(backend),
         _job_table(backend),
         "\n\n".join(["### Failed", *failed]) if failed else "",
-        failure_text.links(("All results", backend.page_url), ("run", backend.run_url)),
+        failure_text.link_line(("All results", backend.page_url), ("run", backend.run_url)),
         failure_text.what_now(backend),
     ]
     return "\n\n".join(block for block in blocks if block)
 
 
-def of_job(backend: Backend, job: Job) -> str:
+def summarize_job(backend: Backend, job: Job) -> str:
     """Return the line on one job and a link to all the others."""
-    page = failure_text.links(("All results of this backend", backend.page_url))
+    page = failure_text.link_line(("All results of this backend", backend.page_url))
     return "\n\n".join(block for block in (failure_text.job_line(job), page) if block)
 
 
-def of_gate(blocking: Sequence[Backend], page_url: str) -> str:
+def summarize_gate(blocking: Sequence[Backend], page_url: str) -> str:
     """Return a table of the blocking backends, who had which ignored and why, and a link to the page."""
     if not blocking:
         return "No backend blocks merging here, so there is nothing to wait for."
     rows = [_gate_row(backend) for backend in blocking[:ROWS]]
     rest = len(blocking) - ROWS
-    ignored = [failure_text.ignored(backend) for backend in blocking if backend.ignored_by]
+    ignored = [failure_text.describe_ignored(backend) for backend in blocking if backend.ignored_by]
     unknown = [
         f"The level of {escaping.code(backend.label)} is unknown, so it cannot pass."
         for backend in blocking
@@ -55,7 +55,7 @@ def of_gate(blocking: Sequence[Backend], page_url: str) -> str:
         f"…and {text.plural(rest, 'more backend')}." if rest > 0 else "",
         *ignored,
         *unknown,
-        failure_text.links(("All backends of this pull request", page_url)),
+        failure_text.link_line(("All backends of this pull request", page_url)),
     ]
     return "\n\n".join(block for block in blocks if block)
 
@@ -64,7 +64,7 @@ def _gate_row(backend: Backend) -> str:
     result = f"{words.sign(backend.state)} {escaping.text(words.headline(backend))}"
     if backend.ignored_by:
         result += ", ignored"
-    results = failure_text.links(("results", backend.page_url))
+    results = failure_text.link_line(("results", backend.page_url))
     return f"| {escaping.code(backend.label)} | {result} | {results} |"
 
 
@@ -74,10 +74,10 @@ def _state_line(backend: Backend) -> str:
     reason = escaping.text(backend.reason.strip().removesuffix("."))
     sentences = [f"{state}: {reason}." if reason else f"{state}."]
     if backend.ignored_by:
-        sentences.append(failure_text.ignored(backend))
+        sentences.append(failure_text.describe_ignored(backend))
     elif backend.state.red:
-        sentences.append(failure_text.weight(backend))
-    sentences.append(failure_text.whose([backend]))
+        sentences.append(failure_text.describe_weight(backend))
+    sentences.append(failure_text.describe_cause([backend]))
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -99,6 +99,6 @@ def _row(job: Job) -> str:
         text.duration(job.execution_time),
         text.duration(job.queue_time),
         str(job.run_attempt),
-        failure_text.links(("log", job.url), ("artifacts", job.artifact_url)),
+        failure_text.link_line(("log", job.url), ("artifacts", job.artifact_url)),
     ]
     return f"| {' | '.join(cells)} |"

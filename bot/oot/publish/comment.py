@@ -1,6 +1,6 @@
 """comment: writes the one comment of a pull request (key: `owner/repo#number`).
 
-It is found by its stored id, else by its marker and our App as author, so nobody else's comment is taken for ours.
+It is found by its stored id, else by its marker and our App as author, so no other comment is taken for ours.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Comment:
         return hashlib.sha256(self.body.encode()).hexdigest()
 
 
-async def run(context: Context, task: Task) -> None:
+async def write_comment(context: Context, task: Task) -> None:
     """Write the comment when it differs from what was written last."""
     repo, number = task_keys.pull_of(task)
     state = await github_reads.read_current(context, repo, number)
@@ -96,7 +96,7 @@ async def _write(
         await rows.record_mentions(tx, repo, number, head, mentions, new_comment=not edited_id)
 
 
-async def request(tx: Transaction, settings: Settings, state: PullState) -> None:
+async def request_comment(tx: Transaction, settings: Settings, state: PullState) -> None:
     """Enqueue the comment's task when it should say something else."""
     if settings.comment == "off" or state.current is None:
         return
@@ -126,7 +126,7 @@ async def _desired(tx: Transaction, state: PullState, *, replacing: bool = False
     """Return the comment as it should be; `replacing`: created in place of a deleted one.
 
     On-calls are mentioned from a backend's first failure on a head for as long as it holds. After that they are only
-    named: nobody is notified twice about one head.
+    named: no person is notified twice about one head.
     """
     if state.current is None:
         return None
@@ -139,7 +139,7 @@ async def _desired(tx: Transaction, state: PullState, *, replacing: bool = False
     ]
     logins = {(one.repo, login) for one in calling for login in one.oncalls}
     keys = tuple(one.repo.casefold() for one in calling)
-    return Comment(body=comment_text.render(pull, mention=logins), mentions=keys)
+    return Comment(body=comment_text.render_comment(pull, mention=logins), mentions=keys)
 
 
 def _lacks_permission(error: GitHubRefused) -> bool:

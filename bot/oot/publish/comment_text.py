@@ -44,7 +44,9 @@ class Extent:
     rows: int = 200  # of the table
 
 
-def render(pull: Pull, *, mention: Collection[tuple[str, str]] | None = None, limit: int = 60_000) -> str:
+def render_comment(
+    pull: Pull, *, mention: Collection[tuple[str, str]] | None = None, limit: int = 60_000
+) -> str:
     """Return the comment's Markdown in at most `limit` characters (and GitHub's bytes).
 
     `mention` holds (backend repository, login) of the on-calls to be mentioned, which notifies them, where a backend
@@ -156,7 +158,7 @@ def _listed(pull: Pull) -> list[Backend]:
 
 
 def _watched(pull: Pull) -> list[Backend]:
-    """Return the backends nobody waits for here: level 2, and level 3 without its label."""
+    """Return the backends that nothing waits for here: level 2, and level 3 without its label."""
     watched = (b for b in pull.backends if b.role is Role.WATCHING and b.level > Level.L1)
     return sorted(watched, key=lambda b: (b.label, b.repo))
 
@@ -173,7 +175,7 @@ def _weight(backends: Sequence[Backend]) -> str:
     if not red and not blocking:
         return ""
     line = f"Blocks merging: {text.listing(blocking)}." if blocking else "No failure blocks merging."
-    return f"{line} {failure_text.whose(red)}".rstrip()
+    return f"{line} {failure_text.describe_cause(red)}".rstrip()
 
 
 def _table(backends: Sequence[Backend], extent: Extent, page_url: str) -> str:
@@ -182,7 +184,7 @@ def _table(backends: Sequence[Backend], extent: Extent, page_url: str) -> str:
     rest = len(backends) - extent.rows
     if rest > 0:
         more = f"{text.plural(rest, 'more backend')}: {words.tally(backends[extent.rows :])}"
-        lines += ["", f"…and {more}. {failure_text.links(('all of them', page_url))}".rstrip()]
+        lines += ["", f"…and {more}. {failure_text.link_line(('all of them', page_url))}".rstrip()]
     return "\n".join(lines if extent.rows else lines[3:]) if backends else ""
 
 
@@ -198,7 +200,7 @@ def _row(backend: Backend) -> str:
         f"L{backend.level}, blocking" if backend.decides else f"L{backend.level}",
         words.job_counts(backend.jobs) if backend.jobs else "",
         text.duration(words.took(backend)),
-        failure_text.links(("results", backend.page_url), ("run", backend.run_url)),
+        failure_text.link_line(("results", backend.page_url), ("run", backend.run_url)),
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -208,7 +210,9 @@ def _section(
 ) -> str:
     reason = escaping.text(backend.reason.strip().removesuffix("."))
     sentences = [
-        failure_text.ignored(backend) if backend.ignored_by else failure_text.weight(backend),
+        failure_text.describe_ignored(backend)
+        if backend.ignored_by
+        else failure_text.describe_weight(backend),
         f"{reason}." if reason and backend.failing else "",
         _oncalls(backend, mention),
         "" if backend.failing else failure_text.what_now(backend),
@@ -271,7 +275,7 @@ def _list(backends: Sequence[Backend], page_url: str) -> str:
             part
             for part in (
                 f"- {words.sign(b.state)} {escaping.code(b.label)}: {escaping.text(words.headline(b))}",
-                failure_text.links(("results", b.page_url)),
+                failure_text.link_line(("results", b.page_url)),
             )
             if part
         )
@@ -299,7 +303,7 @@ def _footer(pull: Pull) -> str:
         part
         for part in (
             commands,
-            failure_text.links(("All results", pull.page_url), ("What the words mean", pull.help_url)),
+            failure_text.link_line(("All results", pull.page_url), ("What the words mean", pull.help_url)),
         )
         if part
     )

@@ -15,7 +15,7 @@ import msgspec
 
 from bot.oot.allowlist.entry import Level
 from bot.oot.publish import annotate
-from bot.oot.publish.check import Plan, needed
+from bot.oot.publish.check import Plan, write_needed
 from bot.oot.publish.check_run_text import CheckRun, backend_check, job_checks
 from bot.oot.verdict.head import asks_for
 
@@ -38,7 +38,7 @@ BY_JOB = "every job has a check run of its own now"
 SUPERSEDED = "superseded: a newer run of this backend took its place"
 
 
-def backends(
+def plan_backend_checks(
     pull: Pull,
     dispatches: Mapping[str, DispatchRow],
     entries: Mapping[str, Entry],
@@ -132,8 +132,8 @@ class _Case:
     def awaited(self) -> bool:
         """Whether a check run may wait for it: a backend that need not answer has none before a report or a run."""
         backend = self.backend
-        told = backend.jobs or backend.state.red or self.dispatch["run_id"] is not None
-        return self.dispatch["answers"] != "some" or bool(told)
+        answered = backend.jobs or backend.state.red or self.dispatch["run_id"] is not None
+        return self.dispatch["answers"] != "some" or bool(answered)
 
     def may_begin(self, name: str) -> bool:
         """Whether a check run of this name may begin: on an older head only to replace another."""
@@ -152,7 +152,7 @@ def _of_backend(case: _Case) -> Iterator[Write | None]:
     basis = f"{case.dispatch['id']}/{case.backend.attempt}"
     check = backend_check(case.backend, external_id=_new_id(case, basis), **case.common_arguments)
     if not case.per_job:
-        check = annotate.of_backend(check, case.backend, case.terms.marks, case.terms.files)
+        check = annotate.annotate_backend(check, case.backend, case.terms.marks, case.terms.files)
     row = _continued(case, check.name, basis)
     if case.by_job:
         yield _ended(check, row, case.terms, BY_JOB)
@@ -197,7 +197,7 @@ def _of_jobs(case: _Case) -> Iterator[Write | None]:
         begins = row is None and wanted and case.per_job and case.may_begin(check.name)
         allowed -= begins
         if begins or row is not None:
-            full = annotate.of_job(check, case.backend, job, case.terms.marks, case.terms.files)
+            full = annotate.annotate_job(check, case.backend, job, case.terms.marks, case.terms.files)
             write = _write(case, full, full.external_id, row)
             yield replace(write, urgent=False) if write else None  # any number of jobs may be reported
 
@@ -223,10 +223,10 @@ def _write(case: _Case, check: CheckRun, basis: str, row: CheckRow | None) -> Wr
 def _shown(check: CheckRun, basis: str, row: CheckRow | None, terms: Terms) -> Write | None:
     """Return the write that makes a check run what it should be; concluded ones are not reopened."""
     if row is None:
-        return needed(check, basis, None, terms)
+        return write_needed(check, basis, None, terms)
     if _is_final(row, check, terms):
         return None
-    return needed(replace(check, external_id=row["external_id"]), basis, row, terms)
+    return write_needed(replace(check, external_id=row["external_id"]), basis, row, terms)
 
 
 def _is_final(row: CheckRow, check: CheckRun, terms: Terms) -> bool:
@@ -250,7 +250,7 @@ def _ended(check: CheckRun, row: CheckRow | None, terms: Terms, reason: str) -> 
         external_id=row["external_id"],
         annotations=(),
     )
-    return needed(ended, row["basis"], row, terms, label_ended=True)
+    return write_needed(ended, row["basis"], row, terms, label_ended=True)
 
 
 def _superseded(present: Sequence[CheckRow], terms: Terms, standing: set[str]) -> Iterator[Write | None]:
@@ -271,4 +271,4 @@ def _superseded(present: Sequence[CheckRow], terms: Terms, standing: set[str]) -
                 title=SUPERSEDED,
                 summary=SUPERSEDED,
             )
-            yield needed(check, row["basis"], row, terms)
+            yield write_needed(check, row["basis"], row, terms)

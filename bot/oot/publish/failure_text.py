@@ -83,8 +83,8 @@ def job_line(job: Job) -> str:
     outcome = f"{words.job_sign(job)} {words.job_word(job)}"
     parts = [
         f"**{escaping.code(words.job_label(job))}** {outcome}" + (time and f" in {time}"),
-        history(job),
-        links(("log", job.url), ("artifacts", job.artifact_url), (_evidence(job), job.evidence_url)),
+        describe_history(job),
+        link_line(("log", job.url), ("artifacts", job.artifact_url), (_evidence(job), job.evidence_url)),
     ]
     return " · ".join(part for part in parts if part)
 
@@ -101,25 +101,25 @@ def failing_tests(tests: HeadTests) -> str:
                 f"- {escaping.code(one.name)}",
                 escaping.text(one.words),
                 f"**{one.verdict}**" if one.verdict else "",
-                links(("history", one.url)),
+                link_line(("history", one.url)),
             )
             if part
         )
         for one in tests.lines
     ]
     rest = tests.total - len(tests.lines)
-    more = [f"- …and {rest:,} more: {links(('all of them', tests.url))}"] if rest else []
+    more = [f"- …and {rest:,} more: {link_line(('all of them', tests.url))}"] if rest else []
     return "\n".join([f"**{text.plural(tests.total, 'failing test')}**{new}:", "", *items, *more])
 
 
 def _why(line: JobLine) -> str:
     """Return what a log says of a failure: the kind, the line, where it stands."""
     code = escaping.code(line.code, limit=LINE_LIMIT) if line.code else ""
-    parts = [escaping.text(line.words), code, links((line.place, line.url))]
+    parts = [escaping.text(line.words), code, link_line((line.place, line.url))]
     return " · ".join(part for part in parts if part)
 
 
-def history(job: Job) -> str:
+def describe_history(job: Job) -> str:
     """Return how a failing job compares with the same job elsewhere; empty for any other."""
     if job.history is History.KNOWN and job.evidence_elsewhere:
         return "known: fails on another pull request too"
@@ -132,7 +132,7 @@ def _evidence(job: Job) -> str:
     return _EVIDENCE.get(job.history, "") if job.history else ""
 
 
-def links(*targets: tuple[str, str | None]) -> str:
+def link_line(*targets: tuple[str, str | None]) -> str:
     """Return the links that have a target, side by side."""
     return " · ".join(escaping.link(label, to) for label, to in targets if label and escaping.url(to))
 
@@ -148,7 +148,7 @@ def by_urgency(jobs: Sequence[Job]) -> list[Job]:
     return sorted(jobs, key=urgency)
 
 
-def whose(backends: Sequence[Backend]) -> str:
+def describe_cause(backends: Sequence[Backend]) -> str:
     """Return whether this change is the likely cause of the failures: one sentence, empty without failures."""
     histories = [job.history or History.NO_BASELINE for one in backends for job in one.failing]
     kinds = [(histories.count(kind), phrase) for kind, phrase in _WHOSE.items()]
@@ -162,14 +162,14 @@ def whose(backends: Sequence[Backend]) -> str:
     return f"Of {len(histories)} failing jobs, {', '.join(parts)}."
 
 
-def weight(backend: Backend) -> str:
+def describe_weight(backend: Backend) -> str:
     """Return what a red backend means for the pull request."""
     if backend.blocks:
         return "This blocks merging."
     return f"Level {backend.level}: this does not block merging."
 
 
-def ignored(backend: Backend) -> str:
+def describe_ignored(backend: Backend) -> str:
     """Return who had a backend ignored here, and why."""
     by = escaping.code(backend.ignored_by or "")
     reason = escaping.text((backend.ignored_reason or "").strip().removesuffix("."))

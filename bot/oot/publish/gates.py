@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bot.ingest import record_reads
-from bot.oot.publish import check_run_text, merge_queue, rows
-from bot.oot.publish.check import Plan, needed
+from bot.oot.publish import check_run_text, merge_queue_rows, rows
+from bot.oot.publish.check import Plan, write_needed
 from bot.oot.publish.check_run_text import gate_check
 from bot.oot.verdict import gate, pull_state
 from bot.oot.verdict.gate import Gate, GateState
@@ -42,7 +42,7 @@ class ShownGate:
     check_run_id: int | None  # None until it was written
 
 
-def wanted(head: Head, present: Sequence[CheckRow], *, ever: bool, current: bool) -> Gate | None:
+def decide_gate(head: Head, present: Sequence[CheckRow], *, ever: bool, current: bool) -> Gate | None:
     """Return the gate a commit should have, None for none; `present` holds those it has had, oldest first.
 
     There is a gate where a backend blocks. Where none does there is one if the repository has `ever` had a gate and
@@ -68,7 +68,7 @@ def wanted(head: Head, present: Sequence[CheckRow], *, ever: bool, current: bool
 
 def _writes(commit: _Commit, present: Sequence[CheckRow], terms: Terms) -> Plan:
     """Return what has to be written of a commit's gate."""
-    found = wanted(commit.head, present, ever=terms.gate, current=commit.current)
+    found = decide_gate(commit.head, present, ever=terms.gate, current=commit.current)
     if found is None:
         return Plan()
     pull = commit.head.view
@@ -86,7 +86,7 @@ def _writes(commit: _Commit, present: Sequence[CheckRow], terms: Terms) -> Plan:
     early = bool(blocking) and not any(key in dispatches for key in blocking)
     # neither is new wording of an undecided gate: the backends' own check runs go first
     urgent = not early if row is None else not row["digest"]
-    return Plan.of([needed(check, _basis(blocking, dispatches), row, terms, urgent=urgent)])
+    return Plan.of([write_needed(check, _basis(blocking, dispatches), row, terms, urgent=urgent)])
 
 
 def _rank(head: Head) -> int:
@@ -109,7 +109,7 @@ def _external_id(repo: str, sha: str, number: int) -> str:
     return f"gate/{repository}/{sha}/{number}"
 
 
-async def plan(
+async def plan_gates(
     tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[Head], terms: Terms
 ) -> Plan:
     """Return the writes of the gates on some heads, and on the commits of a merge queue.
@@ -127,20 +127,20 @@ async def plan(
     return planned
 
 
-async def shown(
+async def read_shown_gates(
     tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[Head]
 ) -> dict[str, ShownGate]:
-    """Return the gates of some heads by commit, as they are written or about to be, whoever decides on them."""
+    """Return the gates of some heads by commit, as written or about to be, also where another pull request decides."""
     if not chosen or not settings.is_upstream(state.repo):
         return {}
-    name = check_run_text.gate(settings.check_prefix)
+    name = check_run_text.gate_name(settings.check_prefix)
     commits = await _Judge(tx=tx, settings=settings, state=state).on_heads(chosen, everyones=True)
     written = await rows.gates_on(tx, state.repo, [commit.sha for commit in commits], name)
     ever = bool(written) or await rows.gate_exists(tx, state.repo, name)
     found = {}
     for commit in commits:
         present = [row for row in written if row["head_sha"] == commit.sha]
-        one = wanted(commit.head, present, ever=ever, current=commit.current) or _left(present)
+        one = decide_gate(commit.head, present, ever=ever, current=commit.current) or _left(present)
         if one is not None:
             check_run_id = present[-1]["check_run_id"] if present else None
             number = commit.head.view.number
@@ -157,7 +157,7 @@ def _left(present: Sequence[CheckRow]) -> Gate | None:
     return Gate(state=states.get(row["conclusion"] or "", GateState.WAITING), blocking=(), left=True)
 
 
-async def dependents(tx: Transaction, state: PullState, plan: Plan, gate_name: str) -> set[int]:
+async def dependent_pulls(tx: Transaction, state: PullState, plan: Plan, gate_name: str) -> set[int]:
     """Return the pull requests whose gates depend on this one's verdict, where it may have changed.
 
     Those behind it in a merge queue only while a gate has to be written: two pull requests can each be behind the
@@ -165,7 +165,9 @@ async def dependents(tx: Transaction, state: PullState, plan: Plan, gate_name: s
     """
     found: set[int] = set()
     if any(one.check.name == gate_name for one in plan.writes):
-        found |= merge_queue.behind(await merge_queue.waiting(tx, state.repo), state.number)
+        found |= merge_queue_rows.pulls_behind(
+            await merge_queue_rows.waiting_groups(tx, state.repo), state.number
+        )
     if state.current:
         sha = state.current.view.head_sha
         first, *rest = (await record_reads.deciders(tx, state.repo, [sha])).get(sha, [state.number])
@@ -208,10 +210,10 @@ class _Judge:
     async def in_queue(self) -> list[_Commit]:
         """Return this pull request's commits in merge queues."""
         tx, state = self.tx, self.state
-        groups = await merge_queue.of_pull(tx, state.repo, state.number) if state.current else []
+        groups = await merge_queue_rows.groups_of_pull(tx, state.repo, state.number) if state.current else []
         commits = []
         for group in groups:
-            chain = await merge_queue.chain(tx, group)
+            chain = await merge_queue_rows.read_chain(tx, group)
             head = await self._head_of(state.number)
             worst = await self._worst(head, chain.numbers[1:], unknown=chain.unknown is not None)
             commits.append(_Commit(sha=group["head_sha"], head=worst, current=True))
@@ -220,7 +222,7 @@ class _Judge:
     async def _worst(self, head: Head, others: Sequence[int], *, unknown: bool = False) -> Head:
         """Return the head with the worst gate: this one, or the current head of one of the other pull requests.
 
-        `unknown`: there are more of them, nobody knows which.
+        `unknown`: there are more of them, and it is not known which.
         """
         if len(others) > MOST_JUDGED:
             return _kept_waiting(

@@ -72,7 +72,7 @@ async def _state(
         also=await rows.unfinished_heads(tx, repo, number) if all_maintained else (),
         compared=newest,
     )
-    return await job_lines.added(tx, context, state)
+    return await job_lines.add_job_lines(tx, context, state)
 
 
 async def _labels(context: Context, repo: str, number: int) -> frozenset[str] | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bot.web.blocks import JobLine
 
 
-async def added(tx: Transaction, context: Context, state: PullState) -> PullState:
+async def add_job_lines(tx: Transaction, context: Context, state: PullState) -> PullState:
     """Return the state with lines on the failed jobs and tests of every judged head."""
     pulls = [pull for head in state.heads for pull in (head.view, head.view.previous) if pull]
     lines = await blocks.job_lines(

@@ -19,7 +19,7 @@ from bot.ingest import record_reads
 from bot.ingest.watched import canonical_name
 from bot.oot.dispatch.redispatch import redispatch_account
 from bot.oot.publish import check_run_text, comment, desired_checks, gates, github_reads, queue_bases, rows
-from bot.oot.publish.check import Terms, write
+from bot.oot.publish.check import Terms, write_check
 from bot.oot.results import task_keys
 from bot.oot.results.task_keys import request_publish
 from bot.oot.verdict import pull_state, verdict
@@ -50,7 +50,7 @@ LONGEST_PAUSE = 2.0  # seconds
 SHORTEST = 0.001  # seconds until the next run
 
 
-async def run(context: Context, task: Task) -> float:
+async def publish_pull(context: Context, task: Task) -> float:
     """Write the check runs of a pull request, and have its comment written after them.
 
     Returns how long to let reports gather before the next run.
@@ -62,13 +62,15 @@ async def run(context: Context, task: Task) -> float:
         return 0.0
     if await github_reads.read_merge_base(context, state):
         state = await github_reads.read_state(context, repo, number)
-    await queue_bases.read(context, state)
+    await queue_bases.read_queue_bases(context, state)
     files = await github_reads.read_changed_files(context, state)
     async with context.store.read() as tx:
         present = await rows.checks_of(tx, state.repo, state.number)
         heads = _maintained(state, present)
         plan = await _plan(tx, context.settings, state, heads=heads, present=present, files=files)
-        others = await gates.dependents(tx, state, plan, check_run_text.gate(context.settings.check_prefix))
+        others = await gates.dependent_pulls(
+            tx, state, plan, check_run_text.gate_name(context.settings.check_prefix)
+        )
     pause = min((time.perf_counter() - began) * GATHERED, LONGEST_PAUSE)
     # before the writes: after a crash in between, the next run would no longer find a difference to announce
     if others:
@@ -82,7 +84,7 @@ async def run(context: Context, task: Task) -> float:
         _schedule(tx, task.key, plan, wait, now)
         _schedule_confirmation(tx, task.key, heads)
         await verdict_rows.store_compared(tx, state.compared)
-        await comment.request(tx, context.settings, state)
+        await comment.request_comment(tx, context.settings, state)
     if wait and wait.after is None:
         raise wait
     if refusals:
@@ -90,7 +92,7 @@ async def run(context: Context, task: Task) -> float:
     return pause
 
 
-async def run_installed(context: Context, task: Task) -> None:
+async def publish_account(context: Context, task: Task) -> None:
     """Dispatch again what an account's repositories could not receive, and publish its own open pull requests."""
     async with context.store.transaction() as tx:
         await rows.allow_comments(tx, account=task.key)
@@ -99,7 +101,7 @@ async def run_installed(context: Context, task: Task) -> None:
     log.info("installed", account=task.key, dispatched_afresh=again)
 
 
-async def run_publish_open(context: Context, _task: Task) -> None:
+async def publish_open_pulls(context: Context, _task: Task) -> None:
     """Publish every open pull request."""
     async with context.store.transaction() as tx:
         await request_all_open(tx, context.settings)
@@ -153,7 +155,7 @@ async def _write_all(
         if one.not_before > now or kind in full:
             continue
         try:
-            await write(context, state, one)
+            await write_check(context, state, one)
         except GitHubRefused as error:
             log.warning("check run refused", name=one.check.name, reason=str(error))
             refusals.append(f"{one.check.name}: {error}")
@@ -184,7 +186,7 @@ async def _plan(
     files: frozenset[str],
 ) -> Plan:
     """Return everything to be written: gates and verdicts, then the rest, and new wording of a gate last."""
-    gate_name = check_run_text.gate(settings.check_prefix)
+    gate_name = check_run_text.gate_name(settings.check_prefix)
     terms = Terms(
         prefix=settings.check_prefix,
         names=settings.check_names,
@@ -193,14 +195,14 @@ async def _plan(
         gate=await rows.gate_exists(tx, state.repo, gate_name),
         interval=settings.publish_interval * 1000,
     )
-    plan = await gates.plan(tx, settings, state, heads, terms)
+    plan = await gates.plan_gates(tx, settings, state, heads, terms)
     for head in heads:
         on_head = [row for row in present if row["head_sha"] == head.view.head_sha]
         dispatches = {key: facts.dispatch for key, facts in head.facts.items()}
         current = head is state.current
         marks = head.view.tests.marks if head.view.tests and current else ()
         here = replace(terms, current=current, files=files if current else frozenset(), marks=marks)
-        plan += desired_checks.backends(head.view, dispatches, head.entries, on_head, here)
+        plan += desired_checks.plan_backend_checks(head.view, dispatches, head.entries, on_head, here)
 
     def order(one: Write) -> tuple[bool, bool]:
         return not one.urgent, not one.urgent and one.check.name == gate_name

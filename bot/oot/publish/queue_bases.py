@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.core.errors import GitHubRefused, RetryLater
-from bot.oot.publish import merge_queue
+from bot.oot.publish import merge_queue_rows
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
@@ -25,26 +25,30 @@ MOST_ASKED = 50  # groups at once
 CONTAINS = frozenset({"ahead", "identical"})  # GitHub's words on a branch compared with a commit of its own
 
 
-async def read(context: Context, state: PullState) -> None:
+async def read_queue_bases(context: Context, state: PullState) -> None:
     """Ask at once what a pull request's groups build on, if that was never asked; reconcile asks again."""
     async with context.store.read() as tx:
         mine = [
-            row for row in await merge_queue.of_pull(tx, state.repo, state.number) if row["ended_at"] is None
+            row
+            for row in await merge_queue_rows.groups_of_pull(tx, state.repo, state.number)
+            if row["ended_at"] is None
         ]
-        unknown = await merge_queue.unknown_bases(tx, mine)
+        unknown = await merge_queue_rows.unknown_bases(tx, mine)
     try:
         await _ask(context, [row for row in unknown if row["asked_at"] is None])
     except RetryLater as error:
         log.info("what a queue builds on is asked for later", repo=state.repo, reason=str(error))
 
 
-async def reconcile(context: Context, repo: str, _window: Window) -> int:
+async def reconcile_queue_bases(context: Context, repo: str, _window: Window) -> int:
     """Ask about every group whose base is unknown; returns how many are known now."""
     async with context.store.read() as tx:
         recent = [
-            row for row in await merge_queue.waiting(tx, repo) if row["created_at"] > tx.now - ASKED_FOR
+            row
+            for row in await merge_queue_rows.waiting_groups(tx, repo)
+            if row["created_at"] > tx.now - ASKED_FOR
         ]
-        unknown = await merge_queue.unknown_bases(tx, recent)
+        unknown = await merge_queue_rows.unknown_bases(tx, recent)
     return await _ask(context, unknown[:MOST_ASKED])
 
 
@@ -53,7 +57,7 @@ async def _ask(context: Context, groups: Sequence[MergeGroupRow]) -> int:
     for group in groups:
         known = await _is_on_branch(context, group)
         async with context.store.transaction() as tx:
-            await merge_queue.note_base(tx, group, known=known)
+            await merge_queue_rows.note_base(tx, group, known=known)
             if known:
                 request_publish(tx, group["upstream_repo"], group["pr_number"])
         found += known

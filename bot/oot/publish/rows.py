@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from bot.db.columns import unindexed
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement
-from bot.oot.publish import create_once
+from bot.oot.publish import intent_rows
 from bot.oot.publish.tables import (
     ChangedFilesRow,
     CheckRow,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bot.db.transaction import Transaction
-    from bot.oot.publish.create_once import Intent
+    from bot.oot.publish.intent_rows import Intent
 
 
 # put together once: every publishing asks these
@@ -110,7 +110,7 @@ async def intend_check(tx: Transaction, row: Mapping[str, object]) -> Intent:
     """Record that a check run is about to be made; raises RetryLater while another process may be making it."""
     blank = {"status": "intended", "conclusion": None, "label_ended": False, "check_run_id": None}
     values = {**row, **blank, "digest": "", "created_at": tx.now, "written_at": 0}
-    return await create_once.begin(tx, oot_check, values)
+    return await intent_rows.begin_intent(tx, oot_check, values)
 
 
 async def record_check(tx: Transaction, external_id: str, **values: Any) -> None:
@@ -134,7 +134,7 @@ async def get_comment(tx: Transaction, repo: str, number: int) -> CommentRow | N
 async def intend_comment(tx: Transaction, repo: str, number: int) -> Intent:
     """Record that the comment is about to be made; raises RetryLater while another process may be making it."""
     values = {"upstream_repo": repo, "pr_number": number, "digest": "", "written_at": 0}
-    return await create_once.begin(tx, oot_comment, values)
+    return await intent_rows.begin_intent(tx, oot_comment, values)
 
 
 async def record_comment(

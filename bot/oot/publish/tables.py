@@ -24,7 +24,7 @@ class CheckRow(TypedDict):
     created_at: Millis
     written_at: Millis
     writing_until: Millis  # until then the process that began may still be creating it; 0: none is
-    lost_until: Millis  # until then GitHub may be executing a request nobody waits for any more
+    lost_until: Millis  # until then GitHub may be executing a request that is no longer waited for
     label_ended: Bool  # concluded neutral only because the label was removed
     basis: Text  # what the verdict is about: a new basis may begin a new check run
 

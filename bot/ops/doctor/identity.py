@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SKEW, TOO_MUCH = 10, 60  # seconds our clock may differ: GitHub and every OIDC token allow a minute
 
 
-async def of(target: Target, app: AppUnderTest, allowlist: Allowlist | None) -> list[Finding]:
+async def examine_identity(target: Target, app: AppUnderTest, allowlist: Allowlist | None) -> list[Finding]:
     """Check one App; stops where GitHub does not know it."""
     github, name = app.github, app.words
     headers = {"accept": "application/vnd.github+json"}

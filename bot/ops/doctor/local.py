@@ -54,7 +54,7 @@ def preset(chosen: Settings) -> list[Finding]:
 def keys(files: Iterable[Path]) -> list[Finding]:
     """Check who may read the files that hold secrets.
 
-    On a read-only mount nobody can change the mode: there a container's group may read.
+    The mode cannot be changed on a read-only mount: there a container's group may read.
     """
     found = []
     for path in files:
@@ -88,7 +88,7 @@ async def everything(target: Target) -> AsyncIterator[Finding]:
     for each in participants.overlaps(target.settings, listed) if listed else ():
         yield each
     for app in target.apps:
-        found = await _tried(app.words, identity.of(target, app, listed))
+        found = await _tried(app.words, identity.examine_identity(target, app, listed))
         for each in found:
             yield each
         if any(each.name == app.words for each in found):
@@ -113,7 +113,7 @@ async def _with_github(target: Target, listed: Allowlist | None) -> AsyncIterato
         checks.append(("backends", participants.backends(target, listed)))
     checks.extend((name, run(target)) for name, run in target.checks)
     checks += [("server", webhook.ready(target))]
-    checks += [(f"{app.words} webhook", webhook.of(target, app)) for app in target.apps]
+    checks += [(f"{app.words} webhook", webhook.examine_webhook(target, app)) for app in target.apps]
     for name, check in checks:
         for each in await _tried(name, check):
             yield each

@@ -70,8 +70,8 @@ def overlaps(settings: Settings, listed: Allowlist) -> list[Finding]:
         if issuer.audiences and not set(settings.oidc_audience) <= set(issuer.audiences)
     ]
     own = [entry.repo for entry in listed.entries if entry.actions is not None]
-    told = [ok("overlap", f"`actions` of {', '.join(own)} count there, not PULL_ACTIONS")] if own else []
-    return [*(warning("overlap", detail, todo) for detail, todo in found), *told]
+    noted = [ok("overlap", f"`actions` of {', '.join(own)} count there, not PULL_ACTIONS")] if own else []
+    return [*(warning("overlap", detail, todo) for detail, todo in found), *noted]
 
 
 async def upstream(target: Target) -> list[Finding]:

@@ -25,7 +25,7 @@ NEWEST = 30  # rows of GitHub's log
 LOGS = "see the log of `ootbot serve`, and the proxy before it"
 
 
-async def of(target: Target, app: AppUnderTest) -> list[Finding]:
+async def examine_webhook(target: Target, app: AppUnderTest) -> list[Finding]:
     """Check the webhook of one App."""
     found = [await _config(target, app)]
     if not target.settings.pulls:

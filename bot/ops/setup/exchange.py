@@ -29,7 +29,7 @@ class _Conversion(msgspec.Struct):
 
 @dataclass(frozen=True, kw_only=True)
 class Registered:
-    """A registered App. Its client secret is not kept: nobody signs in with it."""
+    """A registered App. Its client secret is not kept: it serves for signing in only."""
 
     app_id: int
     slug: str

@@ -36,7 +36,7 @@ class Wanted:
     allowlist: str
     data_dir: str = "data"
     github_api_url: str = GITHUB
-    organization: str = ""  # who owns the Apps; empty: whoever is signed in
+    organization: str = ""  # who owns the Apps; empty: the user who is signed in
     name: str = ""  # of the App; empty: made of the upstream owner's
     roles: tuple[Role, ...] = ("one",)
     workflow_dispatch: bool = False

@@ -25,8 +25,8 @@ def serving():
             yield {
                 "AWS_ENDPOINT_URL": found[0],
                 "AWS_ALLOW_HTTP": "true",
-                "AWS_ACCESS_KEY_ID": "somebody",
-                "AWS_SECRET_ACCESS_KEY": "a secret of nobody",
+                "AWS_ACCESS_KEY_ID": "a-key",
+                "AWS_SECRET_ACCESS_KEY": "a secret",
                 "AWS_REGION": "us-east-1",
             }
         finally:

@@ -15,7 +15,7 @@ from tests import harness
 from tests.ci.collect import bucket
 
 PARSERS = """
-from bot.ci.collect import parsing, zip_members
+from bot.ci.collect.parse import contract, zip_members
 
 
 def log(given):
@@ -26,7 +26,7 @@ def log(given):
 
 def junit(given):
     found = {}
-    for member in zip_members.read(given.path, given.members):
+    for member in zip_members.read_members(given.path, given.members):
         found[member.name] = len(member.content())
     return found
 """

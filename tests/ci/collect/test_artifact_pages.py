@@ -24,7 +24,7 @@ async def failed_run(
     return run, job, made, report
 
 
-async def told(bot, github, repo=UPSTREAM):
+async def deliver(bot, github, repo=UPSTREAM):
     """GitHub says that a repository is public or private, and what its default branch is."""
     from bot.demo.github.serializers.repository import repository
 
@@ -92,7 +92,7 @@ async def test_a_pull_request_and_a_commit_show_their_artifacts(bot, github):
 
 
 async def test_growth_against_the_base(bot, github):
-    await told(bot, github)
+    await deliver(bot, github)
     await failed_run(github, size=1_000_000)
     await bot.settle(horizon=15)
     pull = await github.open_pull(UPSTREAM)
@@ -150,7 +150,7 @@ async def test_nothing_of_a_private_repository_is_shown(bot, github):
     allowlist.write_text(allowlist.read_text().replace("L2: [", f"L2: [{secret.full_name}, "))
     await bot.wait(60)
     run, job, *_ = await failed_run(github, repo=secret.full_name)
-    await told(bot, github, secret.full_name)
+    await deliver(bot, github, secret.full_name)
     await bot.settle(horizon=15)
     assert {row["state"] for row in await bot.rows("ci_fetch")} == {"stored", "parsed"}
     for path in (
@@ -179,7 +179,7 @@ async def test_a_run_of_which_only_jobs_are_known_shows_them(bot, github):
         run.run_attempt = number
         job = github.past_job(run, "linux / test", (), conclusion=conclusion, times=(1, 2, 3))
         await github.emit(workflow_job(github.state, job, "completed"))
-    await told(bot, github)
+    await deliver(bot, github)
     status, page = await bot.get(f"/{UPSTREAM}/run/{run.id}")
     assert status == 200
     for words in (

@@ -24,7 +24,7 @@ async def test_a_log_is_read_from_a_restored_copy(bot, logs, tmp_path, settings,
     assert "1 files" in out
     (kept,) = [path for path in folder.rglob("*") if path.is_file()]
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    shutil.rmtree(blobs.place(bot.context.settings))
+    shutil.rmtree(blobs.blobs_place(bot.context.settings))
     _, out, _ = await ootbot(bot, "backup", str(tmp_path / "again.db"), "--blobs", str(folder))
     assert "0 files" in out
     assert kept.exists()  # nothing is deleted there
@@ -40,7 +40,7 @@ async def test_a_log_is_read_from_a_restored_copy(bot, logs, tmp_path, settings,
 
 async def test_only_a_folder_elsewhere_takes_the_copy(bot, logs, tmp_path):  # noqa: F811
     await logs.arrives("x\n")
-    inside = f"{blobs.place(bot.context.settings)}/kept"
+    inside = f"{blobs.blobs_place(bot.context.settings)}/kept"
     code, _, err = await ootbot(bot, "backup", str(tmp_path / "a.db"), "--blobs", inside)
     assert (code, "choose another folder" in err) == (1, True), err
     config = tmp_path / "bucket.toml"

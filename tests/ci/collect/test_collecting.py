@@ -58,7 +58,7 @@ async def test_artifacts_are_listed_attributed_and_read_once_the_run_ends(bot, g
     assert (await fetches(bot))["artifact", report.id] == ("parsed", None)
     assert ("artifact", other.id) not in await fetches(bot)
     assert {"a.xml": 4} in [answer for _, answer, _ in received]
-    # told again: nothing twice
+    # delivered again: nothing twice
     count = len(received)
     for delivery in list(github.deliveries):
         await github.redeliver(delivery)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.ci.collect.attribution import Attribution, Job, attempt_of, attribute, reported_job
-from bot.ci.collect.job_names import parse, resolve
+from bot.ci.collect.attribution import Attribution, Job, attempt_of, attribute_artifact, reported_job
+from bot.ci.collect.job_names import parse_name, resolve_shards
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from bot.ci.collect.job_names import parse, resolve
     ],
 )  # fmt: skip
 def test_a_name_is_taken_apart(name, base, config, shard, runner, shard_free):
-    found = parse("pull", name)
+    found = parse_name("pull", name)
     assert (found.base_name, found.config) == (base, config)
     assert (found.shard, found.shards) == (shard or (None, None))
     assert (found.runner, found.shard_free) == (runner, shard_free)
@@ -38,34 +38,39 @@ def test_a_name_is_taken_apart(name, base, config, shard, runner, shard_free):
 
 
 def test_flags_are_what_is_neither_configuration_nor_shard_nor_runner():
-    assert parse("pull", "a / test (default, 1, 2, mem_leak_check, linux.large)").flags == ("mem_leak_check",)
-    assert parse("pull", "a / build (L4)").flags == ("L4",)
+    assert parse_name("pull", "a / test (default, 1, 2, mem_leak_check, linux.large)").flags == (
+        "mem_leak_check",
+    )
+    assert parse_name("pull", "a / build (L4)").flags == ("L4",)
 
 
 def test_numbers_are_a_shard_only_among_siblings_of_the_same_count():
-    shards = [parse("pull", f"a / test (default, {number}, 3, linux.large)") for number in (1, 2, 3)]
-    assert {one.shard_free for one in resolve(shards)} == {"pull / a / test (default)"}
+    shards = [parse_name("pull", f"a / test (default, {number}, 3, linux.large)") for number in (1, 2, 3)]
+    assert {one.shard_free for one in resolve_shards(shards)} == {"pull / a / test (default)"}
     lone = [
-        parse("pull", "a / test (3, 5)"),
-        parse("pull", "b / test (1, 5)"),
-        parse("trunk", "a / test (1, 5)"),
+        parse_name("pull", "a / test (3, 5)"),
+        parse_name("pull", "b / test (1, 5)"),
+        parse_name("trunk", "a / test (1, 5)"),
     ]
-    assert [one.shard_free for one in resolve(lone)] == [
+    assert [one.shard_free for one in resolve_shards(lone)] == [
         "pull / a / test (3, 5)",
         "pull / b / test (1, 5)",
         "trunk / a / test (1, 5)",
     ]
-    assert [one.shard for one in resolve(lone)] == [None, None, None]
+    assert [one.shard for one in resolve_shards(lone)] == [None, None, None]
     twice = [
-        parse("pull", "a / test (default, 1, 3, linux.large)"),
-        parse("pull", "a / test (default, 1, 3, linux.xl)"),
+        parse_name("pull", "a / test (default, 1, 3, linux.large)"),
+        parse_name("pull", "a / test (default, 1, 3, linux.xl)"),
     ]
-    assert [one.shard for one in resolve(twice)] == [None, None]  # two runs of one job are no two shards
+    assert [one.shard for one in resolve_shards(twice)] == [
+        None,
+        None,
+    ]  # two runs of one job are no two shards
 
 
 def test_a_hostile_name_takes_no_time():
     for name in ("(" * 100_000, " / " * 50_000, "a / test (" + "1, " * 50_000 + ")", "1" * 100_000):
-        parse("w", name)
+        parse_name("w", name)
 
 
 JOBS = [
@@ -93,7 +98,7 @@ JOBS = [
     ],
 )
 def test_an_artifact_belongs_to_a_job_of_its_run_or_to_none(name, found):
-    assert attribute(name, JOBS, attempt=1, run_id=70_000_000) == Attribution(*found)
+    assert attribute_artifact(name, JOBS, attempt=1, run_id=70_000_000) == Attribution(*found)
 
 
 def test_a_job_named_inside_a_file_only_selects_among_the_runs_own():

@@ -1,4 +1,4 @@
-"""How long what was collected stays, what is collected by hand, and what the operator is told."""
+"""How long what was collected stays, what is collected by hand, and what the operator learns."""
 
 from __future__ import annotations
 

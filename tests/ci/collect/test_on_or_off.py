@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.ci.collect import scope
+from bot.ci.collect import collection_scope
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.tables import ci_default
 
@@ -27,4 +27,4 @@ async def test_it_says_what_applies_and_why(bot, chosen, upgraded, words):
     async with bot.store.transaction() as tx:
         if upgraded:
             await tx.run(ci_default.insert().values(name="ci", value="off"))
-        assert await scope.in_words(tx, settings) == words
+        assert await collection_scope.describe_scope(tx, settings) == words

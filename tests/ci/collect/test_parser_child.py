@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bot.ci.collect.parse.contract import Request
 from bot.ci.collect.parser_pool import ParserPool
-from bot.ci.collect.parsing import Request
 from bot.features import FEATURES
 from tests.workers import eventually
 
@@ -22,7 +22,7 @@ import os, sys, time
 
 import msgspec
 
-from bot.ci.collect import parsing, zip_members
+from bot.ci.collect.parse import contract, zip_members
 
 
 def look(given):
@@ -54,7 +54,7 @@ def wrong(given):
 
 
 def hostile(given):
-    raise parsing.Refused("zip ratio 1028:1")
+    raise contract.Refused("zip ratio 1028:1")
 
 
 def full(given):
@@ -118,8 +118,8 @@ async def test_a_child_has_the_core_and_the_parsers_only(pool, request_for, tmp_
     assert reply.state == "parsed"
     seen = answer(tmp_path)
     ours = {name for name in seen["modules"] if name.partition(".")[0] in {"bot", "handlers"}}
-    harness = {"bot", "bot.ci", "bot.ci.collect"} | {
-        f"bot.ci.collect.{name}" for name in ("parser_child", "parsing", "zip_members")
+    harness = {"bot", "bot.ci", "bot.ci.collect", "bot.ci.collect.parse"} | {
+        f"bot.ci.collect.parse.{name}" for name in ("child", "contract", "zip_members")
     }
     assert {name for name in ours if not name.startswith("bot.core")} == harness
     assert not {"aiohttp", "sqlalchemy", "asyncio"} & set(seen["modules"])
@@ -168,7 +168,7 @@ async def test_no_file_over_its_limit_is_written(pool, request_for, tmp_path):
 
 
 async def test_an_endless_loop_is_ended(request_for):
-    pool = ParserPool(1, wall=5.0, starved=0)  # in which the slowest machine starts a child and parses
+    pool = ParserPool(1, wall=5.0, least_cpu=0)  # in which the slowest machine starts a child and parses
     reply = await pool.parse(request_for("spin"))
     assert (reply.state, reply.reason) == ("broken", "reading it took too long: over 5 s")
     assert (await pool.parse(request_for("size"))).state == "parsed"

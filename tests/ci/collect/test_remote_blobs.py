@@ -1,4 +1,4 @@
-"""Blobs in a bucket: what is collected lies there, and the operator is told what is missing."""
+"""Blobs in a bucket: what is collected lies there, and the operator learns what is missing."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ import io
 
 import pytest
 
-from bot.ci.collect import blobs, uploads
+from bot.ci.collect import blobs
+from bot.ci.collect.views import receive_upload
 from tests.harness import L1, L2, L3, UPSTREAM
 from tests.serving import SQLITE, converse, request_head
 
@@ -33,7 +34,7 @@ async def send(bot, dispatch, body=LOG, *, repo=L3, token=None, headers=None, **
     }
     wanted = {name: value for name, value in (wanted | query).items() if value is not None}
     bearer = token or bot.issuer.mint(repository=repo, run_id="900", run_attempt=1)
-    sent = {"Authorization": f"Bearer {bearer}", uploads.TOKEN_HEADER: payload["callback_token"]} | (
+    sent = {"Authorization": f"Bearer {bearer}", receive_upload.TOKEN_HEADER: payload["callback_token"]} | (
         headers or {}
     )
     sent = {name: value for name, value in sent.items() if value is not None}
@@ -75,8 +76,8 @@ async def test_a_log_is_kept_and_read(bot, dispatch, received):
         ({"token": "nonsense"}, 401, "invalid_token"),
         ({"repo": L1}, 403, "not_listed"),
         ({"repo": L2}, 404, "unknown_dispatch"),
-        ({"headers": {uploads.TOKEN_HEADER: None}}, 403, "forbidden"),
-        ({"headers": {uploads.TOKEN_HEADER: "wrong"}}, 403, "forbidden"),
+        ({"headers": {receive_upload.TOKEN_HEADER: None}}, 403, "forbidden"),
+        ({"headers": {receive_upload.TOKEN_HEADER: "wrong"}}, 403, "forbidden"),
         ({"headers": {"Content-Encoding": "gzip"}}, 415, "unsupported_encoding"),
     ],
 )
@@ -94,8 +95,8 @@ async def test_the_known_kinds_are_named(bot, dispatch):
 
 
 async def test_one_byte_over_the_limit_is_refused(bot, dispatch):
-    assert (await send(bot, dispatch, bytes(uploads.LIMIT)))[0] == 202
-    status, answer = await send(bot, dispatch, bytes(uploads.LIMIT + 1))
+    assert (await send(bot, dispatch, bytes(receive_upload.LIMIT)))[0] == 202
+    status, answer = await send(bot, dispatch, bytes(receive_upload.LIMIT + 1))
     assert (status, answer["error"]) == (413, "body_too_large")
 
 
@@ -106,7 +107,7 @@ async def test_two_gibibytes_a_day_are_the_most(bot, dispatch):
 
     assert (await send(bot, dispatch))[0] == 202
     async with bot.store.transaction() as tx:
-        await tx.run(sa.update(ci_upload).values(size=uploads.DAILY))
+        await tx.run(sa.update(ci_upload).values(size=receive_upload.DAILY))
     status, answer = await send(bot, dispatch)
     assert (status, answer["error"]) == (429, "rate_limited")
     bot.clock.advance(86_401)
@@ -115,13 +116,13 @@ async def test_two_gibibytes_a_day_are_the_most(bot, dispatch):
 
 
 async def test_a_body_that_comes_too_slowly_ends(bot, dispatch, monkeypatch):
-    monkeypatch.setattr(uploads, "GRACE", 0.3)
+    monkeypatch.setattr(receive_upload, "GRACE", 0.3)
     bearer = bot.issuer.mint(repository=L3, run_id="900", run_attempt=1)
     payload = dispatch.client_payload
     path = f"/api/oot/uploads?kind=log&delivery_id={payload['delivery_id']}&run_id=900&workflow=CI&job=build"
     headers = {
         "Authorization": f"Bearer {bearer}".encode(),
-        uploads.TOKEN_HEADER: payload["callback_token"].encode(),
+        receive_upload.TOKEN_HEADER: payload["callback_token"].encode(),
         "Content-Length": b"80000",
     }
     head = request_head("POST", path, headers)
@@ -133,13 +134,13 @@ async def test_a_body_that_comes_too_slowly_ends(bot, dispatch, monkeypatch):
 
 
 async def test_four_at_once(bot, dispatch):
-    """Four bodies that are under way; a fifth is told to come back."""
+    """Four uploads are under way; a fifth is refused for now."""
     bearer = bot.issuer.mint(repository=L3, run_id="900", run_attempt=1)
     payload = dispatch.client_payload
     path = f"/api/oot/uploads?kind=log&delivery_id={payload['delivery_id']}&run_id=900&workflow=CI&job=build"
     headers = {
         "Authorization": f"Bearer {bearer}".encode(),
-        uploads.TOKEN_HEADER: payload["callback_token"].encode(),
+        receive_upload.TOKEN_HEADER: payload["callback_token"].encode(),
         "Content-Length": b"8",
     }
     head = request_head("POST", path, headers)

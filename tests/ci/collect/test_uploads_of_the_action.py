@@ -33,9 +33,19 @@ async def report(bot, github, tmp_path):
         event = {"client_payload": {**payload, "callback_url": bot.url + callback, **change}}
         (folder / "event.json").write_text(json.dumps(event))
         token = bot.issuer.mint(repository=L3, run_id="900", run_attempt=1)
-        told = "--status=completed --conclusion=failure --workflow-name=CI --job-name=build --run-id=900"
+        options_given = (
+            "--status=completed --conclusion=failure --workflow-name=CI --job-name=build --run-id=900"
+        )
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-E", "-s", str(SCRIPT), "--event=event.json", *told.split(), *options),
+            *(
+                sys.executable,
+                "-E",
+                "-s",
+                str(SCRIPT),
+                "--event=event.json",
+                *options_given.split(),
+                *options,
+            ),
             cwd=folder,
             env={"PATH": os.environ["PATH"], "OOTBOT_TOKEN": token},
             stdout=asyncio.subprocess.PIPE,

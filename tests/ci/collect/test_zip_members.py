@@ -10,8 +10,9 @@ import zipfile
 import pytest
 from aiohttp import web
 
-from bot.ci.collect import ranged_zip, zip_members
-from bot.ci.collect.parsing import Broken, Refused
+from bot.ci.collect.parse import zip_members
+from bot.ci.collect.parse.contract import Broken, Refused
+from bot.ci.collect.tasks import ranged_zip
 from bot.github.client import Location
 from bot.github.download import Downloads
 
@@ -26,11 +27,11 @@ def archive(path, members, compression=zipfile.ZIP_DEFLATED):
 
 
 def names(path, **options):
-    return [member.name for member in zip_members.read(path, **options)]
+    return [member.name for member in zip_members.read_members(path, **options)]
 
 
 def contents(path):
-    return {member.name: member.content() for member in zip_members.read(path)}
+    return {member.name: member.content() for member in zip_members.read_members(path)}
 
 
 def test_members_are_read_and_folders_are_none(tmp_path):
@@ -205,7 +206,7 @@ async def test_only_the_wanted_members_are_fetched(store, tmp_path, extra):
         downloads, where, tmp_path / "a.zip", members=("*usage_log.txt",), most=512 * MIB
     )
     assert came < 600_000 < len(held["body"])
-    read = zip_members.read(tmp_path / "a.zip", wanted=("*usage_log.txt",))
+    read = zip_members.read_members(tmp_path / "a.zip", wanted=("*usage_log.txt",))
     assert [member.content() for member in read] == [b"line\n" * 1000]
     assert (tmp_path / "a.zip").stat().st_blocks * 512 < 2 * MIB
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.ci.disabled import generate
+from bot.ci.disabled import make_lists
 from bot.core.json_fields import iso_time
 from tests.harness import START, UPSTREAM
 
@@ -42,7 +42,7 @@ def may_write(bot, *logins, repo=UPSTREAM):
         bot.github.set_permission(repo, login, "write")
 
 
-async def told(bot, *deliveries):
+async def deliver(bot, *deliveries):
     for event, body in deliveries:
         await bot.send(event, body)
     await bot.settle(horizon=5)
@@ -50,7 +50,7 @@ async def told(bot, *deliveries):
 
 async def half_hour(bot):
     """Let the bot look after everything once more."""
-    await bot.wait(2 * generate.EVERY)
+    await bot.wait(2 * make_lists.EVERY)
     await bot.settle(horizon=30)
 
 

@@ -13,7 +13,7 @@ X = "test_x (__main__.TestX)"
 
 @pytest.fixture
 async def granted(bot, github):
-    """A bot that was told of its installation, which may write on issues."""
+    """A bot that knows its installation, which may write on issues."""
     installation = github.state.installation(github.app, UPSTREAM.partition("/")[0])
     await github.announce_installation(installation, "created")
     await bot.settle()
@@ -88,6 +88,6 @@ def test_words_from_outside_are_inert():
         "listed": True, "entries": [["@everyone `x` <img src=x> / [a](javascript:b)", []]],
         "problems": ["unknown platform: @team <b>"], "created_at": 0, "updated_at": 0,
     }  # fmt: skip
-    said = answer_text.render(entry, "https://bot.example.org/o/r/disabled")
+    said = answer_text.render_answer(entry, "https://bot.example.org/o/r/disabled")
     assert "may fail" in said
     assert not any(text in said for text in ("@everyone", "@team", "<b>"))

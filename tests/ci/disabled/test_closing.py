@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.ci.disabled.closing import ISSUES_MOST, closed, closed_by_description
+from bot.ci.disabled.closing import ISSUES_MOST, closed_by_description, closed_issues
 
 HERE, OTHER = "Org/Repo", "octo-org/octo-repo"
 
@@ -27,7 +27,7 @@ HERE, OTHER = "Org/Repo", "octo-org/octo-repo"
 )
 @pytest.mark.parametrize("colon", ["", ":"])
 def test_every_keyword_of_the_documentation(keyword, colon):
-    assert closed(f"{keyword}{colon} #10", HERE) == {("org/repo", 10)}
+    assert closed_issues(f"{keyword}{colon} #10", HERE) == {("org/repo", 10)}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_every_keyword_of_the_documentation(keyword, colon):
     ],
 )
 def test_forms(text, issues):
-    assert closed(text, HERE) == {(repo.casefold(), number) for repo, number in issues}
+    assert closed_issues(text, HERE) == {(repo.casefold(), number) for repo, number in issues}
 
 
 @pytest.mark.parametrize(
@@ -76,5 +76,5 @@ def test_comments_and_code_close_nothing(text):
 )
 def test_answers_to_hostile_texts_are_short(text):
     assert len(closed_by_description(text, HERE)) <= 1
-    many = closed(" ".join(f"fixes #{number}" for number in range(100_000)), HERE)
+    many = closed_issues(" ".join(f"fixes #{number}" for number in range(100_000)), HERE)
     assert len(many) == ISSUES_MOST

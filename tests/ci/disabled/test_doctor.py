@@ -17,7 +17,7 @@ async def line(bot):
     target = Target(
         settings=context.settings, store=context.store, http=context.http, clock=context.clock, apps=(app,)
     )
-    (found,) = await doctor.check(target)
+    (found,) = await doctor.check_answers(target)
     return found.status, found.detail
 
 

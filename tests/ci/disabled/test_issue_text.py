@@ -12,7 +12,7 @@ DEVICES = frozenset({"npu"})
 
 
 def read(title, body=""):
-    return issue_text.read(title, body, DEVICES)
+    return issue_text.read_issue(title, body, DEVICES)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.ingest.tables import records
-from tests.ci.disabled.issues import about, half_hour, issue, lists, may_write, platforms, told, url
+from tests.ci.disabled.issues import about, deliver, half_hour, issue, lists, may_write, platforms, url
 from tests.harness import L1, L2, L3, UPSTREAM
 
 X, Y = "test_x (__main__.TestX)", "test_y (__main__.TestY)"
@@ -17,7 +17,7 @@ JOB = "pull / linux / test (default)"
 
 async def test_issues_become_lists(bot):
     may_write(bot, "erin")
-    await told(
+    await deliver(
         bot,
         issue(bot, 1, f"DISABLED {X}", "Platforms: win, linux"),
         issue(bot, 2, f"DISABLED {JOB}"),
@@ -36,7 +36,7 @@ async def test_issues_become_lists(bot):
 @pytest.mark.logic
 async def test_issues_by_people_without_write_access_change_nothing(bot):
     may_write(bot, "erin")
-    await told(
+    await deliver(
         bot,
         issue(bot, 1, f"DISABLED {X}", by="mallory", author_association="OWNER"),
         issue(bot, 2, f"DISABLED {JOB}", by="mallory"),
@@ -56,7 +56,7 @@ async def test_issues_by_people_without_write_access_change_nothing(bot):
 @pytest.mark.logic
 async def test_an_app_named_in_the_settings_may_disable(bot_with):
     async with bot_with(ci_disable_authors=("Helper[bot]",)) as bot:
-        await told(bot, issue(bot, 1, f"DISABLED {X}", by="helper[bot]"))
+        await deliver(bot, issue(bot, 1, f"DISABLED {X}", by="helper[bot]"))
         assert sorted(await platforms(bot)) == [X]
 
 
@@ -79,16 +79,16 @@ async def test_order_and_repetition_of_deliveries_do_not_matter(bot):
         ]
         for _, body in deliveries:
             body["issue"]["title"] = f"DISABLED test_{number} (C)"
-        await told(bot, *deliveries)
+        await deliver(bot, *deliveries)
     assert await platforms(bot) == {f"test_{number} (C)": ["linux", "win"] for number in range(10, 34)}
 
 
 async def test_closing_renaming_and_deleting_enables_again(bot):
     may_write(bot, "erin")
     names = [f"test_{number} (C)" for number in range(4)]
-    await told(bot, *(issue(bot, number, f"DISABLED {name}") for number, name in enumerate(names)))
+    await deliver(bot, *(issue(bot, number, f"DISABLED {name}") for number, name in enumerate(names)))
     assert sorted(await platforms(bot)) == names
-    await told(
+    await deliver(
         bot,
         issue(bot, 0, f"DISABLED {names[0]}", state="closed", at=1),
         issue(bot, 1, "Fixed?", action="edited", at=1),
@@ -100,7 +100,7 @@ async def test_closing_renaming_and_deleting_enables_again(bot):
 @pytest.mark.logic
 async def test_two_issues_for_one_test_are_united_and_no_platform_means_all(bot):
     may_write(bot, "erin")
-    await told(
+    await deliver(
         bot,
         issue(bot, 7, f"DISABLED {X}", "platforms: win"),
         issue(bot, 5, f"DISABLED {X}", "platforms: linux, win"),
@@ -115,7 +115,7 @@ async def test_two_issues_for_one_test_are_united_and_no_platform_means_all(bot)
 async def test_a_backend_gets_what_is_disabled_on_its_device_and_by_its_own_issues(bot):
     may_write(bot, "erin")
     may_write(bot, "carol", repo=L3)
-    await told(
+    await deliver(
         bot,
         issue(bot, 1, "DISABLED test_all (C)"),
         issue(bot, 2, "DISABLED test_npu (C)", "platforms: NPU, linux"),
@@ -136,7 +136,7 @@ async def test_a_backend_gets_what_is_disabled_on_its_device_and_by_its_own_issu
     assert sorted(await platforms(bot, f"?backend={L2}")) == [
         "test_all (C)"
     ]  # nothing heard of it, no device
-    for unknown in ("org/nobody", L1, "npu"):
+    for unknown in ("org/unlisted", L1, "npu"):
         status, answer = await bot.get(f"/api/ci/{UPSTREAM}/disabled-tests-condensed.json?backend={unknown}")
         assert (status, answer["error"]) == (404, "unknown_backend")
 
@@ -144,14 +144,14 @@ async def test_a_backend_gets_what_is_disabled_on_its_device_and_by_its_own_issu
 @pytest.mark.logic
 async def test_answers_can_be_kept_for_five_minutes(bot):
     may_write(bot, "erin")
-    await told(bot, issue(bot, 1, f"DISABLED {X}"))
+    await deliver(bot, issue(bot, 1, f"DISABLED {X}"))
     address = f"{bot.url}/api/ci/{UPSTREAM}/disabled-tests-condensed.json"
     async with bot.http.get(address) as answer:
         tag, control = answer.headers["ETag"], answer.headers["Cache-Control"]
         assert (answer.content_type, control) == ("application/json", "public, max-age=300")
     async with bot.http.get(address, headers={"If-None-Match": tag}) as answer:
         assert answer.status == 304
-    await told(bot, issue(bot, 2, f"DISABLED {Y}"))
+    await deliver(bot, issue(bot, 2, f"DISABLED {Y}"))
     async with bot.http.get(address, headers={"If-None-Match": tag}) as answer:
         assert (answer.status, answer.headers["ETag"] == tag) == (200, False)
 
@@ -159,10 +159,10 @@ async def test_answers_can_be_kept_for_five_minutes(bot):
 @pytest.mark.logic
 async def test_the_last_lists_stay_while_github_cannot_be_asked(bot):
     may_write(bot, "erin")
-    await told(bot, issue(bot, 1, f"DISABLED {X}"))
+    await deliver(bot, issue(bot, 1, f"DISABLED {X}"))
     bot.clock.advance(600)  # what is known of people's rights is forgotten
     bot.github.faults.add(path="/collaborators/", status=502, times=None)
-    await told(bot, issue(bot, 2, f"DISABLED {Y}"))
+    await deliver(bot, issue(bot, 2, f"DISABLED {Y}"))
     assert sorted(await platforms(bot)) == [X]
     bot.github.faults.clear()
     await bot.settle(horizon=900)
@@ -172,7 +172,7 @@ async def test_the_last_lists_stay_while_github_cannot_be_asked(bot):
 @pytest.mark.logic
 async def test_who_loses_write_access_disables_nothing_from_then_on(bot):
     may_write(bot, "erin")
-    await told(bot, issue(bot, 1, f"DISABLED {X}"))
+    await deliver(bot, issue(bot, 1, f"DISABLED {X}"))
     bot.github.state.repo(UPSTREAM).permissions["erin"] = "read"
     await half_hour(bot)
     assert await platforms(bot) == {}
@@ -180,8 +180,8 @@ async def test_who_loses_write_access_disables_nothing_from_then_on(bot):
 
 @pytest.mark.logic
 async def test_a_repository_without_such_issues_has_empty_lists(bot):
-    assert (await bot.get(f"/api/ci/{UPSTREAM}/disabled-jobs.json"))[0] == 404  # nobody has told of it yet
-    await told(bot, issue(bot, 1, "Something else"))
+    assert (await bot.get(f"/api/ci/{UPSTREAM}/disabled-jobs.json"))[0] == 404  # no delivery has named it yet
+    await deliver(bot, issue(bot, 1, "Something else"))
     status, answer = await bot.get(f"/api/ci/{UPSTREAM}/disabled-jobs.json")
     assert (status, answer["error"]) == (404, "no_list")
     await half_hour(bot)
@@ -190,7 +190,7 @@ async def test_a_repository_without_such_issues_has_empty_lists(bot):
 
 async def test_issues_stored_by_an_older_version_appear_by_themselves(bot):
     may_write(bot, "erin")
-    await told(bot, issue(bot, 1, "Fixed?"))
+    await deliver(bot, issue(bot, 1, "Fixed?"))
     async with bot.store.transaction() as tx:  # as if an older version, which had no lists, had stored it
         await tx.run(sa.update(records["issue"]).values(title=f"DISABLED {X}"))
     await half_hour(bot)
@@ -200,11 +200,11 @@ async def test_issues_stored_by_an_older_version_appear_by_themselves(bot):
 @pytest.mark.logic
 async def test_nothing_of_private_repositories_is_shown(bot):
     may_write(bot, "carol", repo=L3)
-    await told(bot, issue(bot, 1, f"DISABLED {X}", repo=L3, by="carol"), issue(bot, 1, "Something"))
+    await deliver(bot, issue(bot, 1, f"DISABLED {X}", repo=L3, by="carol"), issue(bot, 1, "Something"))
     await half_hour(bot)
     assert sorted(await platforms(bot, f"?backend={L3}")) == [X]
     hidden = about(bot, L3, private=True, updated_at="2030-01-01T00:00:00Z")
-    await told(bot, ("repository", {"action": "privatized", "repository": hidden}))
+    await deliver(bot, ("repository", {"action": "privatized", "repository": hidden}))
     for address in (
         f"/api/ci/{L3}/disabled-tests-condensed.json",
         f"/api/ci/{UPSTREAM}/disabled-tests-condensed.json?backend={L3}",
@@ -221,7 +221,7 @@ async def test_nothing_of_private_repositories_is_shown(bot):
 @pytest.mark.logic
 async def test_text_from_outside_is_inert_on_the_page(bot):
     may_write(bot, "erin")
-    await told(
+    await deliver(
         bot,
         issue(bot, 1, "DISABLED <script>alert(1)</script> / a\u202eb", html_url="javascript:alert(1)"),
         issue(bot, 2, f"DISABLED {X}", "platforms: <b>, linux"),

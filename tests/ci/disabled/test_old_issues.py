@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ci.disabled.issues import about, half_hour, platforms, told
+from tests.ci.disabled.issues import about, deliver, half_hour, platforms
 from tests.harness import UPSTREAM
 
 
 @pytest.fixture
 async def silent(bot, github):
     """A bot that knows the repository, and to which GitHub delivers nothing about issues."""
-    await told(bot, ("repository", {"action": "edited", "repository": about(bot)}))
+    await deliver(bot, ("repository", {"action": "edited", "repository": about(bot)}))
     github.faults.add(method="HOOK", path="issues", drop=True, times=10_000)
     return bot
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ci.disabled.issues import half_hour, issue, may_write, platforms, told
+from tests.ci.disabled.issues import deliver, half_hour, issue, may_write, platforms
 from tests.harness import L3, UPSTREAM
 
 
@@ -13,7 +13,7 @@ async def disabled(bot):
     """Two disabled tests of upstream, one of a backend."""
     may_write(bot, "erin")
     may_write(bot, "erin", repo=L3)
-    await told(
+    await deliver(
         bot,
         issue(bot, 101, "DISABLED test_a (C)"),
         issue(bot, 102, "DISABLED test_b (C)"),
@@ -44,7 +44,7 @@ async def test_a_further_issue_for_the_same_test_disables_it_again(disabled, git
     await disabled.settle(horizon=5)
     whole = await platforms(disabled)
     assert [await enabled(disabled, pull) for _ in range(2)] == [["test_a (C)"]] * 2
-    await told(disabled, issue(disabled, 103, "DISABLED test_a (C)"))
+    await deliver(disabled, issue(disabled, 103, "DISABLED test_a (C)"))
     assert await platforms(disabled) == whole
     assert await enabled(disabled, pull) == []
 
@@ -61,7 +61,7 @@ async def test_pull_requests_opened_before_the_issue_are_read_too(bot, github):
     pull = await github.open_pull(UPSTREAM, title="Fixes #101")
     await bot.settle()
     may_write(bot, "erin")
-    await told(bot, issue(bot, 101, "DISABLED test_a (C)"))
+    await deliver(bot, issue(bot, 101, "DISABLED test_a (C)"))
     await half_hour(bot)
     assert await enabled(bot, pull) == ["test_a (C)"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from bot.ci.collect.tables import ci_fetch
-from bot.ci.logs import rows
+from bot.ci.logs.store import log_rows
 from tests.harness import UPSTREAM
 
 
@@ -33,4 +33,4 @@ class Logs:
 
     async def verdicts(self, job):
         async with self.bot.store.read() as tx:
-            return await rows.verdicts(tx, job.run.repo.id, [job.id])
+            return await log_rows.verdicts_of_jobs(tx, job.run.repo.id, [job.id])

@@ -43,7 +43,7 @@ async def test_the_log_is_answered_503_with_the_reason_and_the_verdict_is_shown(
                      f"/{UPSTREAM}/commit/{job.run.head_sha}/logs?q=x"):  # fmt: skip
             status, said = await bot.get(path, headers={"Accept": "text/html"})
             assert (status, "the store that keeps them does not answer" in str(said)) == (503, True), path
-            assert bucket.NAME not in str(said)  # where logs lie is nobody's business
+            assert bucket.NAME not in str(said)  # where logs are stored is not shown
         assert "FAILED t.py::test_x" in (await bot.get(page))[1]
         await github.open_pull(UPSTREAM)
         await bot.settle()

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from bot.ci.logs import rules as ruleset_files
-from bot.ci.logs.blocks import BLOCK, LINE_MOST, PlainLog
-from bot.ci.logs.classify import classify
-from bot.ci.logs.cleaning import kept_spans, without_escapes
-from bot.ci.logs.matcher import Matcher
+from bot.ci.logs.parse import rules as ruleset_files
+from bot.ci.logs.parse.blocks import BLOCK, LINE_MOST, PlainLog
+from bot.ci.logs.parse.classify import classify
+from bot.ci.logs.parse.cleaning import kept_spans, without_escapes
+from bot.ci.logs.parse.matcher import Matcher
 
 AT = "2026-11-22T10:00:00.1234567Z "
 RULES = r"""
@@ -237,13 +237,13 @@ def test_blocks_find_what_every_rule_on_every_line_finds(seed):
     patterns = [r"^ab", r"b$", r"\bc", r"^(a|b)c*$", r"a.c", r"[^a]b", r"c{3}", r"\Aa+\z", r"Z"]
     names = list(enumerate(chance.sample(patterns, 4)))
     text = "".join(f"[[rule]]\nname = 'r{n}'\npattern = '{pattern}'\n" for n, pattern in names)
-    ruleset = ruleset_files.parse(text.encode(), "rules.toml")
+    ruleset = ruleset_files.parse_rules(text.encode(), "rules.toml")
     words = ["a", "b", "c", " ", "\r", "é", "\x1b[0m", "\x9b", "[OSDC] Step script exited", "\x1b"]
     for _ in range(40):
         lines = ["".join(chance.choices(words, k=chance.randint(0, 5))) for _ in range(chance.randint(0, 6))]
         log = "\n".join(chance.choice(["", AT]) + line for line in lines)
         found = classify(PlainLog.of(log.encode()), ruleset).verdicts
-        best = (found[0].rule, found[0].line_num) if found else None
+        best = (found[0]["rule"], found[0]["line_num"]) if found else None
         assert best == slowly(log, ruleset), log
 
 
@@ -257,7 +257,7 @@ def test_escape_sequences_are_removed_in_one_pass():
 
 
 def test_a_set_that_runs_out_of_memory_loses_no_verdict():
-    ruleset = ruleset_files.parse((rule(r"[ab].{60}c.{60}d") + rule(r"^alpha")).encode(), "rules.toml")
+    ruleset = ruleset_files.parse_rules((rule(r"[ab].{60}c.{60}d") + rule(r"^alpha")).encode(), "rules.toml")
     log = ("".join(random.Random(1).choices("abcd", k=4000)) + "\nalpha\n").encode()
     compiled = Matcher(ruleset)
     compiled._set = SimpleNamespace(Match=lambda _text: None)  # as RE2 answers then
@@ -265,7 +265,7 @@ def test_a_set_that_runs_out_of_memory_loses_no_verdict():
 
 
 def test_rulesets_that_are_too_large_together_find_the_same():
-    ruleset = ruleset_files.parse((rule(r"^alph(a)") + rule(r"beta$")).encode(), "rules.toml")
+    ruleset = ruleset_files.parse_rules((rule(r"^alph(a)") + rule(r"beta$")).encode(), "rules.toml")
     compiled = Matcher(ruleset)
     compiled._set = None
     assert compiled.may_match(b"alpha\nbeta\n") == compiled._all
@@ -289,7 +289,7 @@ HOSTILE = {
 @pytest.mark.parametrize("log", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_log_takes_time_in_proportion_to_its_size(log):
     """Doubled, it takes twice as long; four times leaves room for a busy machine, the square would be more."""
-    ruleset = ruleset_files.shipped()
+    ruleset = ruleset_files.shipped_rules()
     classify(PlainLog.of(log), ruleset)
     took = [min(spent(piece, ruleset) for _ in range(3)) for piece in (log[: len(log) // 4], log)]
     assert took[1] < 12 * took[0] + 0.05

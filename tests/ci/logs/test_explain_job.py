@@ -31,7 +31,7 @@ async def test_the_log_of_a_job_is_explained(bot, github, logs):
 
 async def test_addresses_that_name_no_log(bot):
     code, _, err = await ootbot(bot, "logs", "explain", "https://github.com/org/x/pull/1")
-    assert (code, "no address of a job" in err) == (2, True)
+    assert (code, "not the address of a job" in err) == (2, True)
     code, _, err = await ootbot(
         bot, "logs", "explain", f"https://github.com/{UPSTREAM}/actions/runs/1/job/4711"
     )

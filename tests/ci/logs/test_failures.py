@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from bot.ingest.tables import records
 from tests.ci.trunk.branch import push
 from tests.harness import L3, UPSTREAM
+from tests.serving import SQLITE
 
 
 async def pushed(bot, sha, *, at):
@@ -104,6 +105,24 @@ async def test_a_failure_says_where_it_happens_and_between_which_commits_it_bega
     assert (await bot.get(f"/api/ci/failures/{signature}"))[1][
         "began"
     ] == []  # it failed before, for what reason ever
+
+
+@SQLITE
+async def test_a_failure_after_commits_without_results_began_with_its_commit_at_the_latest(bot, github, logs):
+    good = await github.start_run(UPSTREAM, event="push")
+    await github.finish_job(await github.start_job(good, "build"), "success")
+    await pushed(bot, good.head_sha, at=-10)
+    await github.push(UPSTREAM)
+    first = await github.push(UPSTREAM)
+    await bot.settle(horizon=15)
+    run = await github.start_run(UPSTREAM, event="push", head_sha=first)
+    await github.finish_job(await github.start_job(run, "build"), "failure", log="FAILED t.py::test_x\n")
+    await bot.settle(horizon=15)
+    signature = (await bot.get("/api/ci/failures"))[1]["failures"][0]["signature"]
+    (began,) = (await bot.get(f"/api/ci/failures/{signature}"))[1]["began"]
+    assert (began["last_good"], began["first_bad"]) == (good.head_sha, first)
+    _, page = await bot.get(f"/failures/{signature}")
+    assert f"<code>{first[:12]}</code></a> at the latest; it passed on" in page
 
 
 async def test_how_often_a_failure_happens_of_all_runs_of_its_jobs(bot, github, logs):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.logs import load_rules, reclassify, ruleset_rows
+from bot.ci.logs import load_rules, reclassify
+from bot.ci.logs.store import ruleset_rows
 from tests.ci.trunk.branch import push
 from tests.harness import L4, UPSTREAM
 
@@ -59,7 +60,7 @@ async def test_it_takes_up_where_it_was_and_looks_at_each_log_once(bot, github, 
     jobs = [await logs.arrives("##[error]odd\n") for _ in range(3)]
     named = await logs.arrives("FAILED t.py::test_x\nodd\n")
     monkeypatch.setattr(reclassify, "SLICE", 0.0)  # a run ends after one log
-    monkeypatch.setattr(reclassify, "REST", 1000.0)
+    monkeypatch.setattr(reclassify, "PAUSE", 1000.0)
     github.set_file(UPSTREAM, ruleset_rows.OWN, RULE.format("odd$").encode())
     await bot.wait(load_rules.EVERY)
     assert (await first(logs, jobs[-1]))["rule"] == "own"

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bot.ci.collect.parsing import Given
-from bot.ci.logs import rules
-from bot.ci.logs.blocks import BLOCK, LINE_MOST
-from bot.ci.logs.parse_log import parse
-from bot.ci.logs.parsed import Options
-from bot.ci.logs.steps import Step, step_of
-from bot.ci.logs.stored import Damaged, StoredLog
+from bot.ci.collect.parse.contract import Given
+from bot.ci.logs.parse import rules
+from bot.ci.logs.parse.blocks import BLOCK, LINE_MOST
+from bot.ci.logs.parse.options import ParserOptions
+from bot.ci.logs.parse.parse_log import parse_log
+from bot.ci.logs.parse.steps import Step, step_of
+from bot.ci.logs.parse.stored import Damaged, StoredLog
 
 AT = "2026-11-22T10:00:0{}.1234567Z "
 
@@ -44,10 +44,12 @@ def parsed(tmp_path):
             path=tmp_path / "log",
             blob=tmp_path / "blob",
             members=(),
-            options=msgspec.to_builtins(Options(ruleset=ruleset or rules.shipped(), steps=tuple(steps))),
+            options=msgspec.to_builtins(
+                ParserOptions(ruleset=ruleset or rules.shipped_rules(), steps=tuple(steps))
+            ),
         )
         given.path.write_bytes(log if isinstance(log, bytes) else log.encode())
-        found = msgspec.msgpack.decode(msgspec.msgpack.encode(parse(given)))
+        found = msgspec.msgpack.decode(msgspec.msgpack.encode(parse_log(given)))
         return found, Blob(given.blob.read_bytes())
 
     return run
@@ -228,14 +230,14 @@ SAME = [
 
 @pytest.mark.parametrize("texts", SAME)
 def test_what_differs_between_runs_does_not_change_the_signature(parsed, texts):
-    ruleset = rules.parse(rule("r", "^ERR (.*)$").encode(), "rules.toml")
+    ruleset = rules.parse_rules(rule("r", "^ERR (.*)$").encode(), "rules.toml")
     found = [parsed(f"ERR {text}\n", ruleset=ruleset)[0]["verdicts"][0] for text in texts]
     assert found[0]["signature"] == found[1]["signature"]
     assert found[0]["captures"] != found[1]["captures"]
 
 
 def test_what_was_captured_and_the_rule_make_the_signature(parsed):
-    one, other = (rules.parse(rule(name, "^ERR (.*)$").encode(), "x") for name in ("one", "other"))
+    one, other = (rules.parse_rules(rule(name, "^ERR (.*)$").encode(), "x") for name in ("one", "other"))
     signatures = {
         parsed(f"ERR {text}\n", ruleset=ruleset)[0]["verdicts"][0]["signature"]
         for text, ruleset in [
@@ -251,17 +253,17 @@ def test_what_was_captured_and_the_rule_make_the_signature(parsed):
 
 def test_a_log_that_is_not_classified_is_only_kept(tmp_path):
     (tmp_path / "log").write_text("##[error]x\n")
-    found = parse(Given(path=tmp_path / "log", blob=tmp_path / "blob", members=(), options={}))
-    assert found.verdicts == []
+    found = parse_log(Given(path=tmp_path / "log", blob=tmp_path / "blob", members=(), options={}))
+    assert found["verdicts"] == []
     assert Path(tmp_path / "blob").stat().st_size > 0
 
 
 def test_the_parser_imports_the_core_and_itself_only():
-    code = "import sys, bot.ci.logs.parse_log; print(*sys.modules)"
+    code = "import sys, bot.ci.logs.parse.parse_log; print(*sys.modules)"
     root = Path(__file__).parents[3]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    allowed = ("bot.core", "bot.ci.logs", "bot.ci.collect.parsing")
+    allowed = ("bot.core", "bot.ci.logs", "bot.ci.collect.parse.contract")
     ours = {
         name for name in loaded if name.startswith("bot.") and name != "bot.ci" and name != "bot.ci.collect"
     }

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.ci.logs import load_rules, prune, ruleset_rows
+from bot.ci.logs import load_rules, prune
 from bot.ci.logs.settings import LogsSettings
+from bot.ci.logs.store import ruleset_rows
 from tests.ci.logs.jobs import Logs
 from tests.harness import L3, UPSTREAM, running
 
@@ -60,16 +61,16 @@ async def test_another_verdict_moves_the_count_and_the_former_one_stays_until_it
     job = await logs.arrives("FAILED t.py::test_x\n##[error]y\n")
     async with bot.store.transaction() as tx:
         rule = "[[rule]]\nname = 'new'\npattern = 'y$'\n"
-        await ruleset_rows.store(tx, ruleset_rows.own_source(UPSTREAM), rule, error=None, count=1)
+        await ruleset_rows.store_version(tx, ruleset_rows.own_source(UPSTREAM), rule, error=None, count=1)
     await logs.again(job)
     assert (await logs.verdicts(job))[0]["rule"] == "new"
     assert {s["rule"] for s in await bot.rows("ci_signature")} == {"new"}
     assert len({v["ruleset"] for v in await bot.rows("ci_verdict")}) == 2
     bot.clock.at += 31 * DAY
-    await prune.prune(bot.context)
+    await prune.prune_logs(bot.context)
     assert {v["current"] for v in await bot.rows("ci_verdict")} == {True}
     bot.clock.at += 400 * DAY
-    await prune.prune(bot.context)
+    await prune.prune_logs(bot.context)
     assert await bot.rows("ci_verdict") == await bot.rows("ci_log") == []
     assert await bot.rows("ci_signature") == await bot.rows("ci_signature_day") == []
 
@@ -90,7 +91,7 @@ async def test_rules_of_the_settings_come_first_and_a_wrong_file_changes_nothing
         await bot.wait(load_rules.EVERY)
         assert (await logs.verdicts(await logs.arrives(log)))[0]["rule"] == "mine"
         async with bot.store.read() as tx:
-            newest = {row["source"]: row for row in await ruleset_rows.newest(tx)}
+            newest = {row["source"]: row for row in await ruleset_rows.newest_versions(tx)}
         assert "rule 1 'ahead'" in newest[str(path)]["error"]
 
 

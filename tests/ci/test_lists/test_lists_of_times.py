@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.ci.test_lists import make
+from bot.ci.test_lists import make_time_lists
 from bot.ci.test_lists.settings import TimesSettings
 from tests.ci.test_results.reported import case, ran, xml
 from tests.harness import L3, UPSTREAM
@@ -20,7 +20,7 @@ def report(*cases, folder="test_ops"):
 
 async def look(bot):
     await bot.settle(horizon=HORIZON)
-    await bot.wait(2 * make.EVERY)
+    await bot.wait(2 * make_time_lists.EVERY)
     await bot.settle(horizon=HORIZON)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.ci.test_lists import make
-from bot.ci.test_lists.reruns import MOST, Case, Place, Reruns, counted
+from bot.ci.test_lists import make_time_lists
+from bot.ci.test_lists.reruns import MOST, Case, Place, Reruns, count_reruns
 from bot.ci.test_results.block import Code
 from tests.ci.test_results.reported import ran, xml
 
@@ -27,12 +27,12 @@ X = Place("test_x", "TestX", "f.py")
     ],
 )
 def test_what_a_case_adds(code, message, expected):
-    assert counted([Case(X, code, message)]) == ({} if expected is None else {X: Reruns(*expected)})
+    assert count_reruns([Case(X, code, message)]) == ({} if expected is None else {X: Reruns(*expected)})
 
 
 def test_repetitions_count_for_their_test():
     again = [Case(X._replace(name=f"test_x[{number}]"), Code.PASSED, "") for number in range(3)]
-    found = counted([*again, Case(X._replace(name="test_x[1-3]"), Code.FAILED, "")])
+    found = count_reruns([*again, Case(X._replace(name="test_x[1-3]"), Code.FAILED, "")])
     assert found == {X: Reruns(3, 1)}
     assert [one.flaky for one in (Reruns(3, 1), Reruns(0, 0), Reruns(1, 0))] == [True, True, False]
 
@@ -47,7 +47,7 @@ async def test_jobs_that_rerun_disabled_tests_are_counted_once(bot, github):
     )
     await bot.settle(horizon=120)
     for _ in range(2):
-        await bot.wait(2 * make.EVERY)
+        await bot.wait(2 * make_time_lists.EVERY)
         await bot.settle(horizon=60)
     (row,) = await bot.rows("test_rerun")
     assert {name: row[name] for name in ("name", "suite", "file", "green", "red", "flaky", "trusted")} == {

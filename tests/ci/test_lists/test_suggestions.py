@@ -51,11 +51,11 @@ def test_the_issue_that_is_suggested_does_what_it_says():
     assert (one.title, one.platforms, one.issue) == (
         "DISABLED test_1 (__main__.TestX)", ("linux", "win"), None,
     )  # fmt: skip
-    read = issue_text.read(one.title, one.body, frozenset())
+    read = issue_text.read_issue(one.title, one.body, frozenset())
     assert [(entry.name, entry.platforms) for entry in read.entries] == [
         ("test_1 (__main__.TestX)", ("linux", "win"))
     ]
-    query = parse_qs(urlsplit(suggestions.link("https://github.com", "org/project", one)).query)
+    query = parse_qs(urlsplit(suggestions.form_link("https://github.com", "org/project", one)).query)
     assert query == {"title": [one.title], "body": [one.body], "labels": ["skipped"]}
 
 
@@ -63,7 +63,7 @@ def test_more_than_four_tests_of_a_file_are_one_issue():
     few = [sample(job, test=test) for job in (1, 2, 3) for test in (1, 2, 3, 4)]
     assert len(disable(few)) == 4
     (one,) = disable([*few, *(sample(job, test=5) for job in (1, 2, 3))])
-    read = issue_text.read(one.title, one.body, frozenset())
+    read = issue_text.read_issue(one.title, one.body, frozenset())
     assert [entry.name for entry in read.entries] == [f"test_{n} (__main__.TestX)" for n in range(1, 6)]
     assert {entry.platforms for entry in read.entries} == {("linux",)}
     assert read.problems == ()
@@ -94,7 +94,7 @@ def test_hostile_names_stay_inside_the_form():
     places = {1: Place("test_" + "x" * 100_000 + "`<script>", "T\n# Heading", "f`.py\n")}
     (one,) = disable([sample(1), sample(2), sample(3)], places=places)
     assert not one.nameable
-    assert len(suggestions.link("https://github.com", "org/project", one._replace(title="t"))) < 7_100
+    assert len(suggestions.form_link("https://github.com", "org/project", one._replace(title="t"))) < 7_100
 
 
 def issue(*entries, updated=15 * 24, listed=True):

@@ -21,8 +21,8 @@ def test_the_shards_of_a_job_are_added_and_jobs_averaged():
         spent("run 1", "f", "B", 5),
         spent("run 2", "f", "A", 11),
     ]
-    assert times.of_files(measured) == {"linux": {"default": {"f": 23.0}}}  # (35 + 11) / 2
-    assert times.of_classes(measured) == {"linux": {"default": {"f\0A": 20.5, "f\0B": 5.0}}}
+    assert times.file_times(measured) == {"linux": {"default": {"f": 23.0}}}  # (35 + 11) / 2
+    assert times.class_times(measured) == {"linux": {"default": {"f\0A": 20.5, "f\0B": 5.0}}}
 
 
 def test_defaults_are_means_over_base_names_and_over_configurations():
@@ -35,10 +35,10 @@ def test_defaults_are_means_over_base_names_and_over_configurations():
     assert {name: found[name] for name in known} == known
     assert times.with_defaults(found) == found
     assert times.with_defaults({}) == {}
-    assert times.best(found, "linux", "default") == {"f": 10.0, "g": 4.0}
-    assert times.best(found, "mac", "slow") == {"f": 100.0, "g": 4.0}
-    assert times.best(found, "mac", "new") == {"f": 60.0, "g": 4.0}
-    assert times.best({}, "mac", "new") == {}
+    assert times.best_times(found, "linux", "default") == {"f": 10.0, "g": 4.0}
+    assert times.best_times(found, "mac", "slow") == {"f": 100.0, "g": 4.0}
+    assert times.best_times(found, "mac", "new") == {"f": 60.0, "g": 4.0}
+    assert times.best_times({}, "mac", "new") == {}
 
 
 def test_classes_stand_below_their_files():
@@ -61,8 +61,8 @@ def test_slow_tests_are_means_over_the_jobs_in_which_they_passed():
     assert wanted == {1, 2, 3}
     sums = slow.no_sums()
     for job, shard in jobs.items():
-        slow.add(sums, job, shard, wanted)
-    assert slow.means(sums) == {1: 71.0}  # test 2 takes sixty seconds, no more
+        slow.add_times(sums, job, shard, wanted)
+    assert slow.slow_means(sums) == {1: 71.0}  # test 2 takes sixty seconds, no more
 
 
 @pytest.mark.parametrize("shards", [1, 4])
@@ -73,11 +73,13 @@ def test_many_short_cases_of_a_test_are_slow_together(shards):
     wanted = set().union(*(slow.candidates(shard, shards) for shard in job))
     sums = slow.no_sums()
     for shard in job:
-        slow.add(sums, "job", shard, wanted)
+        slow.add_times(sums, "job", shard, wanted)
     expected = {1: 0.5 * 30 * (5 - shards) * shards}
-    assert slow.means(sums) == {test: seconds for test, seconds in expected.items() if seconds > slow.SLOW}
+    assert slow.slow_means(sums) == {
+        test: seconds for test, seconds in expected.items() if seconds > slow.SLOW
+    }
 
 
 def test_names_of_tests_as_ci_has_them():
-    assert slow.key("test_x", "TestY") == "test_x (__main__.TestY)"
-    assert slow.key("test_x", "pkg.mod.TestY") == "test_x (pkg.mod.TestY)"
+    assert slow.test_key("test_x", "TestY") == "test_x (__main__.TestY)"
+    assert slow.test_key("test_x", "pkg.mod.TestY") == "test_x (pkg.mod.TestY)"

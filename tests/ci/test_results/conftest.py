@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from bot.ci.collect import uploads
 from bot.ci.collect.settings import CollectSettings
+from bot.ci.collect.views import receive_upload
 from tests import harness
 from tests.harness import UPSTREAM
 
@@ -45,7 +45,7 @@ def upload(bot):
             "workflow": "CI",
             "job": job,
         }
-        headers = {"Authorization": f"Bearer {token}", uploads.TOKEN_HEADER: payload["callback_token"]}
+        headers = {"Authorization": f"Bearer {token}", receive_upload.TOKEN_HEADER: payload["callback_token"]}
         status, _ = await bot.request(
             "POST", "/api/oot/uploads", params=named, data=io.BytesIO(body), headers=headers
         )

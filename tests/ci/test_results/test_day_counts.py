@@ -96,7 +96,7 @@ async def test_trusted_runs_are_counted_once_however_often_they_are_collected(bo
     ):
         github.add_artifact(run, f"test-reports-{name}_{job.id}", files)
         async with bot.store.transaction() as tx:
-            tx.enqueue("artifacts", keys.of_run(UPSTREAM, run.id, 1))
+            tx.enqueue("artifacts", keys.run_key(UPSTREAM, run.id, 1))
         await bot.settle(horizon=HORIZON)
     assert await counted(bot) == {
         "test_a": {"linux cuda default": Counts(runs=1, failed=1, flaky=1, units=25)},

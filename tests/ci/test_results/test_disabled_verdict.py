@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ci.disabled.issues import issue, may_write, platforms, told
+from tests.ci.disabled.issues import deliver, issue, may_write, platforms
 from tests.ci.test_results.reported import JOB, case, leave, xml
 from tests.harness import L4, UPSTREAM
 from tests.serving import SQLITE
@@ -45,17 +45,17 @@ async def test_an_issue_disables_a_test_until_it_is_closed(bot, github, first):
     may_write(bot, "erin")
     opened = issue(bot, 1, f"DISABLED {TEST}", "Platforms: tpu")
     if first == "issue":
-        await told(bot, opened)
+        await deliver(bot, opened)
     pull = await fails_on_tpu(bot, github)
     if first == "failure":
         assert await verdict(bot) == "no_baseline"
-        await told(bot, opened)
+        await deliver(bot, opened)
         await bot.settle(horizon=HORIZON)
     assert await platforms(bot) == {TEST: ["tpu"]}
     assert await verdict(bot) == "disabled"
     assert "disabled" in said(github, pull)
     closed = issue(bot, 1, f"DISABLED {TEST}", "Platforms: tpu", state="closed", at=60)
-    await told(bot, closed)
+    await deliver(bot, closed)
     await bot.settle(horizon=HORIZON)
     assert await platforms(bot) == {}
     assert await verdict(bot) == "no_baseline"
@@ -72,7 +72,7 @@ async def test_an_issue_disables_a_test_until_it_is_closed(bot, github, first):
 )
 async def test_an_issue_that_does_not_disable_it_here_changes_nothing(bot, github, change, reason):
     may_write(bot, "erin")
-    await told(bot, issue(bot, 1, f"DISABLED {TEST}", **{"body": "Platforms: tpu"} | change))
+    await deliver(bot, issue(bot, 1, f"DISABLED {TEST}", **{"body": "Platforms: tpu"} | change))
     pull = await fails_on_tpu(bot, github)
     assert await verdict(bot) == "no_baseline"
     assert "disabled" not in said(github, pull)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from bot.ci.collect import backfill, keys
+from bot.ci.collect import keys
+from bot.ci.collect.tasks import backfill
 from tests.ci.test_results.reported import JOB, case, jsonl, known_tests, outcomes, xml
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
@@ -35,7 +36,7 @@ async def begun(github):
 async def list_again(bot, run):
     """Look for artifacts that came late."""
     async with bot.store.transaction() as tx:
-        tx.enqueue("artifacts", keys.of_run(UPSTREAM, run.id, 1))
+        tx.enqueue("artifacts", keys.run_key(UPSTREAM, run.id, 1))
     await bot.settle(horizon=HORIZON)
 
 
@@ -68,7 +69,7 @@ async def test_collecting_again_changes_nothing(bot, github):
     await bot.settle(horizon=HORIZON)
     before = await bot.rows("test_job")
     await bot.settle(horizon=HORIZON)
-    asked = await backfill.ask_run(bot.context, UPSTREAM, run.id)
+    asked = await backfill.collect_run(bot.context, UPSTREAM, run.id)
     assert asked.run_id == run.id
     await bot.settle(horizon=HORIZON)
     changing = {"generation", "received_at"}

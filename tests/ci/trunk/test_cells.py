@@ -251,3 +251,22 @@ def test_the_infrastructure_is_to_blame_where_all_failures_say_so(runs, infra):
         )
 
     assert cell(one(number, text) for number, text in enumerate(runs.split(", "))).infra is infra
+
+
+def test_a_full_result_waits_for_the_last_shard_and_a_failure_is_known_with_the_first():
+    def shard(number, conclusion, ended):
+        return Run(
+            id=str(number),
+            status="completed",
+            conclusion=conclusion,
+            shard=number,
+            shards=3,
+            completed_at=ended,
+        )
+
+    passed = cell([shard(1, "success", 30), shard(2, "success", 20), shard(3, "success", 10)])
+    assert (passed.first_ended_at, passed.last_ended_at) == (10, 30)
+    failed = cell([shard(1, "success", 5), shard(2, "failure", 20), shard(3, "failure", 25)])
+    assert (failed.first_ended_at, failed.last_ended_at) == (20, 25)
+    alone = cell([Run(id="1", status="completed", conclusion="success", completed_at=7)])
+    assert (alone.first_ended_at, alone.last_ended_at) == (7, 7)

@@ -49,7 +49,10 @@ async def test_what_came_with_a_push_is_among_the_suspects(bot):
     check_escaped(page)
     assert all(f'href="/{UPSTREAM}/commit/{sha}"' in page for sha in suspects)
     assert f'/{UPSTREAM}/compare/{COMMITS["A"]}...{COMMITS["C"]}"' in page
-    assert "4 suspects" in await page_text(bot, HUD)
+    text = await page_text(bot, HUD)
+    assert "4 suspects" in text
+    assert "by octocat at the latest committed" in text  # B has no result
+    assert "last known good" in text
 
 
 @SQLITE

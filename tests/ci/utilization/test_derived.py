@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.ci.utilization import usage_log
-from bot.ci.utilization.histogram import Histogram, decoded, encoded, packed, unpacked
-from bot.ci.utilization.overlap import overlap
-from bot.ci.utilization.segments import segments, shown_name
-from bot.ci.utilization.summary import peak, summaries, times
+from bot.ci.utilization.parse import usage_log
+from bot.ci.utilization.parse.histogram import Histogram, decoded, encoded, packed, unpacked
+from bot.ci.utilization.parse.overlap import find_overlap
+from bot.ci.utilization.parse.segments import find_segments, shown_name
+from bot.ci.utilization.parse.summary import peak, summaries, times
 from bot.console.utilization import utilization
 from tests.ci.utilization.logs_of_usage import START, metadata, record, text
 
@@ -26,7 +26,7 @@ EXAMPLE = """{"level":"metadata","workflow_id":"991","job_id":"77","workflow_nam
 
 
 def log_of(*lines):
-    return usage_log.read(io.BytesIO(text(*lines).encode()))
+    return usage_log.read_log(io.BytesIO(text(*lines).encode()))
 
 
 def ran(*at, command="python a.py"):
@@ -68,12 +68,12 @@ def test_the_documents_of_the_example(tmp_path):
     ],
 )
 def test_a_segment_splits_where_the_gap_is_longer(at, gap, pieces):
-    found = segments(log_of(metadata(), *ran(*at)), gap)
+    found = find_segments(log_of(metadata(), *ran(*at)), gap)
     assert [(one.start_at - START, one.end_at - START) for one in found] == pieces
 
 
 def test_no_python_command_makes_no_segment():
-    assert segments(log_of(metadata(), *ran(1, 2, command="pytest"))) == []
+    assert find_segments(log_of(metadata(), *ran(1, 2, command="pytest"))) == []
 
 
 @pytest.mark.parametrize(
@@ -92,19 +92,21 @@ def test_time_without_data_is_neither_busy_nor_idle():
     steps = [*range(0, 100, 5), *range(1000, 1100, 5)]
     log = log_of(metadata(gpu_count=1), *(record(n, cpu=96, gpus=[("A", 0)]) for n in steps))
     found = times(log)
-    assert found.no_data_s == 905 - 15
-    assert found.observed_s == 39 * 5 + 15
-    assert found.saturated_s == found.idle_gpu_s == found.observed_s
+    observed = 39 * 5 + 15
+    assert found.durations == {
+        "observed_s": observed, "idle_gpu_s": observed, "gpu_s": observed, "no_data_s": 905 - 15,
+        "saturated_s": observed,
+    }  # fmt: skip
     assert found.idle_share == 1
 
 
 def test_a_pause_is_not_idle_and_an_unknown_one_neither():
     used = [50] * 4 + [0] * 11 + [50] * 4 + [4.9] * 12 + [5]
     log = log_of(metadata(gpu_count=2), *(record(5 * n, gpus=[("A", u)]) for n, u in enumerate(used)))
-    assert times(log).idle_gpu_s == 60
+    assert times(log).durations["idle_gpu_s"] == 60
     assert times(log).idle_share == 60 / (2 * 160)
     gone = log_of(metadata(), *(record(5 * n, gpus=[("AB"[n // 6 % 2], 0)]) for n in range(60)))
-    assert times(gone).idle_gpu_s == 0
+    assert times(gone).durations["idle_gpu_s"] == 0
     assert times(log_of(metadata(), record(5))).idle_share is None
 
 
@@ -128,7 +130,7 @@ def test_overlap_names_pairs_and_memory_of_what_ran_alone():
     steps = [["python a"]] * 4 + [both] * 7 + [["python b"]] * 2
     lines = [record(5 * n, memory=30 + n, commands=[*names, monitor]) for n, names in enumerate(steps)]
     log = log_of(metadata(), *lines, *ran(200, command="python c"))
-    found = overlap(log, segments(log))
+    found = find_overlap(log, find_segments(log))
     assert found.most_at_once == 2
     assert [(one.first, one.second, one.seconds) for one in found.pairs] == [("python a", "python b", 30)]
     assert [(one.command, one.memory, one.alone_s, one.shared_s) for one in found.commands] == [
@@ -197,7 +199,7 @@ def test_as_a_second_implementation_finds_it(tmp_path_factory, made, gap):
     ]  # fmt: skip
     log = log_of(metadata(), *lines)
     wanted = plain_segments(lines, gap)
-    assert [(one.name, one.start_at, one.end_at) for one in segments(log, gap)] == wanted
+    assert [(one.name, one.start_at, one.end_at) for one in find_segments(log, gap)] == wanted
     points = plain_points(lines)
     assert set(log.series) == set(points)
     for name, one in summaries(log).items():

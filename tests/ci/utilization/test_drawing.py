@@ -9,9 +9,8 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.ci.utilization import lanes
-from bot.ci.utilization.drawing import HEIGHT, WIDTH, Window
-from bot.ci.utilization.series_names import charted, chosen
+from bot.ci.utilization.views.drawing import HEIGHT, LANES_MOST, WIDTH, Window, pack_lanes
+from bot.ci.utilization.views.series_names import charted, chosen
 
 PIECES = st.lists(
     st.tuples(st.sampled_from("abc"), st.integers(0, 500), st.integers(0, 200)).map(
@@ -90,10 +89,10 @@ def test_a_line_breaks_where_nothing_is_known():
 @given(PIECES)
 @settings(max_examples=60)
 def test_bars_of_one_lane_never_overlap_and_none_is_lost(pieces):
-    placed, more = lanes.pack(pieces)
+    placed, more = pack_lanes(pieces)
     assert len(placed) + more == len(pieces)
     for lane in {one.lane for one in placed}:
-        assert lane < lanes.LANES_MOST
+        assert lane < LANES_MOST
         mine = sorted((one.piece[1], one.piece[2]) for one in placed if one.lane == lane)
         assert all(end <= start for (_, end), (start, _) in itertools.pairwise(mine))
 

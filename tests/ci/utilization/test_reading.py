@@ -9,7 +9,7 @@ import math
 import pytest
 from click.testing import CliRunner
 
-from bot.ci.utilization import blob, usage_log
+from bot.ci.utilization.parse import blob, usage_log
 from bot.console.utilization import utilization
 from tests.ci.utilization.logs_of_usage import START, metadata, record, text
 
@@ -120,7 +120,7 @@ def test_series_by_uuid_also_when_it_changes_or_comes_twice(read):
         "gpu_usage|1|uuid:B|util_percent|max",
     ]
     assert found["summary"]["gpu_usage|1|uuid:B|util_percent|max"]["avg"] == 4
-    kept = usage_log.read(io.BytesIO(log.encode())).series["gpu_usage|1|uuid:B|util_percent|max"]
+    kept = usage_log.read_log(io.BytesIO(log.encode())).series["gpu_usage|1|uuid:B|util_percent|max"]
     assert math.isnan(kept[0])
 
 
@@ -144,7 +144,7 @@ def test_too_many_records_are_thinned_evenly(read):
     log = text(metadata(), *(record(n, cpu=n % 100) for n in range(50_000)))
     found = read(log)
     assert (found["records"], found["flags"]) == (50_000, ["thinned"])
-    kept = usage_log.read(io.BytesIO(log.encode())).timestamps
+    kept = usage_log.read_log(io.BytesIO(log.encode())).timestamps
     assert list(kept) == [START + n for n in range(0, 50_000, 4)]
 
 
@@ -184,7 +184,7 @@ def test_error_beside_data_is_an_error_record(read):
 
 
 def log_of(*lines):
-    return usage_log.read(io.BytesIO(text(*lines).encode()))
+    return usage_log.read_log(io.BytesIO(text(*lines).encode()))
 
 
 def test_a_blob_holds_what_charts_need():

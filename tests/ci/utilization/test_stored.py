@@ -13,14 +13,20 @@ import pytest
 import sqlalchemy as sa
 
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.utilization import count_days, rows
-from bot.ci.utilization.histogram import Histogram, decoded, unpacked
+from bot.ci.utilization.parse.histogram import Histogram, decoded, unpacked
+from bot.ci.utilization.store import count_days, job_rows
 from bot.ci.utilization.sums import Sums
 from bot.ci.utilization.tables import utilization_day, utilization_job
 from bot.demo.github import payloads
 from bot.ingest import prune
 from tests.ci.utilization.logs_of_usage import START, metadata, record, text
 from tests.harness import UPSTREAM
+
+
+def histograms_of(day):
+    sums = Sums()
+    sums.add_row(day)
+    return sums.histograms()
 
 
 def busy(*, seconds=300, step=5, gpu=None, memory=40.0, **fields):
@@ -55,7 +61,7 @@ async def test_a_log_becomes_a_row(bot, usage):
     assert sorted((one["kind"], one["span"], one["jobs"]) for one in days) == [
         ("job", 1, 1), ("job", 7, 1), ("runner", 1, 1), ("runner", 7, 1), ("workflow", 1, 1), ("workflow", 7, 1)
     ]  # fmt: skip
-    assert Sums.of_row(days[0]).histograms()["memory"] == Histogram.of([96.5] * 60)
+    assert histograms_of(days[0])["memory"] == Histogram.of([96.5] * 60)
 
 
 @pytest.mark.logic
@@ -85,7 +91,7 @@ async def test_of_several_logs_the_fullest_counts_in_any_order(bot, usage):
         assert "several_logs" in row["flags"]
         days = await bot.rows("utilization_day")
         assert {(one["jobs"], one["records"]) for one in days} == {(1, 60)}
-        assert Sums.of_row(days[0]).histograms()["memory"] == Histogram.of([41.0] * 60)
+        assert histograms_of(days[0])["memory"] == Histogram.of([41.0] * 60)
 
 
 @pytest.mark.logic
@@ -98,7 +104,7 @@ async def test_sums_are_those_of_all_logs(bot, usage):
     (day,) = [
         one for one in await bot.rows("utilization_day") if (one["kind"], one["span"]) == ("workflow", 1)
     ]
-    assert Sums.of_row(day).histograms()["cpu"] == Histogram.of(values)
+    assert histograms_of(day)["cpu"] == Histogram.of(values)
     assert (day["jobs"], day["records"]) == (3, 60)
 
 
@@ -144,12 +150,12 @@ async def test_logs_stored_at_the_same_time_lose_nothing(bot, usage):
 
     async def again(number):
         async with bot.store.transaction() as tx:
-            key = (row["repository_id"], row["run_id"], 1, number)
-            before = await rows.held(tx, key)
+            key = {name: row[name] for name in job_rows.KEY} | {"job_id": number}
+            before = await job_rows.lock_job(tx, key)
             mine = row | {"job_id": number, "records": 60 + number}
             if before is None or before["records"] < mine["records"]:
-                await rows.put(tx, mine)
-                count_days.request(tx, before, mine)
+                await job_rows.put_job(tx, mine)
+                count_days.request_days(tx, before, mine)
 
     await asyncio.gather(*(again(number) for number in (1, 2, 3, 4, 1, 2, 3, 4)))
     await bot.settle()
@@ -263,8 +269,8 @@ async def test_rows_and_sums_go_with_the_records_and_series_earlier(bot, usage):
 
 def test_a_log_of_200_megabytes_is_thinned(tmp_path):
     """Read by the parser child's own function, from an archive, within its limits of memory and size."""
-    from bot.ci.collect.parsing import Given
-    from bot.ci.utilization import parse_usage
+    from bot.ci.collect.parse.contract import Given
+    from bot.ci.utilization.parse import parse_usage
 
     commands = ["python " + "x" * 9_900]
     path = tmp_path / "archive"
@@ -280,10 +286,10 @@ def test_a_log_of_200_megabytes_is_thinned(tmp_path):
                 ).encode()
             )
     assert path.stat().st_size > 200_000_000
-    found = parse_usage.parse(Given(path=path, blob=tmp_path / "blob", members=(), options=None))
-    assert (found.status, found.records, found.flags) == ("ok", 20_200, ["thinned"])
+    found = parse_usage.parse_log(Given(path=path, blob=tmp_path / "blob", members=(), options=None))
+    assert tuple(found["row"][name] for name in ("status", "records", "flags")) == ("ok", 20_200, ["thinned"])
     assert (
         Histogram.of(at % 100 for at in range(0, 20_200, 2)).bins
-        == unpacked(decoded(found.histograms, 5), [0] * 5)[0].bins
+        == unpacked(decoded(found["row"]["histograms"], 5), [0] * 5)[0].bins
     )
     assert (tmp_path / "blob").stat().st_size < 1_000_000

@@ -7,8 +7,8 @@ import io
 import pytest
 import sqlalchemy as sa
 
-from bot.ci.collect import uploads
-from bot.ci.utilization.origin import ELSEWHERE
+from bot.ci.collect.views import receive_upload
+from bot.ci.utilization.log_attribution import ELSEWHERE
 from bot.ingest.tables import records
 from tests.ci.utilization.test_stored import busy
 from tests.harness import L3, UPSTREAM
@@ -24,7 +24,7 @@ async def send(bot, github, dispatch, log, **query):
         "job": "test (1, 2)",
     } | query
     bearer = bot.issuer.mint(repository=L3, repository_id=github.state.repo(L3).id, run_id=wanted["run_id"])
-    sent = {"Authorization": f"Bearer {bearer}", uploads.TOKEN_HEADER: payload["callback_token"]}
+    sent = {"Authorization": f"Bearer {bearer}", receive_upload.TOKEN_HEADER: payload["callback_token"]}
     status, answer = await bot.request(
         "POST", "/api/oot/uploads", params=wanted, data=io.BytesIO(log.encode()), headers=sent
     )
@@ -45,7 +45,7 @@ async def test_an_uploaded_log_is_a_job_of_another_ci(bot, github):
     assert ELSEWHERE <= row["job_id"] < 2 * ELSEWHERE
     assert row["blob"].startswith("util/")
     _, page = await bot.get(f"/oot/{L3}")
-    assert "CPU 50 % avg" not in page  # nobody has said that the repository is public
+    assert "CPU 50 % avg" not in page  # the repository is not known to be public
     before = await bot.rows("utilization_job"), await bot.rows("utilization_day")
     await send(bot, github, dispatch, busy(gpu=2.0))
     assert (await bot.rows("utilization_job"), await bot.rows("utilization_day")) == before

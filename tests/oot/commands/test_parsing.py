@@ -8,12 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.oot.commands.parsing import LONGEST_LINE, MOST_COMMANDS, VERBS, Command, may_hold, parse
+from bot.oot.commands.parsing import (
+    LONGEST_LINE,
+    MOST_COMMANDS,
+    VERBS,
+    Command,
+    may_hold_command,
+    parse_commands,
+)
 
 
 def read(body):
     """Verb and backends of each command; what is wrong instead of a verb."""
-    return [(one.verb or one.problem, *one.backends) for one in parse(body)]
+    return [(one.verb or one.problem, *one.backends) for one in parse_commands(body)]
 
 
 @pytest.mark.parametrize(
@@ -83,13 +90,13 @@ def test_a_command_is_a_plain_line_that_begins_with_its_word(body, found):
     ],
 )
 def test_what_cannot_be_carried_out_as_written_says_why(line, problem):
-    (command,) = parse(line)
+    (command,) = parse_commands(line)
     assert command.verb == ""
     assert problem in command.problem
 
 
 def test_ignore_takes_one_backend_and_the_rest_is_the_reason():
-    (command,) = parse("/oot ignore npu the lab  moves @everybody this week")
+    (command,) = parse_commands("/oot ignore npu the lab  moves @everybody this week")
     assert command == Command(
         text="/oot ignore npu the lab  moves @everybody this week",
         verb="ignore",
@@ -99,30 +106,30 @@ def test_ignore_takes_one_backend_and_the_rest_is_the_reason():
 
 
 def test_rerun_all_means_every_job():
-    (command,) = parse("/oot rerun npu --all")
+    (command,) = parse_commands("/oot rerun npu --all")
     assert (command.backends, command.everything) == (("npu",), True)
 
 
 def test_only_the_first_commands_of_a_comment_count():
-    assert len(parse("/oot status\n" * 50)) == MOST_COMMANDS
+    assert len(parse_commands("/oot status\n" * 50)) == MOST_COMMANDS
 
 
 def test_a_line_is_kept_only_so_far():
-    (command,) = parse("/oot ignore npu " + "x" * 3_000)
+    (command,) = parse_commands("/oot ignore npu " + "x" * 3_000)
     assert len(command.text) == LONGEST_LINE
 
 
 @given(st.text(max_size=300))
 @settings(max_examples=200)
 def test_any_text_is_read_without_an_error(text):
-    for command in parse(f"{text}\n/oot {text}"):
+    for command in parse_commands(f"{text}\n/oot {text}"):
         assert command.verb in VERBS or command.problem
 
 
 @given(st.text(max_size=200))
 def test_what_is_skipped_unread_holds_no_command(text):
-    if not may_hold(text):
-        assert parse(text) == ()
+    if not may_hold_command(text):
+        assert parse_commands(text) == ()
 
 
 LAZY = f"{'> ' * 15}a\n" + "b\n" * 5_000  # a quote of quotes that goes on without its signs
@@ -132,7 +139,7 @@ LAZY = f"{'> ' * 15}a\n" + "b\n" * 5_000  # a quote of quotes that goes on witho
 def test_a_hostile_comment_of_full_length_is_read_in_a_moment(piece):
     much = piece * (65_000 // len(piece))
     began = time.process_time()
-    assert parse(f"/oot status\n{much}") in {(), (Command(text="/oot status", verb="status"),)}
+    assert parse_commands(f"/oot status\n{much}") in {(), (Command(text="/oot status", verb="status"),)}
     assert time.process_time() - began < 3  # minutes where its parts are looked at again and again
 
 

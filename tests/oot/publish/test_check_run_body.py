@@ -92,8 +92,8 @@ def does_nothing(word):
     one = head.backends[5]
     waiting = judge([], unknown=word)
     unknown = gate_check(waiting, prefix="oot", head_sha=HEAD, external_id="k", page_url=word)
-    marked = annotate.of_backend(check(one), one, (), {word.removeprefix("./")})
-    assert annotate.of_backend(check(one), one, (), {"src/op.py"}).annotations == ()
+    marked = annotate.annotate_backend(check(one), one, (), {word.removeprefix("./")})
+    assert annotate.annotate_backend(check(one), one, (), {"src/op.py"}).annotations == ()
     runs = [check(one) for one in head.backends] + [gate(*head.backends), unknown, marked]
     runs += per_job(one)
     assert len(marked.annotations) == 2

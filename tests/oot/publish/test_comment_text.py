@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.oot.publish.comment_text import MARKER, has_failures, render
+from bot.oot.publish.comment_text import MARKER, has_failures, render_comment
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import History
 from tests import samples
@@ -133,18 +133,18 @@ HEADS = {
 
 @pytest.mark.parametrize("name", HEADS)
 def test_the_comment_reads_as_in_its_snapshot(name):
-    body = render(HEADS[name]())
+    body = render_comment(HEADS[name]())
     assert body == snapshot(f"comment_{name}", body)
 
 
 @pytest.mark.parametrize("name", HEADS)
 def test_every_comment_is_well_formed_within_the_limits_and_the_same_twice(name):
-    body = render(HEADS[name]())
+    body = render_comment(HEADS[name]())
     live = frozenset({"alice", "bob", *(f"user-{n}" for n in range(20))})
     assert complaints(body, live=live, comments=1) == []
     assert body.startswith(MARKER + "\n")
     assert len(body) <= 60_000
-    assert render(HEADS[name]()) == body
+    assert render_comment(HEADS[name]()) == body
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_every_comment_is_well_formed_within_the_limits_and_the_same_twice(name)
 )
 def test_no_injection_does_anything_in_the_comment(word, limit):
     head = hostile(word)
-    body = render(head, limit=limit)
+    body = render_comment(head, limit=limit)
     assert complaints(body, live=frozenset({"alice", word}), comments=1) == []
     assert body.count(MARKER) == 1
     rows = sum(one.level > 2 for one in head.backends) + 1
@@ -163,66 +163,66 @@ def test_no_injection_does_anything_in_the_comment(word, limit):
 @given(st.text(st.characters(codec=None), max_size=120) | st.text("`|@#<>!-/[]()*_~$\\\n ", max_size=40))
 def test_random_words_do_nothing_in_the_comment(word):
     for head in (hostile(word), pull(backend("npu", state=QUEUED), previous=hostile(word))):
-        body = render(head, mention=())
+        body = render_comment(head, mention=())
         assert complaints(body, comments=1) == []
         body.encode("utf-8")
 
 
 def test_on_calls_are_mentioned_live_once_in_the_section_of_their_red_backend():
-    body = render(one_new_failure())
+    body = render_comment(one_new_failure())
     assert body.count("@alice") == 1
     assert body.index("<details") < body.index("@alice") < body.index("</details>")
 
 
 @pytest.mark.parametrize("state", [State.CANCELLED, State.NEUTRAL, State.SUCCESS, RUNNING, QUEUED])
 def test_nobody_is_mentioned_unless_the_backend_is_red(state):
-    assert "@" not in render(pull(backend("npu", job("unit"), state=state, oncalls=("alice",))))
+    assert "@" not in render_comment(pull(backend("npu", job("unit"), state=state, oncalls=("alice",))))
 
 
 def test_a_backend_without_checks_mentions_nobody():
-    body = render(pull(npu_red(level=2), npu_red(level=1)))
+    body = render_comment(pull(npu_red(level=2), npu_red(level=1)))
     assert "@" not in body
     assert "❌ 1 failed" in body
 
 
 @pytest.mark.parametrize("level", [0, 5])
 def test_a_failure_of_unknown_level_blocks_as_the_gate_says(level):
-    body = render(pull(npu_red(level=level)))
+    body = render_comment(pull(npu_red(level=level)))
     assert "Blocks merging: `npu`." in body
     assert f"| L{level}, blocking |" in body
     assert "This blocks merging. On call: @alice, @bob." in body
 
 
 def test_on_calls_not_to_be_mentioned_are_named_in_code():
-    body = render(pull(npu_red()), mention={("org/npu", "bob")})
+    body = render_comment(pull(npu_red()), mention={("org/npu", "bob")})
     assert "On call: `alice`, @bob." in body
 
 
 @pytest.mark.parametrize("login", ["octocat[bot]", "a b", "@alice", "x" * 40, "", "a/b/c"])
 def test_what_is_no_login_is_never_mentioned(login):
-    assert not re.search(r"@\w", render(pull(npu_red(oncalls=(login,)))))
+    assert not re.search(r"@\w", render_comment(pull(npu_red(oncalls=(login,)))))
 
 
 def test_on_calls_are_still_called_when_their_section_did_not_fit():
-    body = render(two_thousand_failing_jobs(), limit=12_000)
+    body = render_comment(two_thousand_failing_jobs(), limit=12_000)
     assert len(body) <= 12_000
     assert "<details" not in body
     assert [body.count(f"@user-{n}.") for n in range(20)] == [1] * 20
 
 
 def test_the_previous_verdict_stays_until_the_first_report():
-    body = render(new_head())
+    body = render_comment(new_head())
     assert "nothing reported yet" in body
     assert "previous commit `fedcba9`" in body
     assert "@" not in body
     assert "On call: `alice`, `bob`." in body
     reported = pull(backend("npu", job("unit", None), state=RUNNING), previous=one_new_failure())
-    assert "previous commit" not in render(reported)
+    assert "previous commit" not in render_comment(reported)
 
 
 def test_sections_are_shed_from_the_bottom_with_a_link_to_the_page():
-    whole = render(one_new_failure())
-    shorter = render(one_new_failure(), limit=len(whole) - 1)
+    whole = render_comment(one_new_failure())
+    shorter = render_comment(one_new_failure(), limit=len(whole) - 1)
     assert "<summary>✅ 1 passed" in whole
     assert "<summary>✅ 1 passed" not in shorter
     assert "Shortened to fit, without passing backends." in shorter
@@ -233,19 +233,19 @@ def test_sections_are_shed_from_the_bottom_with_a_link_to_the_page():
 @pytest.mark.parametrize("limit", [60_000, 20_000, 6_000, 2_000])
 def test_a_comment_never_exceeds_its_limit(limit):
     for make in (forty, two_thousand_failing_jobs):
-        assert len(render(make(), limit=limit)) <= limit
+        assert len(render_comment(make(), limit=limit)) <= limit
 
 
 def test_very_many_backends_of_unhelpful_names_still_fit():
     crowd = [backend("|" * 300 + str(n), job("|" * 300), page_url=HUD + "/|" * 600) for n in range(900)]
-    body = render(pull(*crowd))
+    body = render_comment(pull(*crowd))
     assert len(body) <= 60_000
     assert "✅ 900 passed" in body
     assert complaints(body, comments=1) == []
 
 
 def test_blocking_failures_come_first_and_open():
-    body = render(known_and_new())
+    body = render_comment(known_and_new())
     assert re.findall(r"<details( open)?>\n<summary>❌ <code>(\w+)", body) == [
         (" open", "npu"),
         ("", "tpu"),

@@ -103,7 +103,9 @@ async def run_json(request: web.Request) -> web.Response:
     wanted = parameters.choice(request, "verdict", ["", *Verdict])
     skipped, attempt = parameters.before_id(request) or 0, parameters.attempt(request)
     async with request.app[CONTEXT].store.read() as tx:
-        newest = (await job_reads.run(request, tx))[0]
+        owners = await job_reads.visible(request, tx, parameters.repo(request))
+        run_id = parameters.number(request.match_info["id"])
+        newest = (await job_reads.shown_attempts(tx, owners, run_id))[0]
         found = await heads.of_run(tx, newest["repository_id"], newest["id"], attempt)
     failed = [one for test in found.tests for one in test.jobs if not wanted or one.case["verdict"] == wanted]
     following = skipped + limit

@@ -104,7 +104,9 @@ async def commit(request: web.Request) -> web.Response:
 async def run(request: web.Request) -> web.Response:
     """Show the tests of a run, all attempts together unless one is chosen."""
     async with request.app[CONTEXT].store.read() as tx:
-        attempts = await job_reads.run(request, tx)
+        owners = await job_reads.visible(request, tx, parameters.repo(request))
+        run_id = parameters.number(request.match_info["id"])
+        attempts = await job_reads.shown_attempts(tx, owners, run_id)
         newest = attempts[0]
         found = await heads.of_run(tx, newest["repository_id"], newest["id"], parameters.attempt(request))
         compared = await _compared(request, tx, {newest["repository_id"]}, found.jobs)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bot.ci.collect import job_reads as ci_jobs
-from bot.ci.utilization import job_reads, job_view, words
-from bot.ci.utilization.job_reads import ATTEMPT
-from bot.ci.utilization.segments import in_background
+from bot.ci.utilization import words
+from bot.ci.utilization.parse.segments import in_background
+from bot.ci.utilization.views import job_chart, job_reads
+from bot.ci.utilization.views.job_reads import ATTEMPT
 from bot.core.feature import sections
 from bot.core.json_fields import Kind
 from bot.core.json_fields import read_member as read_field
@@ -19,8 +20,8 @@ from bot.web.view_parameters import REPO
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bot.ci.utilization.blob import Stored
-    from bot.ci.utilization.job_reads import Found
+    from bot.ci.utilization.parse.blob import Stored
+    from bot.ci.utilization.views.job_reads import Found
     from bot.ingest.rows import WorkflowJobRow
     from bot.web.asked import Asked
 
@@ -34,7 +35,7 @@ class JobFound:
     """A job, its utilization, and what its log says."""
 
     found: Found
-    asked: job_view.Asked
+    asked: job_chart.Asked
     verdicts: Sequence[Mapping[str, Any]]
     stored: Stored | None = None
 
@@ -46,15 +47,15 @@ TO = declare.whole("to", LATEST, "its last second", default=0)
 SERIES = declare.text("series", "the series of the chart", most=SERIES_MOST)
 
 
-async def read(asked: Asked) -> JobFound:
+async def read_job(asked: Asked) -> JobFound:
     """Read a job, and the verdicts on its log."""
-    found = await job_reads.found(asked, asked[JOB], asked[ATTEMPT])
+    found = await job_reads.find_job(asked, asked[JOB], asked[ATTEMPT])
     verdicts: list[Mapping[str, Any]] = []
     if found.job is not None:
-        subject = ci_jobs.subject(asked.request, found.job)
+        subject = ci_jobs.job_subject(asked.request, found.job)
         for add in sections(asked.context.features, "job_json"):
             verdicts += (await add(asked.tx, subject)).get("verdicts", [])
-    chosen = job_view.Asked(
+    chosen = job_chart.Asked(
         path=asked.request.path,
         series=asked[SERIES],
         start=asked[FROM],
@@ -67,7 +68,7 @@ async def read(asked: Asked) -> JobFound:
 async def load_series(asked: Asked, one: JobFound) -> JobFound:
     """Load the series of a job."""
     row = one.found.row
-    return replace(one, stored=await job_reads.stored(asked.context, row)) if row else one
+    return replace(one, stored=await job_reads.load_series(asked.context, row)) if row else one
 
 
 def show(one: JobFound) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def show(one: JobFound) -> dict[str, Any]:
         "beside_peak": [name for name in peak["commands"] if shown or not in_background(name)]
         if peak
         else [],
-        "view": job_view.view(row, stored, steps(of), one.asked) if row and stored else None,
+        "view": job_chart.draw_job(row, stored, steps(of), one.asked) if row and stored else None,
         "asked": one.asked,
         "oom": any(each["kind"] == OOM for each in one.verdicts) or bool(row and row["oom_risk"]),
         "idle": words.idle_share(row) if row else None,
@@ -98,20 +99,20 @@ def show(one: JobFound) -> dict[str, Any]:
     }
 
 
-def steps(of: WorkflowJobRow | None) -> list[job_view.Step]:
+def steps(of: WorkflowJobRow | None) -> list[job_chart.Step]:
     """Return the steps of a job that began, in order."""
     found = []
-    for at, one in enumerate(ci_jobs.steps(of) if of else ()):
+    for at, one in enumerate(ci_jobs.steps_of_job(of) if of else ()):
         raw = of["steps"][at] if of and of["steps"] else {}
         started = read_field(raw, ("started_at",), Kind.TIME)
         ended = read_field(raw, ("completed_at",), Kind.TIME)
         if started is not None:
-            found.append(job_view.Step(one.name, started // 1000, (ended or started) // 1000))
+            found.append(job_chart.Step(one.name, started // 1000, (ended or started) // 1000))
     return found
 
 
 VIEW = View(
-    read=read,
+    read=read_job,
     complete=load_series,
     parameters=(REPO, JOB, ATTEMPT, ALL, FROM, TO, SERIES),
     page=Page(path=r"/{owner}/{repo}/job/{id:\d+}/utilization", template="utilization_job.html", values=show),

@@ -10,22 +10,24 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from bot.ci.utilization import job_reads, series_names
-from bot.ci.utilization.job_reads import ATTEMPT
-from bot.ci.utilization.segments import LEVEL
+from bot.ci.utilization.parse.segments import LEVEL
+from bot.ci.utilization.tables import JobRow
+from bot.ci.utilization.views import job_reads, series_names
+from bot.ci.utilization.views.job_reads import ATTEMPT
 from bot.ci.utilization.views.run import RUN
 from bot.web import csv_export
 from bot.web import operations as op
 from bot.web import view_parameters as declare
+from bot.web.answers import fill
 from bot.web.asked import asking, describe
 from bot.web.refusals import Refused
 from bot.web.render_thread import in_render_thread
+from bot.web.row_answers import RowAnswer
 from bot.web.view import Endpoint
 from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
-    from bot.ci.utilization.blob import Stored
-    from bot.ci.utilization.rows import JobRow
+    from bot.ci.utilization.parse.blob import Stored
     from bot.web.asked import Asked
 
 NO_JOB = Refused(404, "not_found", "no usage log of that job may be shown")
@@ -45,22 +47,21 @@ class UsageSegment(Struct, frozen=True, kw_only=True):
     extra_info: dict[str, Any]
 
 
-class UsageMetadata(Struct, frozen=True, kw_only=True):
+class UsageMetadata(
+    RowAnswer,
+    row=JobRow,
+    only=(
+        "repo", "workflow_id", "run_attempt", "job_id", "workflow_name", "job_name", "usage_collect_interval",
+        "data_model_version", "gpu_count", "cpu_count", "gpu_type", "start_at", "end_at",
+    ),
+    frozen=True,
+    kw_only=True,
+):  # fmt: skip
     """A job whose machine was watched; seconds since 1970, ids are GitHub's"""
 
-    repo: str
     workflow_id: Annotated[int, Meta(description="the run")]
-    run_attempt: int
-    job_id: int
-    workflow_name: str
-    job_name: str
     usage_collect_interval: float | None
     data_model_version: str | None
-    gpu_count: int | None
-    cpu_count: int | None
-    gpu_type: str | None
-    start_at: int
-    end_at: int
     segments: list[UsageSegment]
     tags: list[str]
 
@@ -119,14 +120,14 @@ async def send_csv(request: web.Request) -> web.Response:
 
 
 async def _find(asked: Asked) -> JobRow:
-    row = (await job_reads.found(asked, asked[JOB], asked[ATTEMPT])).row
+    row = (await job_reads.find_job(asked, asked[JOB], asked[ATTEMPT])).row
     if row is None or row["run_id"] != asked[RUN]:
         raise NO_JOB.because("no usage log of that job may be shown")
     return row
 
 
 async def _stored(asked: Asked, row: JobRow) -> Stored:
-    stored = await job_reads.stored(asked.context, row)
+    stored = await job_reads.load_series(asked.context, row)
     if stored is None:
         raise NO_JOB.because(row["reason"] or "the series have been deleted")
     return stored
@@ -141,7 +142,7 @@ def _encoded(row: JobRow, stored: Stored, *, with_raw: bool) -> bytes:
     ]
     return msgspec.json.encode(
         JobUtilization(
-            metadata=metadata(row),
+            metadata=metadata_of_job(row),
             ts_list=[
                 UsageSeries(
                     id=series,
@@ -159,27 +160,18 @@ def _encoded(row: JobRow, stored: Stored, *, with_raw: bool) -> bytes:
     )
 
 
-def metadata(row: JobRow) -> UsageMetadata:
-    """Return what upstream's tools are told of a job."""
-    segments = [
-        UsageSegment(level=LEVEL, name=name, start_at=start, end_at=end, extra_info={})
-        for name, start, end in row["segments"]
-    ]
-    return UsageMetadata(
-        repo=row["repo"],
+def metadata_of_job(row: JobRow) -> UsageMetadata:
+    """Return the metadata of a job as upstream's tools read them."""
+    return fill(
+        UsageMetadata,
+        row,
         workflow_id=row["run_id"],
-        run_attempt=row["run_attempt"],
-        job_id=row["job_id"],
-        workflow_name=row["workflow_name"],
-        job_name=row["job_name"],
         usage_collect_interval=row["collect_interval"],
         data_model_version=row["model_version"],
-        gpu_count=row["gpu_count"],
-        cpu_count=row["cpu_count"],
-        gpu_type=row["gpu_type"],
-        start_at=row["start_at"],
-        end_at=row["end_at"],
-        segments=segments,
+        segments=[
+            UsageSegment(level=LEVEL, name=name, start_at=start, end_at=end, extra_info={})
+            for name, start, end in row["segments"]
+        ],
         tags=[],
     )
 

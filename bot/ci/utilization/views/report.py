@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from bot.ci.collect import job_reads as ci_jobs
-from bot.ci.utilization import day_rows, periods, report, report_reads
-from bot.ci.utilization.count_days import UTILIZATION
+from bot.ci.utilization import periods, report
 from bot.ci.utilization.report import Group, Numbers
-from bot.ci.utilization.report_reads import DAY, RUNS, Window
-from bot.ci.utilization.sums import first_day
+from bot.ci.utilization.store import day_rows
+from bot.ci.utilization.store.count_days import UTILIZATION
+from bot.ci.utilization.sums import Sums, first_day
+from bot.ci.utilization.views import report_reads
+from bot.ci.utilization.views.report_reads import DAY, RUNS, Window
 from bot.oot.allowlist import rows as allowlists
 from bot.queue import sums
 from bot.web import parameters
@@ -96,16 +98,16 @@ GROUP = declare.text("group", "the group of the charts")
 PARENT = declare.text("parent", "of a job: its workflow")
 
 
-async def read(asked: Asked) -> Found:
+async def read_report(asked: Asked) -> Found:
     """Read the groups of a repository's jobs."""
-    tx, money, chosen = asked.tx, report_reads.costs(asked.settings), _chosen(asked)
-    repo, owners = await report_reads.owners(asked)
+    tx, money, chosen = asked.tx, report_reads.runner_costs(asked.settings), _chosen(asked)
+    repo, owners = await report_reads.visible_owners(asked)
     today = tx.now // DAY
     window = Window(
         repo=repo, owners=owners, first=today - chosen.days + 1, last=today, trusted=chosen.trusted
     )
-    found = await report_reads.whole(tx, window, chosen.by, money)
-    trend = await report_reads.over_time(
+    found = await report_reads.read_groups(tx, window, chosen.by, money)
+    trend = await report_reads.read_trend(
         tx,
         window,
         chosen.granularity,
@@ -113,9 +115,9 @@ async def read(asked: Asked) -> Found:
         kind=chosen.by if chosen.group else "workflow",
         group=chosen.group,
     )
-    ((_, total),) = await report_reads.over_time(tx, window, "all", money)
-    measured = await day_rows.measured(tx, owners, window.first, window.last)
-    run = await day_rows.jobs_run(tx, owners, window.first, window.last)
+    ((_, total),) = await report_reads.read_trend(tx, window, "all", money)
+    measured = await day_rows.measured_jobs(tx, owners, window.first, window.last)
+    run = await day_rows.created_jobs(tx, owners, window.first, window.last)
     return Found(
         window=window,
         chosen=chosen,
@@ -137,7 +139,7 @@ def show(found: Found) -> dict[str, Any]:
         Listed(group, numbers, chosen.link(group=group.key, parent=group.parent))
         for group, numbers in report.ordered(found.groups, sort)
     ]
-    total = found.groups.get(chosen.group, report.Total().numbers()) if chosen.group else found.total
+    total = found.groups.get(chosen.group, report.numbers_of(Sums())) if chosen.group else found.total
     return {
         "repo": found.window.repo,
         "chosen": chosen,
@@ -198,7 +200,7 @@ async def _backends(asked: Asked, window: Window, money: report.Costs) -> list[t
         theirs = Window(
             repo=entry.repo, owners=owners, first=window.first, last=window.last, trusted=window.trusted
         )
-        ((_, numbers),) = await report_reads.over_time(tx, theirs, "all", money)
+        ((_, numbers),) = await report_reads.read_trend(tx, theirs, "all", money)
         if numbers.jobs:
             found.append((entry.repo, numbers))
     return sorted(found, key=lambda one: (-one[1].idle_gpu_hours, one[0]))
@@ -222,7 +224,7 @@ def _charts(trend: list[tuple[Period, Numbers]]) -> list[Chart]:
 
 
 VIEW = View(
-    read=read,
+    read=read_report,
     parameters=(REPO, BY, DAYS, GRANULARITY, RUNS, SORT, GROUP, PARENT),
     page=Page(path="/{owner}/{repo}/utilization", template="utilization_report.html", values=show),
 )

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
-from bot.ci.utilization import day_rows, periods, report_reads
+from bot.ci.utilization import periods
 from bot.ci.utilization.report import Numbers
-from bot.ci.utilization.report_reads import DAY, RUNS, Window
+from bot.ci.utilization.store import day_rows
+from bot.ci.utilization.views import report_reads
+from bot.ci.utilization.views.report_reads import DAY, RUNS, Window
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web import view_parameters as declare
@@ -84,17 +86,17 @@ class Found:
     jobs: int
 
 
-async def read(asked: Asked) -> Found:
+async def read_report(asked: Asked) -> Found:
     """Read the groups of a repository's jobs."""
-    tx, money = asked.tx, report_reads.costs(asked.settings)
+    tx, money = asked.tx, report_reads.runner_costs(asked.settings)
     first, last = _days(asked, today=tx.now // DAY)
-    repo, owners = await report_reads.owners(asked)
+    repo, owners = await report_reads.visible_owners(asked)
     window = Window(repo=repo, owners=owners, first=first, last=last, trusted=asked[RUNS] == "trusted")
-    groups = await report_reads.by_group(
+    groups = await report_reads.read_groups_over_time(
         tx, window, KINDS[asked[GROUP_BY]], asked[GRANULARITY], money=money, parent=asked[PARENT] or None
     )
-    measured = sum((await day_rows.measured(tx, owners, first, last)).values())
-    run = sum((await day_rows.jobs_run(tx, owners, first, last)).values())
+    measured = sum((await day_rows.measured_jobs(tx, owners, first, last)).values())
+    run = sum((await day_rows.created_jobs(tx, owners, first, last)).values())
     return Found(window=window, groups=groups, measured=measured, jobs=max(run, measured))
 
 
@@ -137,7 +139,7 @@ def _days(asked: Asked, *, today: int) -> tuple[int, int]:
 
 
 VIEW = View(
-    read=read,
+    read=read_report,
     parameters=(REPO, GROUP_BY, PARENT, START, END, GRANULARITY, RUNS),
     json=Json(
         path="/api/ci/utilization/{owner}/{repo}/report",

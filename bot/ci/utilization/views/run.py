@@ -5,21 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from bot.ci.collect import job_reads as ci_jobs
-from bot.ci.collect import rows as collected
-from bot.ci.utilization import rows, words
+from bot.ci.collect.store import runs as collected
+from bot.ci.utilization import words
+from bot.ci.utilization.store import job_rows
+from bot.ci.utilization.tables import Durations, JobSummary, Measures
 from bot.core.errors import Rejected
 from bot.web import operations as op
 from bot.web import view_parameters as declare
 from bot.web.answers import Answer, fill
 from bot.web.refusals import Refused
+from bot.web.row_answers import RowAnswer
 from bot.web.view import Json, Page, View
 from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
-    from bot.ci.utilization.rows import JobSummary
     from bot.ingest.rows import WorkflowJobRow
     from bot.web.asked import Asked
 
@@ -31,41 +33,21 @@ RUN_OF_PAGE = declare.identifier("id", "GitHub's id of the run")
 SORT = declare.choice("sort", SORTS, "the order of jobs", only="page")
 
 
-class MeasuredJob(Struct, frozen=True, kw_only=True):
+class MeasuredJob(
+    RowAnswer,
+    row=JobSummary,
+    only=(
+        "run_attempt", "job_id", "workflow_name", "job_name", "runner_label", "status", "reason", "flags", "trusted",
+        "records", "error_records", *Measures.__annotations__, *Durations.__annotations__, "oom_risk",
+    ),
+    frozen=True,
+    kw_only=True,
+):  # fmt: skip
     """A job of a run; percent, and null where nothing was measured"""
 
-    run_attempt: int
     job_id: Annotated[int, Meta(description="below 0: which job the log is of is not known")]
-    workflow_name: str
-    job_name: str
-    runner_label: str
     status: Annotated[str, Meta(description="ok, no_records, legacy or refused")]
-    reason: str
-    flags: list[str]
     trusted: Annotated[bool, Meta(description="of the repository's own run on a trusted branch")]
-    records: int
-    error_records: int
-    cpu_avg: float | None
-    cpu_p90: float | None
-    cpu_max: float | None
-    mem_avg: float | None
-    mem_p90: float | None
-    mem_max: float | None
-    gpu_avg: float | None
-    gpu_p90: float | None
-    gpu_max: float | None
-    gpu_bw_avg: float | None
-    gpu_bw_p90: float | None
-    gpu_bw_max: float | None
-    gpu_alloc_avg: float | None
-    gpu_alloc_p90: float | None
-    gpu_alloc_max: float | None
-    observed_s: float
-    idle_gpu_s: float
-    gpu_s: float
-    no_data_s: float
-    saturated_s: float
-    oom_risk: bool
 
 
 class RunUtilization(Answer, frozen=True, kw_only=True):
@@ -90,11 +72,11 @@ async def read_all(asked: Asked) -> PageFound:
     """Read the jobs of a run; raises Rejected 404 where nothing is known of it."""
     tx, repo, run_id = asked.tx, asked[REPO], asked[RUN_OF_PAGE]
     owners = await ci_jobs.visible_to(asked, repo)
-    attempts = await collected.runs_of(tx, owners, run_id)
+    attempts = await collected.attempts_of_run(tx, owners, run_id)
     measured, jobs = [], []
     for owner in sorted(owners):
-        measured += await rows.of_run(tx, owner, run_id, limit=JOBS_MOST)
-        jobs += await collected.jobs(tx, owner, run_id)
+        measured += await job_rows.jobs_of_run(tx, owner, run_id, limit=JOBS_MOST)
+        jobs += await collected.jobs_of_run(tx, owner, run_id)
     if not attempts and not measured and not jobs:
         raise Rejected(404, "not_found", "no run of that id may be shown here")
     title = attempts[0]["name"] if attempts else (measured or jobs)[0]["workflow_name"]
@@ -105,7 +87,7 @@ async def read_measured(asked: Asked) -> list[JobSummary]:
     """Read the measured jobs of a run; raises Rejected 404 where there is none."""
     found: list[JobSummary] = []
     for owner in sorted(await ci_jobs.visible_to(asked, asked[REPO])):
-        found += await rows.of_run(asked.tx, owner, asked[RUN], limit=JOBS_MOST)
+        found += await job_rows.jobs_of_run(asked.tx, owner, asked[RUN], limit=JOBS_MOST)
     if not found:
         raise NO_RUN.because("no measured job of that run may be shown")
     return found

@@ -1,0 +1,1 @@
+"""Parsing files of strangers: all that the parser child may import of collecting."""

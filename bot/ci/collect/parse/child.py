@@ -1,0 +1,112 @@
+"""The parser child: a process without environment, database or network use that parses one file after the other.
+
+It reads requests from standard input and writes replies to standard output, each a length and a MessagePack value.
+An error that no parser should raise ends it with its traceback: the parent names the error and starts another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+import os
+import resource
+import struct
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from bot.ci.collect.parse.contract import Broken, Given, Refused, Reply, Request
+
+LENGTH = struct.Struct(">I")
+REQUEST = msgspec.msgpack.Decoder(Request)
+MEMORY = 1024 * 1024 * 1024  # bytes of address space
+CPU = 120  # seconds for one file
+FILES = 200  # then a new child takes over
+NICE = 19
+MIB = 1024 * 1024
+TOO_MUCH_MEMORY = f"reading it takes more than {MEMORY // MIB:,} MiB of memory"
+NO_FAULT_OF_FILE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})  # the machine's errors
+
+
+def main() -> None:
+    """Serve requests until standard input ends."""
+    with contextlib.suppress(OSError):  # of a system that does not allow it
+        os.nice(NICE - os.nice(0))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a parser prints is no reply
+    for served in range(1, FILES + 1):
+        request = _next(requests)
+        if request is None:
+            return
+        reply = serve(request)
+        reply.ends |= served == FILES
+        _write(replies, reply)
+        if reply.ends:
+            return
+
+
+def serve(request: Request) -> Reply:
+    """Parse one file and write the answer; an error of the file is in the reply."""
+    _limit(request)
+    try:
+        parser = _load(request.parser)
+        given = Given(
+            path=Path(request.path), blob=Path(request.blob), members=request.members, options=request.options
+        )
+        Path(request.answer).write_bytes(msgspec.msgpack.encode(parser(given)))
+    except Refused as error:
+        return Reply(state="refused", reason=str(error))
+    except Broken as error:
+        return Reply(state="broken", reason=str(error))
+    except MemoryError:
+        return Reply(state="broken", reason=TOO_MUCH_MEMORY, ends=True)
+    except RecursionError:
+        return Reply(state="broken", reason="it is nested too deeply", ends=True)
+    except OSError as error:
+        return _failed(error, request.most_written)
+    return Reply(state="parsed")
+
+
+def _failed(error: OSError, most_written: int) -> Reply:
+    """Return the reply where the system refused something."""
+    if error.errno == errno.ENOMEM:
+        return Reply(state="broken", reason=TOO_MUCH_MEMORY, ends=True)
+    words = error.strerror or str(error)
+    if error.errno in NO_FAULT_OF_FILE:
+        return Reply(state="unable", reason=f"it could not be read: {words}", ends=True)
+    if error.errno == errno.EFBIG:
+        limit = f"{most_written // MIB} MiB" if most_written >= MIB else f"{most_written:,} bytes"
+        words = f"what was read of it has over {limit}"
+    return Reply(state="broken", reason=words, ends=True)
+
+
+def _limit(request: Request) -> None:
+    """Limit processor time and written files for the next request."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + CPU, hard))
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (request.most_written, hard))
+
+
+def _load(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _next(stream: IO[bytes]) -> Request | None:
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    return REQUEST.decode(stream.read(LENGTH.unpack(head)[0]))
+
+
+def _write(stream: IO[bytes], reply: Reply) -> None:
+    encoded = msgspec.msgpack.encode(reply)
+    stream.write(LENGTH.pack(len(encoded)) + encoded)
+    stream.flush()

@@ -1,0 +1,1 @@
+"""What collecting keeps in the database: the statements."""

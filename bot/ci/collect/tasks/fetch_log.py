@@ -1,0 +1,133 @@
+"""log: fetches the log of a finished job. Key: `owner/repo#job_id`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bot.ci.collect import budget, collection_scope, keys
+from bot.ci.collect.job_names import FAILED
+from bot.ci.collect.receiving import Fetched
+from bot.ci.collect.states import State
+from bot.ci.collect.store import fetches, runs
+from bot.ci.collect.store.trusted_runs import is_trusted_run
+from bot.ci.collect.tasks import fetch_file
+from bot.ci.collect.tasks.fetch_file import NotThere, Wanted
+from bot.core.errors import GitHubRefused, RetryLater
+
+if TYPE_CHECKING:
+    from bot.ci.collect.tables import FetchRow
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+    from bot.ingest.rows import WorkflowJobRow
+    from bot.queue.tasks import Task
+
+NEVER_STARTED = "GitHub kept no log: the job never started"
+WAITS = (10.0, 60.0, 600.0, 3600.0)  # seconds between tries: GitHub may have a log only hours after its job
+
+
+async def fetch_log(context: Context, task: Task) -> None:
+    """Fetch a job's log, unless the settings leave it out."""
+    repo, job_id = keys.parse_object_key(task.key)
+    async with context.store.transaction() as tx:
+        job = await runs.find_named_job(tx, repo, job_id)
+        if job is None or job["status"] != "completed":
+            return
+        if await collection_scope.run_refusal(
+            tx, context.settings, job["repo"], workflow=job["workflow_name"]
+        ):
+            return
+        if refused := collection_scope.log_refusal(context.settings, job):
+            if job["conclusion"] in FAILED:
+                await fetches.want_fetches(tx, [_intent(job)])
+                await _skip(tx, job, refused)
+            return
+        await fetches.want_fetches(tx, [_intent(job)])
+        row = await fetches.begin_try(tx, job["repository_id"], "log", job_id)
+        if row is None:
+            return
+        wanted = await _wanted(tx, context, job)
+    if collection_scope.never_started(job):
+        await fetch_file.end_fetch(context, row, State.ABSENT, NEVER_STARTED)
+        return
+    try:
+        await fetch_file.fetch_file(context, row, wanted)
+    except NotThere as error:
+        await _not_there(context, row, job, error.status)
+
+
+async def _not_there(context: Context, row: FetchRow, job: WorkflowJobRow, status: int) -> None:
+    """Find out whether a log that GitHub does not have comes later, or never."""
+    if status == 410:
+        await fetch_file.end_fetch(context, row, State.EXPIRED, "GitHub has deleted it")
+        return
+    if status != 404:
+        await fetch_file.end_fetch(context, row, State.BROKEN, f"GitHub answered {status}")
+        return
+    found = await _read_job(context, job)
+    if found is None:
+        await fetch_file.end_fetch(context, row, State.ABSENT, "GitHub no longer knows the job")
+    elif found.get("conclusion") == "skipped" or not (found.get("runner_name") or found.get("steps")):
+        await fetch_file.end_fetch(context, row, State.ABSENT, NEVER_STARTED)
+    elif row["tries"] > len(WAITS):
+        await fetch_file.end_fetch(context, row, State.ABSENT, "GitHub had none")
+    else:
+        await fetch_file.wait_for_next_try(context, row, "GitHub has no log yet", WAITS[row["tries"] - 1])
+
+
+async def _read_job(context: Context, job: WorkflowJobRow) -> dict[str, Any] | None:
+    """Return the job as GitHub has it, None where it has none."""
+    client = context.app_for(job["repo"]).client(job["repo"], actions="read")
+    await budget.spend_call(context, job["repo"])
+    try:
+        found: dict[str, Any] = await client.getitem(
+            client.path("actions/jobs/{job}"), {"job": str(job["id"])}
+        )
+    except GitHubRefused as error:
+        if error.status == 404:
+            return None
+        raise RetryLater(f"job {job['id']} cannot be read: {error}", after=60) from error
+    return found
+
+
+async def _skip(tx: Transaction, job: WorkflowJobRow, reason: str) -> None:
+    row = await fetches.find_fetch(tx, job["repository_id"], "log", job["id"])
+    if row is not None and row["state"] == State.WANTED:
+        await fetches.settle_fetch(tx, row, State.SKIPPED, error=reason)
+
+
+def _intent(job: WorkflowJobRow) -> dict[str, Any]:
+    return {
+        "repository_id": job["repository_id"],
+        "kind": "log",
+        "object_id": job["id"],
+        "run_id": job["run_id"] or 0,
+        "run_attempt": job["run_attempt"] or 1,
+        "job_id": job["id"],
+    }
+
+
+async def _wanted(tx: Transaction, context: Context, job: WorkflowJobRow) -> Wanted:
+    facts = await runs.repository_facts(tx, job["repository_id"])
+    run_row = await runs.find_attempt(tx, job["run_id"] or 0, job["run_attempt"] or 1)
+    return Wanted(
+        fetched=Fetched(
+            repository_id=job["repository_id"],
+            repo=job["repo"],
+            source="log",
+            kind="log",
+            object_id=job["id"],
+            run_id=job["run_id"] or 0,
+            run_attempt=job["run_attempt"] or 1,
+            job_id=job["id"],
+            name=job["name"] or "",
+            head_sha=job["head_sha"] or "",
+            trusted=run_row is not None and await is_trusted_run(tx, context.settings, run_row),
+            private=facts.private is not False,
+            size=0,
+            sha256="",
+        ),
+        path=f"actions/jobs/{job['id']}/logs",
+        size=None,
+        digest=None,
+        blob=f"log/{job['repository_id']}/{job['id']}",
+    )

@@ -1,0 +1,1 @@
+"""Pages and JSON of what was collected."""

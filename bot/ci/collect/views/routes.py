@@ -1,0 +1,17 @@
+"""The views of collecting in the order of the OpenAPI document, and what they need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.ci.collect.views import artifacts, job, receive_upload, run, storage, upload
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+VIEWS = (*receive_upload.ENDPOINTS, job.VIEW, artifacts.VIEW, storage.VIEW, run.VIEW, upload.VIEW)
+
+
+def setup(app: web.Application) -> None:
+    """Add what keeps count of uploads."""
+    app[receive_upload.UNDER_WAY] = set()

@@ -1,0 +1,3 @@
+"""Pages and JSON of logs, failures and searches."""
+
+from __future__ import annotations

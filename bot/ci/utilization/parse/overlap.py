@@ -1,0 +1,103 @@
+"""Which commands ran at the same time, and how much memory did each need when it was alone?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bot.ci.utilization.parse.segments import in_background
+from bot.ci.utilization.parse.summary import MEMORY, weights
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.ci.utilization.parse.segments import Segment
+    from bot.ci.utilization.parse.usage_log import UsageLog
+
+PAIR_SECONDS = 30  # a shorter overlap is not worth a line
+PAIRS_MOST = 50
+SEGMENTS_MOST = 500  # the longest; pairs grow with the square
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two commands that ran at the same time."""
+
+    first: str
+    second: str
+    seconds: int
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """One command: the time it ran alone and beside others, and the most memory in use while it was alone."""
+
+    command: str
+    alone_s: float
+    shared_s: float
+    memory: float | None  # percent; None if it was never alone
+
+
+class Overlap(msgspec.Struct, frozen=True, kw_only=True):
+    """What ran at the same time."""
+
+    most_at_once: int
+    pairs: list[Pair]
+    commands: list[Usage]
+
+
+def find_overlap(log: UsageLog, segments: Sequence[Segment]) -> Overlap:
+    """Return what of a log's segments ran at the same time; without what runs beside every job."""
+    counted = [one for one in segments if not in_background(one.name)]
+    return Overlap(most_at_once=most_at_once(counted), pairs=pairs(counted), commands=usages(log))
+
+
+def most_at_once(segments: Sequence[Segment]) -> int:
+    """Return how many segments there are at the fullest second; both ends belong to a segment."""
+    turns = sorted([(one.start_at, 0) for one in segments] + [(one.end_at, 1) for one in segments])
+    running = most = 0
+    for _, ends in turns:
+        running += -1 if ends else 1
+        most = max(most, running)
+    return most
+
+
+def pairs(segments: Sequence[Segment]) -> list[Pair]:
+    """Return the commands that overlap longest."""
+    longest = sorted(segments, key=lambda one: -one.length)[:SEGMENTS_MOST]
+    ordered = sorted(longest, key=lambda one: (one.start_at, one.end_at, one.name))
+    seconds: dict[tuple[str, str], int] = {}
+    for at, one in enumerate(ordered):
+        for other in ordered[at + 1 :]:
+            if other.start_at >= one.end_at:
+                break
+            if other.name != one.name:
+                names = (min(one.name, other.name), max(one.name, other.name))
+                shared = min(one.end_at, other.end_at) - other.start_at
+                seconds[names] = seconds.get(names, 0) + shared
+    found = sorted((-length, *names) for names, length in seconds.items() if length >= PAIR_SECONDS)
+    return [Pair(first=first, second=second, seconds=-length) for length, first, second in found[:PAIRS_MOST]]
+
+
+def usages(log: UsageLog) -> list[Usage]:
+    """Return every Python command with what its records say, in the order they were first seen."""
+    counted = [name.startswith("python") and not in_background(name) for name in log.commands]
+    memory = log.series.get(MEMORY)
+    alone: dict[int, float] = {}
+    shared: dict[int, float] = {}
+    most: dict[int, float] = {}
+    for at, (seconds, running) in enumerate(zip(weights(log.timestamps)[0], log.running, strict=True)):
+        numbers = [number for number in running if counted[number]]
+        for number in numbers:
+            into = alone if len(numbers) == 1 else shared
+            into[number] = into.get(number, 0.0) + seconds
+        if len(numbers) == 1 and memory and memory[at] == memory[at]:
+            most[numbers[0]] = max(most.get(numbers[0], 0.0), memory[at])
+    return [
+        Usage(
+            command=log.commands[number],
+            alone_s=alone.get(number, 0.0),
+            shared_s=shared.get(number, 0.0),
+            memory=most.get(number),
+        )
+        for number in sorted(alone.keys() | shared.keys())
+    ]

@@ -1,0 +1,34 @@
+"""Parameters and refusals that views of backends share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from bot.web import operations as op
+from bot.web import parameters
+from bot.web import view_parameters as declare
+from bot.web.answers import matching
+from bot.web.asked import Parameter
+from bot.web.refusals import Refused
+
+RESULTS = op.Topic("Results", "What the pages show.")
+NOTHING = Refused(404, "not_found", "nothing of that name may be shown")
+UNKNOWN_BACKEND = Refused(404, "unknown_backend", "not on the allowlist, and it has never reported")
+
+BACKEND = declare.repository("org")
+DAYS = declare.days()
+LEVEL = declare.optional_whole("level", 4, "only backends of this level")
+WORDS = Parameter(
+    "q",
+    parameters.words,
+    "",
+    (op.in_query("q", op.Text, "only backends whose name or device contains these words"),),
+)
+_REPORTED = "|".join(parameters.REPORTED)
+_EVENTS = Annotated[str, matching(f"({_REPORTED})(,({_REPORTED}))*")]
+EVENTS = Parameter(
+    "event",
+    parameters.events,
+    None,
+    (op.in_query("event", _EVENTS, "only jobs of this event, or of several"),),
+)

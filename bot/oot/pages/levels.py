@@ -1,0 +1,236 @@
+"""GET /oot/levels and its JSON: readiness of backends, the allowlist, and what levels and states mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from bot.core.links import web_url
+from bot.oot.allowlist import rows as allowlists
+from bot.oot.pages.answers import Level
+from bot.oot.pages.backend_parameters import NOTHING, RESULTS, WORDS
+from bot.oot.statistics import readiness
+from bot.oot.statistics.day_sums_cache import DAY_SUMS
+from bot.oot.statistics.days import DAY
+from bot.oot.statistics.readiness import HIGHEST, Thresholds, Word
+from bot.web.answers import Answer, Time, fill, time
+from bot.web.view import Json, Page, View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bot.core.settings import Settings
+    from bot.oot.allowlist.allowlist import Allowlist
+    from bot.oot.allowlist.entry import Entry
+    from bot.oot.allowlist.tables import VersionRow
+    from bot.oot.statistics.day_sums_cache import DaySumsCache
+    from bot.oot.statistics.days import Day
+    from bot.oot.statistics.readiness import Sums
+    from bot.web.asked import Asked
+
+
+class Measure(Struct, frozen=True):
+    """One measure of a backend, and how it compares with its threshold."""
+
+    name: str
+    value: float | None
+    shown: str
+    threshold: str
+    word: Word
+
+
+class Readiness(Struct, frozen=True):
+    """What a backend's numbers suggest about its level."""
+
+    repo: str
+    level: Level
+    device: str | None
+    since: Time | None
+    advice: str
+    promotion: Word
+    demotion: Word
+    measures: list[Measure]
+    demotion_measures: list[Measure]
+
+
+class Levels(Answer, frozen=True, kw_only=True):
+    """Listed backends that report, with their measures and thresholds"""
+
+    backends: list[Readiness]
+
+
+_ORDER = {Word.MISSES: 0, Word.MEETS: 1, Word.UNKNOWN: 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendReadiness:
+    """One listed backend and whether its numbers suggest promotion or demotion."""
+
+    entry: Entry
+    since: int | None  # epoch milliseconds
+    readiness: readiness.Readiness
+
+    @property
+    def advice(self) -> str:
+        """Advice to an operator about its level."""
+        level, found = int(self.entry.level), self.readiness
+        if found.demote is Word.MISSES and level > 1:
+            missed = ", ".join(one.name for one in found.demotion if one.word is Word.MISSES)
+            return f"demotion to L{level - 1} is due: {missed}"
+        if level < HIGHEST and found.promote is Word.MEETS:
+            return f"ready for L{level + 1}"
+        if found.promote is Word.MISSES and level < HIGHEST:
+            missed = ", ".join(one.name for one in found.measures if one.word is Word.MISSES)
+            return f"not ready for L{level + 1}: {missed}"
+        return f"stays at L{level}"
+
+    @property
+    def tone(self) -> str:
+        """Colour and sign of the advice."""
+        if self.readiness.demote is Word.MISSES and self.entry.level > 1:
+            return "bad"
+        return "good" if self.readiness.promote is Word.MEETS and self.entry.level < HIGHEST else "idle"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The backends that the request selects, and the allowlist."""
+
+    words: str
+    backends: list[BackendReadiness]
+    in_force: Allowlist | None
+    newest: VersionRow | None
+    settings: Settings
+
+
+async def read_levels(asked: Asked) -> Found:
+    """Read the readiness of backends."""
+    in_force = await allowlists.in_force(asked.tx)
+    judged = await _judge_backends(asked, in_force, asked.request.app[DAY_SUMS])
+    return Found(
+        words=asked[WORDS],
+        backends=[one for one in judged if _matches(one, asked[WORDS])],
+        in_force=in_force,
+        newest=await allowlists.newest(asked.tx) if asked.for_page else None,
+        settings=asked.settings,
+    )
+
+
+def show(found: Found) -> dict[str, Any]:
+    """Return what the page shows."""
+    return {
+        "in_force": found.in_force,
+        "newest": found.newest,
+        "judged": found.backends,
+        "query": found.words,
+        "limits": thresholds(found.settings),
+        "label_prefixes": found.settings.label_prefixes,
+        "github": web_url(found.settings.github_api_url),
+    }
+
+
+def answer(found: Found) -> Levels:
+    """Return every backend's readiness."""
+    return Levels(backends=[_readiness(one) for one in found.backends])
+
+
+def thresholds(settings: Settings) -> Thresholds:
+    """Return the thresholds that the settings hold."""
+    return Thresholds(
+        pass_rate=settings.readiness_pass_rate,
+        timeout_rate=settings.readiness_timeout_rate,
+        long_rate=settings.readiness_long_rate,
+        long=settings.readiness_long,
+        queue=settings.readiness_queue,
+        tenure=settings.readiness_tenure,
+        data_days=settings.readiness_data_days,
+        demotion_days=settings.demotion_days,
+        demotion_pass_rate=settings.demotion_pass_rate,
+        demotion_timeout_rate=settings.demotion_timeout_rate,
+        demotion_long=settings.demotion_long,
+    )
+
+
+async def _judge_backends(
+    asked: Asked, in_force: Allowlist | None, cache: DaySumsCache
+) -> list[BackendReadiness]:
+    """Return every listed backend that reports: those due for demotion first."""
+    tx, hidden, settings = asked.tx, asked.hidden, asked.settings
+    entries = [entry for entry in in_force.entries if entry.level > 1] if in_force else []
+    today, limits = tx.now // DAY, thresholds(settings)
+    span = (today - max(readiness.WINDOW, settings.demotion_days), today)
+
+    def add_up(days: Iterable[Day]) -> Sums:
+        visible = [one for one in days if not hidden.has(one.upstream)]
+        return readiness.add_up(visible, limits, today=today)
+
+    sums = await cache.of_days(tx, ("readiness", hidden.names), span, add_up)
+    since = await allowlists.levels(tx)
+    found = [
+        _judge_backend(entry, sums.get(entry.key) or add_up([]), since.get(entry.key), limits, tx.now)
+        for entry in entries
+    ]
+    return sorted(
+        found,
+        key=lambda one: (
+            _ORDER[one.readiness.demote],
+            -int(one.entry.level),
+            one.tone != "good",
+            one.entry.label.casefold(),
+        ),
+    )
+
+
+def _judge_backend(
+    entry: Entry, sums: Sums, known: tuple[int, int] | None, limits: Thresholds, now: int
+) -> BackendReadiness:
+    level = int(entry.level)
+    since = known[1] if known and known[0] == level else None
+    return BackendReadiness(
+        entry=entry,
+        since=since,
+        readiness=readiness.judge(sums, limits, level=level, since=since, now=now),
+    )
+
+
+def _matches(one: BackendReadiness, words: str) -> bool:
+    names = f"{one.entry.repo} {one.entry.device or ''}".casefold()
+    return all(word in names for word in words.casefold().split())
+
+
+def _readiness(one: BackendReadiness) -> Readiness:
+    return Readiness(
+        repo=one.entry.repo,
+        level=one.entry.level,
+        device=one.entry.device,
+        since=time(one.since),
+        advice=one.advice,
+        promotion=one.readiness.promote,
+        demotion=one.readiness.demote,
+        measures=[_measure(measure) for measure in one.readiness.measures],
+        demotion_measures=[_measure(measure) for measure in one.readiness.demotion],
+    )
+
+
+def _measure(one: readiness.Measure) -> Measure:
+    return fill(Measure, one, value=one.number, shown=one.value)
+
+
+VIEW = View(
+    read=read_levels,
+    of_upstream=True,
+    parameters=(WORDS,),
+    page=Page(path="/oot/levels", template="levels.html", values=show, refresh=None),
+    json=Json(
+        path="/api/oot/levels",
+        answer=answer,
+        content=Levels,
+        name="levels",
+        summary="Readiness of backends for promotion or demotion",
+        topic=RESULTS,
+        refusals=(NOTHING,),
+        link=lambda found: {"q": found.words},
+    ),
+)

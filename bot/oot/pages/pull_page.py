@@ -1,0 +1,154 @@
+"""GET /{owner}/{repo}/pull/{number} and its JSON: one head of a pull request and the backends on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from aiohttp import web
+
+from bot.core.errors import Rejected
+from bot.core.links import web_url
+from bot.oot.pages import pulls, rows
+from bot.oot.pages.backend_parameters import NOTHING, RESULTS
+from bot.oot.pages.commit_page import answer_unknown, read_upstream_ci
+from bot.oot.pages.pull_answer import PullAnswer, answer_pull
+from bot.oot.publish import check_run_text
+from bot.oot.verdict import upstream_checks
+from bot.web import blocks, parameters
+from bot.web import operations as op
+from bot.web import view_parameters as declare
+from bot.web.answers import matching
+from bot.web.asked import Parameter, asking
+from bot.web.blocks import PullSubject
+from bot.web.html import page, render
+from bot.web.view import Endpoint, Json, View
+from bot.web.view_parameters import REPO
+
+if TYPE_CHECKING:
+    from bot.core.settings import Settings
+    from bot.oot.pages.pulls import PullPage
+    from bot.oot.results.tables import JobRow
+    from bot.oot.verdict.upstream_checks import UpstreamCheck
+    from bot.web.asked import Asked
+    from bot.web.blocks import Block
+
+RUNNING = 15  # seconds until a page on which something runs is reloaded
+NUMBER = declare.identifier("number", "number of the pull request")
+SHA = Parameter(
+    "sha",
+    parameters.sha,
+    None,
+    (
+        op.in_query(
+            "sha", Annotated[str, matching(parameters.SHA)], "one of its heads, or the beginning of its SHA"
+        ),
+    ),
+)
+BACKEND = Parameter("backend", lambda request: request.query.get("backend", ""), "", only="page")
+LIMIT = declare.limit(1_000, most=5_000)
+PARAMETERS = (REPO, NUMBER, SHA, BACKEND, LIMIT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullJobs:
+    """A pull request with its newest jobs."""
+
+    page: PullPage
+    jobs: list[JobRow]
+    more: bool
+    prefix: str  # of check runs' names
+
+
+@page
+async def show_pull(request: web.Request) -> web.Response:
+    """Show a pull request, or what to check where it is unknown."""
+    try:
+        async with asking(request, PARAMETERS, form="page") as asked:
+            found, own, added = await _read_page(asked)
+    except Rejected as refusal:
+        if refusal.code != pulls.UNKNOWN_PULL.code:
+            raise
+        named = f"pull request #{request.match_info['number'][:20]}"
+        number = parameters.number(request.match_info["number"])
+        return answer_unknown(request, parameters.repo(request), named, f"pull/{number}")
+    settings, number = asked.settings, asked[NUMBER]
+    unfinished = found.unfinished or (found.current and upstream_checks.running(own))
+    return render(
+        request,
+        "pull.html",
+        gate_name=check_run_text.gate_name(settings.check_prefix),
+        gate_url=_gate_url(settings, found),
+        fresh=parameters.of(request, default=RUNNING if unfinished else 0),
+        shown=found,
+        wanted=asked[BACKEND],
+        own=own,
+        own_counts=upstream_checks.counts(own),
+        blocks=added,
+        json_url=f"/api/oot/pulls/{found.repo}/{number}" + (f"?sha={found.sha}" if asked[SHA] else ""),
+    )
+
+
+async def _read_page(asked: Asked) -> tuple[PullPage, list[UpstreamCheck], list[Block]]:
+    tx, settings = asked.tx, asked.settings
+    found = await pulls.read_pull_page(
+        tx,
+        settings,
+        asked.hidden,
+        repo=asked[REPO],
+        number=asked[NUMBER],
+        sha=asked[SHA],
+        full=pulls.FULL,
+        wanted=asked[BACKEND],
+    )
+    own = await read_upstream_ci(tx, found.repo, found.sha or "", ours=settings.app_id)
+    subject = PullSubject(
+        repo=found.repo,
+        number=asked[NUMBER],
+        head_sha=found.sha,
+        base_ref=found.record["base_ref"] if found.record else None,
+        github=web_url(settings.github_api_url),
+        settings=settings,
+    )
+    return found, own, await blocks.gather(asked.context.features, "pull", tx, subject)
+
+
+def _gate_url(settings: Settings, found: PullPage) -> str | None:
+    """Return the address of the gate's check run on GitHub, None before it was written."""
+    if found.gate is None or found.gate.check_run_id is None:
+        return None
+    return f"{web_url(settings.github_api_url)}/{found.repo}/runs/{found.gate.check_run_id}"
+
+
+async def read_pull_jobs(asked: Asked) -> PullJobs:
+    """Read a pull request and the newest jobs of all its heads, or only of ?sha=; raises Rejected 404."""
+    number, sha, limit = asked[NUMBER], asked[SHA], asked[LIMIT]
+    found = await pulls.read_pull_page(
+        asked.tx, asked.settings, asked.hidden, repo=asked[REPO], number=number, sha=sha
+    )
+    only = None if sha is None else found.sha
+    jobs = await rows.jobs_of_pull(asked.tx, found.names, number, sha=only, limit=limit + 1)
+    return PullJobs(
+        page=found, jobs=jobs[-limit:], more=len(jobs) > limit, prefix=asked.settings.check_prefix
+    )
+
+
+def answer(found: PullJobs) -> PullAnswer:
+    """Return a pull request: its heads, the backends on one, jobs."""
+    return answer_pull(found.page, found.jobs, more=found.more, prefix=found.prefix)
+
+
+PAGE = Endpoint(web.get("/{owner}/{repo}/pull/{number}", show_pull))
+VIEW = View(
+    read=read_pull_jobs,
+    parameters=PARAMETERS,
+    json=Json(
+        path="/api/oot/pulls/{owner}/{repo}/{number}",
+        answer=answer,
+        content=PullAnswer,
+        name="pullRequest",
+        summary="Results of a pull request",
+        topic=RESULTS,
+        refusals=(NOTHING, pulls.UNKNOWN_PULL, pulls.UNKNOWN_HEAD),
+    ),
+)

@@ -1,0 +1,79 @@
+"""The demo's month: do all pages, and their JSON, say the same of everything that two of them show?"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from bot.demo import environment, own_ci, participants, trunk_history
+from bot.demo.scenario import Scenario
+from tests import shown_facts
+from tests.walk import walk
+
+START = (f"/hud/{participants.UPSTREAM}/main", "/failures", "/oot", "/oot/metrics", "/oot/levels")
+SEVERAL = (
+    "broken since",
+    "last good",
+    "failures in a row",
+    "red commits",
+    "full result",
+    "commits that count",
+    "jobs",
+    "failed",
+    "machine hours",
+    "Flaky",
+    "Broken",
+    "took",
+    "queued",
+    "upstream's jobs passed",
+    "pass rate",
+    "Failed",
+    "Runs",
+    "cpu avg",
+    "memory avg",
+    "gpu avg",
+    "total of Failed",
+    "gate",
+    "mark",
+)  # facts that stand in several places of the demo: none of them may get lost on the way to the comparison
+AGAIN, LONG_ENOUGH = 10, 110  # seconds; sums of days are made within a minute of what happens
+
+
+async def test_what_two_pages_show_is_the_same():
+    await check(_play_some, alike=8)
+
+
+@pytest.mark.nightly
+async def test_what_two_of_all_pages_show_is_the_same():
+    await check(Scenario.play, alike=10_000)
+
+
+async def check(play, *, alike):
+    async with environment.running(port=0, start_timeout="1h") as env:
+        await play(Scenario(env))
+        until = time.monotonic() + LONG_ENOUGH
+        while True:
+            pages = await walk(env.http, env.bot.url, start=START, alike=alike)
+            found, compared = shown_facts.disagreements(pages), shown_facts.compared(pages)
+            missing = [name for name in SEVERAL if not compared[name]]
+            if not (found or missing) or time.monotonic() > until:
+                break
+            await asyncio.sleep(AGAIN)
+    assert found == {}
+    assert missing == []
+
+
+async def _play_some(scenario):
+    """Play what the facts need: the month, a backend that is re-run, a job whose machine is watched."""
+    await scenario.environment.ready()
+    await trunk_history.tell(scenario.environment)
+    await scenario.open_pull_request()
+    await asyncio.gather(_fail_and_rerun(scenario), own_ci.measure(scenario))
+
+
+async def _fail_and_rerun(scenario):
+    await scenario.blocking_failure()
+    await scenario.add_label()
+    await scenario.rerun()
