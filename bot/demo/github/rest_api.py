@@ -111,6 +111,8 @@ class RestApi:
             response = json_response(error.body(), error.status, error.headers)
         response.headers["X-GitHub-Request-Id"] = uuid.uuid4().hex.upper()
         response.headers["X-GitHub-Media-Type"] = "github.v3; format=json"
+        if version := self._github.state.server_version:
+            response.headers["X-GitHub-Enterprise-Version"] = version
         response = _conditional(progress.request, response)
         response.headers.update(self._limits.count(progress.caller, free=response.status == 304))
         return response

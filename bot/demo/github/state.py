@@ -50,6 +50,7 @@ class GitHubState:
         self.clock = clock
         self.url = ""  # set once the server listens
         self.token_life = 3_600_000  # milliseconds until an installation token expires
+        self.server_version = ""  # of an Enterprise Server; empty: github.com, but for the address of its API
         self.replication = 0  # milliseconds until a new token has reached all servers
         self.apps: dict[int, App] = {}
         self.repos: dict[str, Repo] = {}  # by full name in lower case
@@ -68,6 +69,10 @@ class GitHubState:
     def api_url(self) -> str:
         """The address of the REST API, as on an Enterprise Server."""
         return f"{self.url}/api/v3"
+
+    def count_ids_from(self, first: int) -> None:
+        """Give new objects these ids: those of a new server are small."""
+        self._ids = itertools.count(first)
 
     def new_id(self) -> int:
         """Return a new unique id."""
