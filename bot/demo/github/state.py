@@ -15,16 +15,15 @@ from bot.demo.github.models import NEEDS, CheckSuite, Repo, Workflow
 from bot.demo.github.webhooks import BackgroundTasks, Webhooks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from aiohttp import web
 
     from bot.core.clock import Clock
     from bot.demo.github.accounts import Token
-    from bot.demo.github.models import Call, Delivery, Dispatch, Pull
+    from bot.demo.github.models import Call, Delivery, Dispatch, Event, Pull
 
-if TYPE_CHECKING:
-    from bot.core.clock import Clock
-    from bot.demo.github.models import Delivery, Event
-
+    OnAnswer = Callable[[Call, web.Response], None]
 
 ALL_PERMISSIONS = {
     "actions": "write",
@@ -58,6 +57,7 @@ class GitHubState:
         self.users: dict[str, User] = {}
         self.tokens: dict[str, Token] = {}
         self.calls: list[Call] = []
+        self.on_answer: OnAnswer | None = None  # called with each call and its answer
         self.deliveries: list[Delivery] = []
         self.dispatches: list[Dispatch] = []
         self._ids = itertools.count(1_000_001)
