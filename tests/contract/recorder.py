@@ -54,7 +54,8 @@ class Recorder:
         """Compare the webhooks that were sent."""
         for one in github.deliveries:
             key = (one.event, form(one.payload))
-            whole = one.action != MADE_UP and one.raw == json.dumps(one.payload).encode()
+            made_up = one.action == MADE_UP or "sender" not in one.payload  # by a test, not by the simulation
+            whole = not made_up and one.raw == json.dumps(one.payload).encode()
             if key not in self._seen and whole:
                 self._seen.add(key)
                 with self._noting():
