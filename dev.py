@@ -163,7 +163,7 @@ def check(args: list[str]) -> int:
 
 
 def lint(_args: list[str]) -> int:
-    """Check format, lint, types and the directions of import; stop at the first step that fails."""
+    """Check format, lint, types, directions of import and where SQL stands; stop at the first step that fails."""
     environment("test", "lint")
     module = (str(PYTHON), "-m")
     steps = (
@@ -174,6 +174,7 @@ def lint(_args: list[str]) -> int:
         (*module, "mypy", "actions/report/pytest_reports.py"),
         (*module, "mypy", "actions/monitor/monitor.py"),
         (str(BIN / "lint-imports"), "--no-logo", "--no-cache"),
+        (*module, "pytest", "-q", "tests/test_layout.py", "-k", "sql_stands"),
     )
     for step in steps:
         print("--", *(word.removeprefix(f"{BIN}/") for word in step), flush=True)

@@ -48,7 +48,7 @@ from bot.oot.allowlist import rows as allowlists
 from bot.oot.allowlist.entry import DEFAULT_EVENTS
 from bot.oot.reports import callback_token, endpoints
 from bot.oot.reports.oidc import VERIFIER, Verifier
-from bot.oot.results import dispatches
+from bot.oot.results.store import dispatches
 from bot.web import server
 from bot.web.app_keys import CONTEXT
 from bot.web.bodies import read_body

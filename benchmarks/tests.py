@@ -54,9 +54,9 @@ def generate(path: Path, cases: int, files: int) -> int:
 
 
 def with_ours(path: Path) -> dict:
-    from bot.ci.test_results import reports  # noqa: PLC0415 - as below
+    from bot.ci.test_results.parse import reports  # noqa: PLC0415 - as below
 
-    return reports.read([path]).counts()
+    return reports.read_reports([path]).counts()
 
 
 def with_element_tree(path: Path) -> dict:

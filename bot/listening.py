@@ -82,7 +82,7 @@ def listen(settings: Settings) -> socket.socket:
     except OSError as error:
         listening.close()
         problem = (
-            f"cannot listen on {settings.host}:{settings.port}: {in_words(error)}; end what listens there, "
+            f"cannot listen on {settings.listening}: {in_words(error)}; end what listens there, "
             "or choose with --host and --port (OOTBOT_HOST, OOTBOT_PORT)"
         )
         raise Misconfigured([problem]) from error

@@ -123,7 +123,7 @@ async def _opened(
 
 def _address(settings: Settings) -> str:
     """Return the address to open, of which a worker has no pages, and where it listens behind any proxy."""
-    listening = f"{settings.host}:{settings.port}"
+    listening = settings.listening
     opened = f"http://{listening}/readyz" if settings.role == "worker" else f"{settings.url}/oot"
     return f"{opened}, listening on {listening}"
 

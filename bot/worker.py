@@ -19,6 +19,7 @@ from bot.core.errors import GitHubRefused, GiveUp, NotYet, RetryLater, StoreUnav
 from bot.core.feature import load_each
 from bot.db import notify
 from bot.db.store import LOCK_TIMEOUT
+from bot.github import refusals
 from bot.ingest.applier import BATCH, Applier
 from bot.queue import tasks
 from bot.queue.task_ends import TaskEnds
@@ -226,7 +227,13 @@ class Worker:
         except RetryLater as error:
             log.info("task will be retried", reason=str(error), after=error.after, attempts=task.attempts)
             return error
-        except (GiveUp, GitHubRefused) as error:
+        except GitHubRefused as error:
+            if again := refusals.wait_while_young(error, self._context.clock.now() - task.created_at):
+                log.info("task will be retried", reason=str(again), after=again.after, attempts=task.attempts)
+                return again
+            log.warning("task given up", reason=str(error))
+            return error
+        except GiveUp as error:
             log.warning("task given up", reason=str(error))
             return error
         except Exception as error:  # noqa: BLE001 - logged

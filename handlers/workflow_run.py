@@ -28,4 +28,4 @@ async def workflow_run(event: Delivery, tx: Transaction) -> None:
         tx.enqueue(
             "artifacts", keys.run_key(event.repo, run["id"], run["run_attempt"]), delay=ARTIFACTS_DELAY
         )
-        tx.enqueue("confirm", task_keys.of_run(event.repo, run["id"], run["run_attempt"]))
+        tx.enqueue("confirm", task_keys.run_key(event.repo, run["id"], run["run_attempt"]))

@@ -26,7 +26,7 @@ def serve_elsewhere():
         sys.stdout.write(f"ootbot at {address}\n")
         sys.stdout.flush()
 
-    common.run(serving.serve(common.load_settings(None), ready=ready, machine=Off(minutes)))
+    common.run_work(serving.serve(common.load_settings(None), ready=ready, machine=Off(minutes)))
 
 
 for _ in sys.stdin:

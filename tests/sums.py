@@ -8,7 +8,7 @@ from bot.core.feature import load
 from bot.queue import tasks
 from bot.queue.tables import task
 
-KINDS = {"sum": "bot.queue.sums:recount_place", "trunk_changes": "bot.ci.trunk.record_changes:run"}
+KINDS = {"sum": "bot.queue.sums:recount_place", "trunk_changes": "bot.ci.trunk.record_changes:record_changes"}
 
 
 async def count_changed(context):

@@ -34,7 +34,7 @@ SINGLE_THREADED = {
     "exchange.py",
     "processes_health.py",
     "parser_pool.py",
-    "parse_reports.py",
+    "artifact.py",
 }
 
 
@@ -50,6 +50,26 @@ def test_types_that_are_decoded_in_threads_are_learned_when_imported():
         if given.arg == "type" and isinstance(given.value, ast.Name) and given.value.id != "Seconds"  # a dict
     }
     assert late == set()
+
+
+# parts of the kernel that keep one thing each: the module of its table is the module of its statements
+STORES = ("bot/db/", "bot/ingest/", "bot/queue/", "bot/github/rate_budget.py", "bot/ops/sessions.py")
+STATEMENTS = {"select", "insert", "update", "delete", "exists", "union_all", "text"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_sql_stands_where_contributing_says(path):
+    place = str(path.relative_to(ROOT))
+    stores = place.startswith(STORES) or "/store/" in place or "rows" in path.stem or path.stem == "tables"
+    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    made = [call.lineno for call in calls if _makes_sql(call)]
+    assert stores or not made, f"statements in lines {made}: rows*.py, tables.py and store/ are the places"
+
+
+def _makes_sql(call):
+    if isinstance(call, ast.Attribute):
+        return isinstance(call.value, ast.Name) and call.value.id == "sa" and call.attr in STATEMENTS
+    return isinstance(call, ast.Name) and call.id == "select"
 
 
 def test_files_of_tests_are_short_too():

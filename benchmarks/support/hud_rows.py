@@ -16,9 +16,9 @@ from bot.core.settings import Settings
 from bot.demo.github.auth import private_key
 from bot.ingest.tables import records, repository_name
 from bot.oot.allowlist.refresh import refresh
-from bot.oot.results import jobs
+from bot.oot.results.store import jobs
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
-from bot.oot.statistics import rollup
+from bot.oot.statistics.store import rollup
 from bot.oot.statistics.tables import oot_day
 from bot.oot.verdict.tables import oot_compared
 from bot.queue import sums

@@ -122,7 +122,7 @@ async def fill(folder: Path, files: int) -> None:
             ]  # fmt: skip
             await tx.run(sa.insert(records["pull_request"]), pulls)
             for name, content in made.items():
-                page = await asyncio.to_thread(sent_lists.sealed, content)
+                page = await asyncio.to_thread(sent_lists.seal_list, content)
                 await list_rows.store_list(tx, 1, name, page)
 
 

@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from bot.ci.trunk import count_days, record_changes
-from bot.ci.trunk.changed_days import BRANCHES
+from bot.ci.trunk.store.changed_days import BRANCHES
 from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column, ci_commit
 from bot.ingest.tables import records
 from bot.queue import sums
@@ -78,7 +78,7 @@ async def count(context: Context, cells: int) -> None:
     changes = Task(
         id=0, kind=record_changes.KIND, key=f"{REPOSITORY}/main", attempts=1, created_at=now, cause=None
     )
-    await record_changes.run(context, changes)
+    await record_changes.record_changes(context, changes)
 
 
 def sha(number: int) -> str:

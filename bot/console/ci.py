@@ -87,7 +87,7 @@ async def _backfill(settings: Settings, repo: str, branch: str, commits: int) ->
 
     async with make_context(settings) as context:
         began, last = context.clock.now(), None
-        async for last in backfill.fill(context, repo, branch, commits):
+        async for last in backfill.fill_branch(context, repo, branch, commits):
             left = (context.clock.now() - began) / 1000 / max(last.commits, 1) * (last.of - last.commits)
             waits = f"; the budget allows the next call in {text.duration(last.waits)}" if last.waits else ""
             rest = f", about {text.duration(left)} left" if last.commits and last.commits < last.of else ""

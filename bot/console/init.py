@@ -67,7 +67,7 @@ def _one_repository(text: str) -> str:
 @click.option(
     "--public-url",
     prompt="Public address of the bot (https://...)",
-    callback=_reader(setting_types.https_url),
+    callback=_reader(setting_types.public_url),
     help="Where GitHub and people reach the bot.",
 )
 @click.option(

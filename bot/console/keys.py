@@ -38,7 +38,7 @@ def add(repo: str, note: str, config: Path | None) -> None:
     """  # noqa: D301 - click's mark for lines to be kept as they are
     from bot.core import setting_types  # noqa: PLC0415 - only this command reads a repository's name
     from bot.oot.allowlist import rows as allowlists  # noqa: PLC0415 - the other commands start without SQLAlchemy
-    from bot.oot.reports import static_keys as rows  # noqa: PLC0415 - see above
+    from bot.oot.reports.store import static_keys as rows  # noqa: PLC0415 - see above
 
     try:
         (name,) = setting_types.repositories(repo)
@@ -47,7 +47,7 @@ def add(repo: str, note: str, config: Path | None) -> None:
 
     async def work(tx: Transaction) -> tuple[str, Entry | None]:
         allowlist = await allowlists.in_force(tx)
-        return await rows.add(tx, name, note=note), allowlist.find(name) if allowlist else None
+        return await rows.add_key(tx, name, note=note), allowlist.find(name) if allowlist else None
 
     made, entry = change_database(load_settings(config), work)
     click.echo(made)
@@ -64,9 +64,9 @@ def add(repo: str, note: str, config: Path | None) -> None:
 def list_keys(config: Path | None) -> None:
     """Print every key: id, backend, when it was made, last used and revoked, note. The keys themselves are not kept."""
     from bot.core.json_fields import iso_time  # noqa: PLC0415 - the other commands start without it
-    from bot.oot.reports import static_keys as rows  # noqa: PLC0415 - the other commands start without SQLAlchemy
+    from bot.oot.reports.store import static_keys as rows  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
-    for row in read_database(load_settings(config), rows.listed):
+    for row in read_database(load_settings(config), rows.list_keys):
         times = {"made": row["created_at"], "used": row["used_at"], "revoked": row["revoked_at"]}
         words = [f"{what} {iso_time(at // 1000 * 1000) if at else 'never'}" for what, at in times.items()]
         click.echo("  ".join([row["id"], row["repo"], *words, row["note"]]).rstrip())
@@ -77,10 +77,10 @@ def list_keys(config: Path | None) -> None:
 @config_option
 def revoke(identifier: str, config: Path | None) -> None:
     """Make the key with this ID useless, from now on."""
-    from bot.oot.reports import static_keys as rows  # noqa: PLC0415 - the other commands start without SQLAlchemy
+    from bot.oot.reports.store import static_keys as rows  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
     async def work(tx: Transaction) -> bool:
-        return await rows.revoke(tx, identifier)
+        return await rows.revoke_key(tx, identifier)
 
     if not change_database(load_settings(config), work):
         click.echo(f"ootbot: there is no key {identifier} in use: `ootbot keys list` shows all", err=True)

@@ -17,7 +17,7 @@ from bot.core.json_fields import iso_time
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bot.ci.test_results.named_tests import NamedTest
+    from bot.ci.test_results.store.named_tests import NamedTest
     from bot.core.settings import Settings
 
 DAYS = 30
@@ -62,10 +62,10 @@ def reset(repo: str, name: str, by: str, config: Path | None) -> None:
 
 async def _history(settings: Settings, repo: str, name: str, days: int, *, as_json: bool) -> None:
     from bot.app import make_context  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
-    from bot.ci.test_results import named_tests  # noqa: PLC0415 - the same
+    from bot.ci.test_results.store import named_tests  # noqa: PLC0415 - the same
 
     async with make_context(settings) as context, context.store.read() as tx:
-        found = await named_tests.with_history(tx, await named_tests.find(tx, repo, name), days=days)
+        found = await named_tests.with_history(tx, await named_tests.find_tests(tx, repo, name), days=days)
     if as_json:
         click.echo(json.dumps({"tests": [_as_json(one) for one in found]}))
     else:
@@ -78,13 +78,13 @@ async def _history(settings: Settings, repo: str, name: str, days: int, *, as_js
 
 async def _reset(settings: Settings, repo: str, name: str, by: str) -> None:
     from bot.app import make_context  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
-    from bot.ci.test_results import evaluate_states, named_tests  # noqa: PLC0415 - the same
+    from bot.ci.test_results.store import evaluate_states, named_tests  # noqa: PLC0415 - the same
 
     async with make_context(settings) as context, context.store.transaction() as tx:
-        found = await named_tests.find(tx, repo, name)
+        found = await named_tests.find_tests(tx, repo, name)
         if len(found) == 1:
             (one,) = found
-            environments = await evaluate_states.reset(tx, one["repository_id"], one["id"], by=by)
+            environments = await evaluate_states.reset_test(tx, one["repository_id"], one["id"], by=by)
     if len(found) != 1:
         many = f"{len(found)} tests have that name: write file::suite::name"
         click.echo(many if found else f"no test of that name is known in {repo}", err=True)
@@ -113,9 +113,9 @@ def _as_json(one: NamedTest) -> dict[str, Any]:
                 "env_group": group,
                 "runs": counts.runs,
                 "passed": counts.passed,
-                "failed": counts.failed + counts.errors,
+                "failed": counts.failed + counts.erred,
                 "flaky": counts.flaky,
-                "skipped": counts.skipped,
+                "skipped": counts.skips,
                 "time_ms": counts.time_ms,
             }
             for day, group, counts in _lines(one)
@@ -130,8 +130,8 @@ def _print(one: NamedTest) -> None:
         click.echo(f"  {state['state']} since {iso_time(state['since'])} in {one_line(state['env_group'])}")
     for day, group, counts in _lines(one):
         parts = [f"{counts.runs:,} runs", f"{counts.passed:,} passed"]
-        failed = counts.failed + counts.errors
-        extra = (("failed", failed), ("flaky", counts.flaky), ("skipped", counts.skipped))
+        failed = counts.failed + counts.erred
+        extra = (("failed", failed), ("flaky", counts.flaky), ("skipped", counts.skips))
         parts += [f"{count:,} {word}" for word, count in extra if count]
         average = counts.time_ms / counts.runs / 1000
         click.echo(f"  {_date(day)}  {shorten(one_line(group), 40):<40}  {', '.join(parts)}, {average:.2f} s")

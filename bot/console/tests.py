@@ -13,8 +13,8 @@ from bot.console.test_history import history, reset
 from bot.core.escaping import one_line, shorten
 
 if TYPE_CHECKING:
-    from bot.ci.test_results.cases import Case
-    from bot.ci.test_results.reports import Results
+    from bot.ci.test_results.parse.cases import Case
+    from bot.ci.test_results.parse.reports import Results
 
 SHOWN = 20  # cases of a kind
 LINE = 200  # characters
@@ -42,9 +42,9 @@ def read(paths: tuple[Path, ...], *, as_json: bool) -> None:
       ootbot tests read test-reports/ test-reports.zip
       ootbot tests read junit.zip --json | jq .counts
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.ci.test_results import reports  # noqa: PLC0415 - other commands start without it
+    from bot.ci.test_results.parse import reports  # noqa: PLC0415 - other commands start without it
 
-    results = reports.read(paths)
+    results = reports.read_reports(paths)
     if as_json:
         click.echo(json.dumps(_as_json(results)))
     else:

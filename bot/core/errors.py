@@ -69,12 +69,16 @@ class Misconfigured(OotbotError):
 
 
 class GitHubRefused(OotbotError):
-    """GitHub refused a call (4xx other than rate limits); repeating it unchanged cannot help."""
+    """GitHub refused a call (4xx other than rate limits); `bot.github.refusals` has what each call's refusals mean."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"GitHub answered {status}: {message}")
         self.status = status
         self.message = message
+        self.not_yet = (
+            False  # it may be given for a new object that GitHub does not know yet; otherwise it is final
+        )
+        self.gone = False  # what the call is about was deleted, or never was
 
 
 class NotInstalled(GitHubRefused):

@@ -85,7 +85,7 @@ LAST_DELIVERY_AT = Gauge(
 )
 DISK_FREE = Gauge(
     "ootbot_disk_free_bytes",
-    "Free space on the disk of the SQLite database; monitor PostgreSQL's disk where PostgreSQL runs.",
+    "Free space on the disk of DATA_DIR: of the SQLite database, or beside PostgreSQL of the bot's files.",
     ["database"],
 )
 CALLS = Counter(

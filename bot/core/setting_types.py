@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from bot.core import package_files
+from bot.core.database_url import read_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -204,6 +205,16 @@ def https_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def public_url(text: str) -> str:
+    """Read the URL of the bot itself, whose pages and addresses begin at the root of their host."""
+    url = https_url(text)
+    parts = urlsplit(url)
+    if parts.path or parts.query or parts.fragment:
+        host = f"{parts.scheme}://{parts.netloc}"
+        raise ValueError(f"{text!r} has more than a host: the bot needs a host name of its own, as in {host}")
+    return url
+
+
 def secret(text: str) -> str:
     """Read a secret that callers present: long enough not to be guessed."""
     if len(text) < MIN_SECRET:
@@ -234,9 +245,10 @@ def proxy_url(text: str) -> str:
 
 def database_url(text: str) -> str:
     """Read a PostgreSQL or SQLite URL."""
-    if not text.startswith(("postgresql://", "postgres://", "sqlite:///")):
-        raise ValueError("write postgresql://user:password@host/database, or leave it unset for SQLite")
-    return text
+    url = text.strip()
+    if not url.startswith("sqlite:///"):
+        read_address(url)
+    return url
 
 
 def pem(text: str) -> str:

@@ -103,8 +103,8 @@ class Settings:
         secret=True,
     )
     public_url: str | None = option(
-        "The URL at which people and backends reach the bot; unset: http://HOST:PORT.",
-        setting_types.https_url,
+        "The URL at which people and backends reach the bot, without a path; unset: http://HOST:PORT.",
+        setting_types.public_url,
         default=None,
     )
     role: str = option(
@@ -275,7 +275,12 @@ class Settings:
     @property
     def url(self) -> str:
         """The URL at which people and backends reach the bot, without a trailing slash."""
-        return (self.public_url or f"http://{self.host}:{self.port}").rstrip("/")
+        return (self.public_url or f"http://{self.listening}").rstrip("/")
+
+    @property
+    def listening(self) -> str:
+        """HOST:PORT as URLs have them: an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def pulls(self) -> bool:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy.engine import make_url
-
+from bot.core.database_url import read_address
 from bot.core.errors import GiveUp
+from bot.db.engines import parse_url
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import URL
+    from bot.core.database_url import PostgresAddress
 
 
 Complete = Callable[[sqlite3.Connection], None]
@@ -30,7 +30,7 @@ def make(url: str, target: Path, *, complete: Complete | None = None) -> None:
 
     Raises FileExistsError rather than overwrite, GiveUp when no good copy can be made.
     """
-    source = make_url(url)
+    source = parse_url(url)
     if target.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
     # readable by its owner alone; after a kill the leftover's name cannot be mistaken for a backup
@@ -44,7 +44,7 @@ def make(url: str, target: Path, *, complete: Complete | None = None) -> None:
         if source.get_backend_name() == "sqlite":
             _copy_sqlite(Path(source.database or ""), part, complete)
         else:
-            _dump_postgresql(source, part)
+            _dump_postgresql(read_address(url), part)
         _to_disk(part)
         os.close(
             os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
@@ -75,14 +75,12 @@ def _copy_sqlite(source: Path, part: Path, complete: Complete | None) -> None:
         raise GiveUp(f"the copy of {source} is damaged, so {source} may be: {verdict}")
 
 
-def _dump_postgresql(source: URL, part: Path) -> None:
+def _dump_postgresql(source: PostgresAddress, part: Path) -> None:
     """Have pg_dump write a custom-format archive, and pg_restore list its contents."""
-    query = {{"ssl": "sslmode"}.get(name, name): value for name, value in source.query.items()}
-    target = source.set(drivername="postgresql", password=None, query=query)
     environ = dict(os.environ)
     if source.password:  # not as an argument: every user of the machine sees those
-        environ["PGPASSWORD"] = str(source.password)
-    shown = target.render_as_string(hide_password=False)
+        environ["PGPASSWORD"] = source.password
+    shown = source.without_password
     _run_command(["pg_dump", "--format=custom", "--no-owner", f"--file={part}", f"--dbname={shown}"], environ)
     _run_command(["pg_restore", "--list", str(part)], environ)
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 RETRY_WAITS = (1.0, 5.0, 15.0)  # seconds
-# SQLSTATE classes: no connection, read-only standby, login refused, no database, deadlock, full, locked, shut down
-UNAVAILABLE = ("08", "25006", "28", "3D", "40", "53", "55", "57", "58")
+# SQLSTATE classes: no connection, read-only standby, login refused, no database, no schema, deadlock, no permission,
+# full, locked, shut down
+UNAVAILABLE = ("08", "25006", "28", "3D", "3F", "40", "42501", "53", "55", "57", "58")
 RESTORE = "restore a backup (docs/operations.md), or move the file away to start over"
 SQLITE_HINTS = {  # by SQLite's primary result code
     sqlite3.SQLITE_NOTADB: RESTORE,
@@ -33,6 +34,8 @@ POSTGRES_HINTS = {  # by the beginning of PostgreSQL's SQLSTATE, longer ones fir
     "25006": "DATABASE_URL must name the primary",
     "28": "check user and password in DATABASE_URL, and the server's pg_hba.conf",
     "3D": "create it, or correct its name in DATABASE_URL",
+    "3F": "have its user find a schema to make tables in: see search_path in DATABASE_URL",
+    "42501": "make its user the owner of the database, or GRANT ALL ON SCHEMA public to it",
     "40": "nothing was changed: try again",
     "53100": "free space on its disk",
     "53": "give it more memory or connections",

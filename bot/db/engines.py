@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.core.database_url import SCHEMES, read_address
 from bot.db import postgres
 from bot.db.sqlite_engine import Engine as SqliteEngine
 from bot.db.sqlite_threads import DriverConnection, Threads
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
     from bot.db.connection import Engine
+    from bot.db.postgres_server import PostgresServer
 
 # KB of the database in the memory of each connection; the default of 2 MB fragments the heap over hours
 SQLITE_CACHE = 512
@@ -29,21 +32,34 @@ class Options:
     busy_timeout: float  # seconds SQLite waits for another process
     lost_after: float  # seconds after which PostgreSQL ends an idle transaction
     compiled: MutableMapping[Any, Any] | None = None  # SQLAlchemy's compiled statements; None: of each engine
+    server: PostgresServer | None = None  # where the database is not SQLite
 
 
-def async_url(url: str) -> str:
-    """Return the URL with the asynchronous driver of its database."""
-    for scheme in ("postgresql://", "postgres://"):
-        if url.startswith(scheme):
-            return "postgresql+asyncpg://" + url.removeprefix(scheme)
-    return url
+def parse_url(url: str) -> sa.URL:
+    """Return the parts of a database's URL: of several hosts, all in one text."""
+    if not url.startswith(SCHEMES):
+        return sa.make_url(url)
+    address = read_address(url)
+    host, port = address.hosts, None
+    if single := re.fullmatch(r"(.*[^:]|):(\d+)", address.hosts):
+        host, port = (single[1], int(single[2])) if "," not in address.hosts else (address.hosts, None)
+    return sa.URL.create(
+        "postgresql+asyncpg",
+        username=address.user or None,
+        password=address.password,
+        host=host.removeprefix("[").removesuffix("]") or None,
+        port=port,
+        database=address.database or None,
+        query=address.query,
+    )
 
 
 def make(url: sa.URL, options: Options, *, inline: bool = False) -> Engine:
     """Return the engine of a store; `inline`: SQLite's statements run in the calling thread."""
     if url.get_backend_name() == "sqlite":
         return SqliteEngine(_sqlite(url, options, SQLITE_CACHE), None if inline else Threads())
-    return postgres.make(url, lost_after=options.lost_after, **_shared(options))
+    assert options.server
+    return postgres.make(options.server, lost_after=options.lost_after, **_shared(options))
 
 
 def for_other_loop(url: sa.URL, options: Options) -> Engine:
@@ -51,7 +67,8 @@ def for_other_loop(url: sa.URL, options: Options) -> Engine:
     if url.get_backend_name() == "sqlite":
         return SqliteEngine(_sqlite(url, options, SQLITE_CACHE_LARGE))
     # idle for long, so only a ping shows which connections the server has closed meanwhile
-    return postgres.make(url, lost_after=None, ping=True, **_shared(options))
+    assert options.server
+    return postgres.make(options.server, lost_after=None, ping=True, **_shared(options))
 
 
 def configure_sqlite(connection: Any, cache: int = SQLITE_CACHE) -> None:

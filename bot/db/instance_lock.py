@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy.engine import make_url
-
 from bot.core.errors import Misconfigured
+from bot.db.engines import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +26,7 @@ def hold(url: str) -> Iterator[int | None]:
     Yields the lock's descriptor: processes that share it keep it until the last of them ends, however it ends.
     Raises Misconfigured while others hold it.
     """
-    database = make_url(url)
+    database = parse_url(url)
     if database.get_backend_name() != "sqlite" or not database.database:
         yield None
         return

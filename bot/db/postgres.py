@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from bot.db.connection import Parameters
     from bot.db.connection_watchdog import Watchdog
+    from bot.db.postgres_server import PostgresServer
 
 T = TypeVar("T")
 # by default PostgreSQL gives every statement a snapshot of its own
@@ -28,15 +29,15 @@ POOL: dict[str, Any] = {
     "pool_size": 10,
     "max_overflow": 10,
     "pool_timeout": 5,
-    "connect_args": {"timeout": connection_watchdog.CONNECT_TIMEOUT},
 }
 
 
 class Engine:
     """A pool of connections to a server."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, server: PostgresServer) -> None:
         self._engine = engine
+        self._server = server
         self._reader = engine.execution_options(**SNAPSHOT)
         self._watchdogs: WeakSet[Watchdog] = WeakSet()  # of connections in use
         self.pool: Any = engine.sync_engine.pool
@@ -83,6 +84,7 @@ class Engine:
         self, engine: AsyncEngine, answer_within: float
     ) -> AsyncIterator[tuple[AsyncConnection, Watchdog]]:
         watchdog = None
+        await self._server.examine()
         try:
             async with connection_watchdog.connected(engine, answer_within) as (conn, watchdog):
                 self._watchdogs.add(watchdog)
@@ -137,7 +139,7 @@ class Connection:
             yield
 
 
-def make(url: sa.URL, *, lost_after: float | None, ping: bool = False, **options: Any) -> Engine:
+def make(server: PostgresServer, *, lost_after: float | None, ping: bool = False, **options: Any) -> Engine:
     """Return an engine; `lost_after`: seconds after which the server ends an idle transaction.
 
     With `ping` a connection has to answer before it is used: for those that are idle for long.
@@ -145,11 +147,22 @@ def make(url: sa.URL, *, lost_after: float | None, ping: bool = False, **options
     # brings SQLAlchemy's ORM with it, a tenth of the time a start takes
     from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415
 
-    engine = create_async_engine(url, **POOL, **options)
+    engine = create_async_engine(sa.URL.create("postgresql+asyncpg"), **POOL, **options)
+    _connect_to(engine, server)
     _check_liveness(engine, ping=ping)
     if lost_after is not None:
-        _limit_idle_transactions(engine, lost_after)
-    return Engine(engine)
+        _limit_idle_transactions(engine, server, lost_after)
+    return Engine(engine, server)
+
+
+def _connect_to(engine: AsyncEngine, server: PostgresServer) -> None:
+    """Have new connections made by the driver's own reading of the address."""
+
+    def set_arguments(_dialect: object, _record: object, _args: object, parameters: dict[str, Any]) -> None:
+        parameters.clear()
+        parameters.update(server.arguments())
+
+    sa.event.listen(engine.sync_engine, "do_connect", set_arguments)
 
 
 def _check_liveness(engine: AsyncEngine, *, ping: bool) -> None:
@@ -179,7 +192,7 @@ def _check_liveness(engine: AsyncEngine, *, ping: bool) -> None:
     sa.event.listen(engine.sync_engine, "close", terminate)
 
 
-def _limit_idle_transactions(engine: AsyncEngine, lost_after: float) -> None:
+def _limit_idle_transactions(engine: AsyncEngine, server: PostgresServer, lost_after: float) -> None:
     """Have PostgreSQL end transactions of a process that is frozen or whose machine is gone.
 
     By itself it notices neither for two hours, and their locks would block every other process.
@@ -187,7 +200,8 @@ def _limit_idle_transactions(engine: AsyncEngine, lost_after: float) -> None:
     limit = f"SELECT set_config('idle_in_transaction_session_timeout', '{round(lost_after * 1000)}', false)"
 
     def set_limit(connection: Any, _record: object) -> None:
-        # not as a connection option: PgBouncer supports few
+        if server.pooled:  # it would be set for another client's transactions
+            return
         cursor = connection.cursor()
         cursor.execute(limit)
         cursor.close()

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.engine import make_url
 
 from bot.core.errors import StoreUnavailable
 from bot.db import connection_watchdog, db_errors, engines, migrate, notify, postgres
+from bot.db.postgres_server import PostgresServer
 from bot.db.shared_transactions import SharedTransactions
 from bot.db.transaction import Transaction
 
@@ -55,7 +55,7 @@ class Store:
         inline: bool = False,
         compiled: MutableMapping[Any, Any] | None = None,
     ) -> None:
-        self.url = make_url(engines.async_url(url))
+        self.url = engines.parse_url(url)
         self.clock = clock
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self.name = secrets.token_hex(8)  # of this process among those that share the database
@@ -63,7 +63,12 @@ class Store:
         self._before_commit = tuple(before_commit)
         self._kept: dict[str, Any] = {}  # of committed rows, by slot
         self._busy_timeout = busy_timeout
-        self._options = engines.Options(busy_timeout=busy_timeout, lost_after=lost_after, compiled=compiled)
+        self._options = engines.Options(
+            busy_timeout=busy_timeout,
+            lost_after=lost_after,
+            compiled=compiled,
+            server=None if self.sqlite else PostgresServer(url, self.url),
+        )
         self._engine = engines.make(self.url, self._options, inline=inline)
         self._other_readers: dict[asyncio.AbstractEventLoop, Engine] = {}
         self._writer = asyncio.Lock()

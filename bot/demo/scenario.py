@@ -37,7 +37,7 @@ class Scenario:
         """Play it to the end; raise ExpectationError at the first expectation that does not come true."""
         await self.environment.ready()
         if self.wanted.history:
-            await trunk_history.tell(self.environment)
+            await trunk_history.send_history(self.environment)
         await self.open_pull_request()
         await self.blocking_failure()
         await self.add_label()

@@ -143,10 +143,10 @@ class History:
         }
 
 
-async def tell(environment: Environment) -> None:
+async def send_history(environment: Environment) -> None:
     """Have the bot hear of it all, and of what a backend found out about these commits at night."""
     github, repo = environment.github, environment.github.state.repo(participants.UPSTREAM)
-    past = make(github, participants.UPSTREAM, now=github.state.now())
+    past = make_history(github, participants.UPSTREAM, now=github.state.now())
     await github.webhooks.tell(past.events)
     # only now: the bot is not to find in a list what it will have heard of in a moment
     repo.branches[repo.default_branch] = past.commits[-1]
@@ -174,7 +174,7 @@ async def _report(environment: Environment, sha: str, *, passed: bool) -> None:
         answer.raise_for_status()
 
 
-def make(github: SimulatedGitHub, name: str, *, now: int) -> History:
+def make_history(github: SimulatedGitHub, name: str, *, now: int) -> History:
     """Make up the pushes of a month to the default branch of a repository; sends nothing, and moves no branch."""
     repo = github.state.repo(name)
     events: list[Event] = []

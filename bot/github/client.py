@@ -20,7 +20,7 @@ from gidgethub.abc import GitHubAPI
 from bot import __version__
 from bot.core import metrics, traces
 from bot.core.errors import GitHubRefused, GitHubUnavailable, RetryLater, in_words
-from bot.github import enterprise_server, responses
+from bot.github import enterprise_server, refusals, responses
 from bot.github.rate_limiter import Budgets, RateLimiter
 from bot.github.responses import Response
 from bot.github.tokens import Identity, Tokens, load_key
@@ -37,6 +37,10 @@ PERMISSION_LIFE = 5 * 60  # seconds a person's role in a repository is cached
 MAX_CONCURRENT = 20  # calls; GitHub allows 100
 ETAG_CACHE_SIZE = 100  # responses
 TIMEOUT = aiohttp.ClientTimeout(total=30, connect=5)
+
+
+UNKNOWN_APP = b"Integration not found"  # GitHub's answer where the App's id is wrong
+KEY_REFUSED = "GitHub does not accept the App's key: check APP_ID, PRIVATE_KEY and the clock"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,22 +81,27 @@ class GitHubApp:
         )
         self._etag_cache: LRUCache[str, Any] = LRUCache(ETAG_CACHE_SIZE)
         self.server_version = ""  # of a GitHub Enterprise Server, once it has answered; empty: github.com
+        self.refusal = ""  # why GitHub did not accept the App's key when it was last used
 
-    def client(self, repo: str, **permissions: str) -> Client:
-        """Return a client for one repository with just these permissions, such as `checks="write"`."""
-        return Client(self, repo, permissions)
+    def client(self, repo: str, *, since: int | None = None, **permissions: str) -> Client:
+        """Return a client for one repository with just these permissions, such as `checks="write"`.
+
+        `since` is when GitHub announced what is called about, epoch milliseconds: while it is young, a refusal that may
+        only mean that GitHub does not know it yet raises RetryLater (see `bot.github.refusals`).
+        """
+        return Client(self, repo, permissions, since=since)
 
     def by_name(self, repo: str, **permissions: str) -> Client:
         """Return a client for whichever repository has a name now, to find out which one that is."""
         return Client(self, repo, permissions, by_name=True)
 
-    def low_priority(self, repo: str, **permissions: str) -> Client:
+    def low_priority(self, repo: str, *, since: int | None = None, **permissions: str) -> Client:
         """Return a client that writes only while there is budget to spare: gates and verdicts take precedence."""
-        return Client(self, repo, permissions, low_priority=True)
+        return Client(self, repo, permissions, low_priority=True, since=since)
 
-    def caching(self, repo: str, **permissions: str) -> Client:
+    def caching(self, repo: str, *, since: int | None = None, **permissions: str) -> Client:
         """Return a client with an ETag cache: an unchanged response is free of charge. Never modify its results."""
-        return Client(self, repo, permissions, etag_cache=self._etag_cache)
+        return Client(self, repo, permissions, etag_cache=self._etag_cache, since=since)
 
     async def role(self, repo: str, login: str) -> str | None:
         """Return a person's permission in a repository as GitHub names it, None where it names none. Cached."""
@@ -131,6 +140,8 @@ class GitHubApp:
             self._identity.correct_clock(response.headers.get("date", ""))
             if self._identity.skew == skew:  # it may have been corrected for another call meanwhile
                 break
+        unknown = response.status == 404 and UNKNOWN_APP in response.body
+        self.refusal = KEY_REFUSED if response.status == 401 or unknown else ""
         return response
 
     async def request(
@@ -187,6 +198,10 @@ class GitHubApp:
         named = {name.lower(): value for name, value in response.headers.items()}
         return Response(status=response.status, headers=named, body=read)
 
+    def age(self, since: int) -> int:
+        """Return how many milliseconds ago a time was."""
+        return self._clock.now() - since
+
     async def until_known(self, token: Token) -> None:
         """Wait until every one of GitHub's servers knows a token."""
         await self._clock.sleep(self.tokens.unknown_for(token))
@@ -202,7 +217,21 @@ class AppClient(GitHubAPI):
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> tuple[int, Mapping[str, str], bytes]:
-        return responses.for_gidgethub(await self._app.request_as_app(method, url, headers, body))
+        return self._read(method, url, await self._app.request_as_app(method, url, headers, body))
+
+    def _read(self, method: str, url: str, response: Response) -> tuple[int, Mapping[str, str], bytes]:
+        """Return what gidgethub reads of a response; raises GitHubRefused, or RetryLater for one that is not final."""
+        try:
+            return responses.for_gidgethub(response)
+        except GitHubRefused as error:
+            raise self._judged(error, method, url) from error
+
+    def _judged(self, error: GitHubRefused, method: str, url: str) -> GitHubRefused | RetryLater:
+        return refusals.judge_refusal(error, method, url.removeprefix(self._app.api_url), age=self._age())
+
+    def _age(self) -> int | None:
+        """Return how old what is called about is, None where the caller does not know."""
+        return None
 
     def lacks(self, what: Lack) -> bool:
         """Whether this GitHub is a server that lacks something of github.com; known once it has answered."""
@@ -224,8 +253,10 @@ class Client(AppClient):
         *,
         low_priority: bool = False,
         by_name: bool = False,
+        since: int | None = None,
     ) -> None:
         super().__init__(app, etag_cache)
+        self._since = since
         self._by_name = by_name
         self._low_priority = low_priority
         self._repo = repo
@@ -234,7 +265,10 @@ class Client(AppClient):
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> tuple[int, Mapping[str, str], bytes]:
-        return responses.for_gidgethub(await self._call_signed(method, url, headers, body))
+        return self._read(method, url, await self._call_signed(method, url, headers, body))
+
+    def _age(self) -> int | None:
+        return None if self._since is None else self._app.age(self._since)
 
     async def location(self, path: str) -> Location:
         """Return where GitHub has the content of a log or an artifact; raises as any other call does.
@@ -246,7 +280,7 @@ class Client(AppClient):
         response = await self._call_signed("GET", url, headers, b"", only_headers=True)
         if response.status in responses.MOVED and (found := response.headers.get("location")):
             return Location(url=found)
-        responses.raise_for_status(response)
+        self._read("GET", url, response)
         token = await self._app.tokens.get(self._repo, self._permissions)
         return Location(url=url, headers={"authorization": f"Bearer {token.value}"})
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 BATCH = 100  # deliveries applied in one transaction
 MOST_ATTEMPTS = 5  # of a delivery, then it is parked
+NOT_STORABLE = "the database cannot store why; see the log"
 UNHANDLED = frozenset({"parked", "ignored"})  # handled once a replay can read them
 
 log = structlog.get_logger("bot.ingest.applier")
@@ -80,10 +81,8 @@ class Applier:
             raise
         except Exception as error:  # noqa: BLE001 - one bad delivery: find it by trying each alone
             log.debug("batch failed", error=repr(error), deliveries=len(taken))
-            for one in taken:
-                await self._apply_alone(one)
-        else:
-            metrics.count_applied(taken, events=self._events, now=self._clock.now())
+            return sum([await self._apply_alone(one) for one in taken])
+        metrics.count_applied(taken, events=self._events, now=self._clock.now())
         return len(taken)
 
     async def replay(self, batch: Sequence[DeliveryRow]) -> dict[str, str]:
@@ -107,16 +106,17 @@ class Applier:
             return {guid: reason for failed in alone for guid, reason in failed.items()}
         return {}
 
-    async def _apply_alone(self, one: DeliveryRow) -> None:
+    async def _apply_alone(self, one: DeliveryRow) -> bool:
+        """Apply one; returns False where it is due still, since not even its failure could be recorded."""
         try:
             async with self._store.transaction() as tx:
                 await self._handle_all(tx, await inbox.claim(tx, limit=1, only=one["id"]))
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - kept with the delivery, shown, retried
-            await self._failed(one, error)
-        else:
-            metrics.count_applied([one], events=self._events, now=self._clock.now())
+            return await self._record_failure(one, error)
+        metrics.count_applied([one], events=self._events, now=self._clock.now())
+        return True
 
     async def _handle_all(self, tx: Transaction, taken: Sequence[DeliveryRow]) -> None:
         known = [one for one in taken if one["event"] in self._events]
@@ -146,12 +146,30 @@ class Applier:
     def _payload(self, one: ReceivedRow) -> dict[str, Any]:
         return read_payload(self._context.settings, inbox.read_body(one))
 
-    async def _failed(self, one: DeliveryRow, error: Exception) -> None:
+    async def _record_failure(self, one: DeliveryRow, error: Exception) -> bool:
+        """Postpone or park a delivery with the reason, or without where that cannot be stored; returns whether it was.
+
+        Where neither can be, the other deliveries go on, and /readyz says so.
+        """
         hopeless = isinstance(error, Unreadable) or one["attempts"] + 1 >= MOST_ATTEMPTS
         reason = clean(f"{type(error).__name__}: {error}"[:2000])
         log.warning(
             "delivery failed", delivery=one["guid"], github_event=one["event"], error=reason, parked=hopeless
         )
+        for kept in (reason, NOT_STORABLE):
+            try:
+                await self._postpone(one, kept, hopeless=hopeless)
+            except StoreUnavailable:
+                raise
+            except Exception:
+                log.exception("a failure cannot be recorded", delivery=one["guid"])
+            else:
+                return True
+        detail = f"that delivery {one['guid']} failed cannot be recorded; see the log"
+        self._store.note_outcome(StoreUnavailable(detail))
+        return False
+
+    async def _postpone(self, one: DeliveryRow, reason: str, *, hopeless: bool) -> None:
         async with self._store.transaction() as tx:
             if hopeless:
                 metrics.APPLIED.labels("parked").inc(await inbox.park(tx, one, reason))

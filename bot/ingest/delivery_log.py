@@ -29,7 +29,6 @@ log = structlog.get_logger("bot.ingest.delivery_log")
 
 BATCH = 100  # rows compared with the inbox at once; GitHub's pages have as many
 DAY = 86_400_000  # milliseconds
-GONE = frozenset({404, 410, 422})  # GitHub's statuses for an entry that has left its log
 KEPT_DAYS, KEPT_DAYS_ENTERPRISE = 3, 7  # how far GitHub's log goes back
 
 
@@ -97,7 +96,7 @@ async def fetch(context: Context, app: GitHubApp, entry: LogEntry) -> bool:
     try:
         found = await app.as_app().getitem("/app/hook/deliveries/{id}", {"id": str(entry["log_id"])})
     except GitHubRefused as error:
-        if error.status not in GONE:
+        if not error.gone:
             raise
         await _mark_lost(context, app, entry, str(error))
         return False

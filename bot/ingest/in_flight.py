@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 import structlog
 
-from bot.core.errors import GitHubRefused, GitHubUnavailable, NotInstalled, RetryLater
+from bot.core.errors import GitHubRefused, GitHubUnavailable, RetryLater
 from bot.core.json_fields import as_time
 from bot.db.rows import select
 from bot.ingest import delivery, inbox
@@ -35,7 +35,6 @@ MOST_LOOKUPS = 50  # of each kind, each time
 MOST_UNANSWERED = 3  # of each kind: then GitHub is unavailable, and each try may take half a minute
 MOST_LISTED = 100  # runs of each status and repository
 UNFINISHED = ("in_progress", "queued")
-GONE = frozenset({404, 410})
 
 
 OpenRow = WorkflowRunRow | WorkflowJobRow | CheckRunRow
@@ -87,14 +86,16 @@ async def _check_all(context: Context, resource: Resource) -> int:
 
 async def _check(context: Context, resource: Resource, row: OpenRow) -> bool:
     """Store GitHub's state of one of them if it has changed; raises RetryLater when GitHub has no answer."""
-    client = context.app_for(row["repo"]).client(row["repo"], **{resource.permission: "read"})
+    client = context.app_for(row["repo"]).client(
+        row["repo"], since=row["received_at"], **{resource.permission: "read"}
+    )
     try:
         found = await client.getitem(client.path(resource.path.format_map(row)))
     except GitHubRefused as error:
         log.info(
             "cannot be asked about", kind=resource.name, repo=row["repo"], id=row["id"], reason=str(error)
         )
-        if error.status in GONE and not isinstance(error, NotInstalled):
+        if error.gone:
             async with context.store.transaction() as tx:
                 await _mark_gone(tx, resource.name, row)
         return False

@@ -176,7 +176,7 @@ async def _request(context: Context, app: GitHubApp, row: MissedDeliveryRow) -> 
     try:
         await app.as_app().post("/app/hook/deliveries/{id}/attempts", {"id": str(row["log_id"])}, data={})
     except GitHubRefused as error:
-        if error.status not in delivery_log.GONE:
+        if not error.gone:
             raise  # access is refused: that says nothing about the delivery
         log.warning("a delivery cannot be asked for", delivery=row["guid"], reason=str(error))
     async with context.store.transaction() as tx:

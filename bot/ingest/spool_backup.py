@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy.engine import make_url
-
 from bot.core.errors import GiveUp
+from bot.db.engines import parse_url
 from bot.ingest import spool, spool_reader, spooling
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 def read_spool(url: str) -> list[Values]:
     """Return the deliveries in the spool of a database, without changing anything; none where it has no spool."""
-    database = make_url(url)
+    database = parse_url(url)
     name = database.database or ""
     if database.get_backend_name() != "sqlite":
         return []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from typing import TYPE_CHECKING, Annotated
 
 import prometheus_client
 from aiohttp import web
 from msgspec import Struct
 
+from bot.core import disk
 from bot.core import metrics as counts
 from bot.core.errors import StoreUnavailable
 from bot.core.feature import load_each
@@ -82,6 +82,9 @@ async def readyz(request: web.Request) -> web.Response:
             if age > TOO_OLD
         ]
         notes += _given_up(left)
+    missing += _refused_keys(context)
+    if shortage := disk.find_shortage(context.settings.data_dir):
+        (missing if shortage.severe else notes).append(f"disk: {shortage.words}")
     ready = Ready(ok=not missing, role=context.settings.role, missing=missing, notes=notes)
     return send(ready, status=503 if missing else 200)
 
@@ -109,6 +112,12 @@ def _refused_writes(context: Context) -> list[str]:
     at, why = context.store.failure or (0, "")
     ago = (context.clock.now() - at) // 1000
     return [f"database: a write failed {ago} s ago: {why}"[:300]] if ago < RECENT else []
+
+
+def _refused_keys(context: Context) -> list[str]:
+    """Return what GitHub last said of the Apps' keys, where it does not accept one."""
+    apps = {app.app_id: app for app in (context.github, context.backend_github)}
+    return [f"App {number}: {app.refusal}"[:300] for number, app in apps.items() if app.refusal]
 
 
 async def metrics(request: web.Request) -> web.Response:
@@ -143,9 +152,9 @@ async def metrics(request: web.Request) -> web.Response:
 
 def _measure_disk(settings: Settings) -> None:
     counts.DISK_FREE.clear()  # an alert on a stale value would be false
-    if settings.database_url is None:
-        with contextlib.suppress(OSError):
-            counts.DISK_FREE.labels("sqlite").set(shutil.disk_usage(settings.data_dir).free)
+    free = disk.free_bytes(settings.data_dir)
+    if free is not None:
+        counts.DISK_FREE.labels("sqlite" if settings.database_url is None else "files").set(free)
 
 
 async def _ages(tx: Transaction, context: Context) -> list[tuple[str, int, int]]:

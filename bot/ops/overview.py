@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from bot.core.disk import find_shortage
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages import health
 from bot.oot.publish import rows as publish_rows
@@ -62,6 +63,7 @@ async def show_overview(request: web.Request) -> web.Response:
         form_key=sessions.form_key(request),
         said=TOO_OLD if "again" in request.query else request.query.get("said", ""),
         failure=context.store.failure,
+        shortage=find_shortage(context.settings.data_dir),
     )
 
 

@@ -78,7 +78,7 @@ def _ready(answer: web.Response) -> Ready:
 class Totals:
     """Metrics of all processes as those of one: counts are added, of other values the greatest is shown.
 
-    What a process had counted before it was started again stays in the sum: one that falls counts as begun anew.
+    What a process had counted before it was started again stays in the sum: one that falls counts as begun again.
     """
 
     def __init__(self) -> None:

@@ -19,10 +19,20 @@ class TaskName(TypedDict):
 
 
 class TaskState(TypedDict):
-    """Its state, and when it runs next."""
+    """Its state."""
 
     state: Text  # waiting | running | done | dead
+
+
+class TaskAge(TypedDict):
+    """Since when it was requested."""
+
     created_at: Millis  # time of the first of the merged requests
+
+
+class TaskDue(TypedDict):
+    """When it runs next."""
+
     due_at: Millis
 
 
@@ -47,13 +57,13 @@ class TaskCause(TypedDict):
     cause: Text | None  # the delivery or request that first asked for it
 
 
-class TaskRow(TaskName, TaskState, TaskAttempts, TaskRun, TaskCause):
+class TaskRow(TaskName, TaskState, TaskAge, TaskDue, TaskAttempts, TaskRun, TaskCause):
     """A task."""
 
     background: Annotated[Bool, Default(sa.false())]  # runs only where nothing else is due
 
 
-class ClaimedTask(TaskName, TaskAttempts, TaskCause):
+class ClaimedTask(TaskName, TaskAge, TaskAttempts, TaskCause):
     """A task that is to run now."""
 
 

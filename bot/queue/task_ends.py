@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bot.core.errors import NotYet, RetryLater
+import sqlalchemy as sa
+import structlog
+
+from bot.core.errors import GiveUp, NotYet, RetryLater
 from bot.db.db_errors import retry_until_stored
 from bot.db.group_commit import GroupCommit
 from bot.queue import tasks
@@ -19,12 +22,21 @@ if TYPE_CHECKING:
     from bot.queue.tasks import Task
 
 MOST = 100  # ends stored in one transaction
+NOT_STORABLE = "the database cannot store why; see the log"
+
+log = structlog.get_logger("bot.queue.task_ends")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _End:
     task: Task
     outcome: Exception | None
+
+
+def _without_reason(outcome: Exception | None) -> Exception | None:
+    if isinstance(outcome, RetryLater):
+        return RetryLater(NOT_STORABLE, after=outcome.after)
+    return GiveUp(NOT_STORABLE) if outcome else None
 
 
 class TaskEnds:
@@ -42,6 +54,13 @@ class TaskEnds:
 
         Raises StoreUnavailable when the database stays away for long.
         """
+        try:
+            await self._put(task, outcome)
+        except (sa.exc.DBAPIError, UnicodeError):
+            log.exception("why a task failed cannot be recorded", kind=task.kind, key=task.key)
+            await self._put(task, _without_reason(outcome))
+
+    async def _put(self, task: Task, outcome: Exception | None) -> None:
         ended = _End(task=task, outcome=outcome)
         await retry_until_stored(self._store.clock, partial(self._group.put, ended))
 

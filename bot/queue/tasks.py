@@ -103,6 +103,11 @@ class Task:
         return self._row["key"]
 
     @property
+    def created_at(self) -> int:
+        """When it was first requested, epoch milliseconds."""
+        return self._row["created_at"]
+
+    @property
     def attempts(self) -> int:
         """How often it was tried, this run included."""
         return self._row["attempts"]

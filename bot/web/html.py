@@ -13,9 +13,11 @@ from aiohttp import web
 import bot
 from bot.core import escaping
 from bot.core import text as core_text
+from bot.core.disk import find_shortage
 from bot.core.errors import Rejected, StoreUnavailable
 from bot.core.json_fields import FULL_NAME, iso_time
 from bot.web import charts, page_cache, parameters
+from bot.web.access import SIGNED_IN
 from bot.web.app_keys import CONTEXT
 from bot.web.log_limiter import LOG_LIMITER
 
@@ -114,11 +116,19 @@ def render(
 
     Pages whose numbers may be late say up to when changes are counted in them, `counted_until` (None: all are).
     """
-    now = request.app[CONTEXT].clock.now()
+    context = request.app[CONTEXT]
+    now = context.clock.now()
+    shortage = find_shortage(context.settings.data_dir) if request.get(SIGNED_IN) is True else None
     template = request.app[TEMPLATES].get_template(name)
     since = functools.partial(ago, now=now)
     text = template.render(
-        now=now, status=status, fresh=fresh, counted_until=counted_until, ago=since, **values
+        now=now,
+        status=status,
+        fresh=fresh,
+        counted_until=counted_until,
+        ago=since,
+        low_disk=shortage,
+        **values,
     )
     return web.Response(text=text, content_type="text/html", charset="utf-8", status=status)
 

@@ -6,7 +6,7 @@ import random
 
 from bot.ci.disabled.settings import DisabledSettings
 from bot.demo import trunk_history
-from bot.oot.results import jobs
+from bot.oot.results.store import jobs
 from tests.browser import measured, tested
 from tests.harness import L2, L3, L4, UPSTREAM
 from tests.sums import count_changed
@@ -65,7 +65,7 @@ async def tell(bot, github):
 
 async def _trunk(bot, github):
     """A month of upstream's own CI, and a backend's nightly runs on its commits."""
-    past = trunk_history.make(github, UPSTREAM, now=bot.clock.now())
+    past = trunk_history.make_history(github, UPSTREAM, now=bot.clock.now())
     await github.webhooks.tell(past.events)
     await bot.settle()
     rows = []

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.browser import chromium
-from tests.ci.trunk.branch import COMMITS, job, push, told
+from tests.ci.trunk.branch import COMMITS, deliver, job, push
 from tests.ci.trunk.test_hud import HUD
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
@@ -26,7 +26,7 @@ async def tab():
 
 async def a_grid(bot):
     """Two commits, three jobs; one failed on the newer commit."""
-    await told(bot, push(bot, "A"), push(bot, "B", parent="A", at=1),
+    await deliver(bot, push(bot, "A"), push(bot, "B", parent="A", at=1),
                *(job(bot, name, commit, "failure" if (name, commit) == ("lint", "B") else "success", workflow=workflow)
                  for workflow, name in (("a", "lint"), ("b", "test_x"), ("c", "test_y")) for commit in "AB"))  # fmt: skip
 

@@ -16,7 +16,7 @@ from tests.chaos.stage import staged
 CALLS = ("before its effect", "before its answer", "after its answer")
 VISITS = ("on its way in",)
 SHORTEST, LONGEST = 0.0, 0.01  # seconds from what comes in, or from an answer, to the end of the bot
-BREATH = 0.3  # seconds a bot lives at least
+PAUSE = 0.3  # seconds a bot lives at least
 QUIET = 30  # seconds without a point to be killed at: then there is none left
 NAMES = ((r"/repos/[^/]+/[^/]+", "/repos/*"), (r"\b[0-9a-f]{40}\b", "sha"), (r"/\d+\b", "/#"))
 
@@ -74,7 +74,7 @@ class Ambush(Faults):
         await self.audit.doubts()
         self.bot.start()
         await self.bot.up()
-        self._ready_at = asyncio.get_running_loop().time() + BREATH
+        self._ready_at = asyncio.get_running_loop().time() + PAUSE
         self._falling = None
 
     async def over(self):

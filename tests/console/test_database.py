@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import stat
+import uuid
 
 import pytest
 
 from tests import forks
+from tests.databases import connected
 from tests.process import ROOT, free_port, options_for
 
 
@@ -142,3 +145,41 @@ def test_a_server_without_the_database_says_what_to_do(on_server, postgres_serve
     assert (code, out) == (1, "")
     assert 'database "not_there" does not exist; create it, or correct its name in DATABASE_URL' in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        ("\n", 0, ""),
+        ("&application_name=bot&connect_timeout=10&target_session_attrs=any", 0, ""),
+        ("&channel_binding=require", 2, "OOTBOT_DATABASE_URL is wrong: channel_binding may be"),
+        ("&tcp_user_timeout=1", 2, "OOTBOT_DATABASE_URL is wrong: tcp_user_timeout cannot be set there"),
+    ],
+)
+def test_an_address_from_elsewhere_works_or_is_refused_in_a_sentence(
+    on_server, postgres_server, more, code, said
+):
+    ended, _, err = on_server(postgres_server + more)
+    assert ended == code, err
+    assert said in err
+    assert "Traceback" not in err
+
+
+async def execute(server, statement):
+    async with connected(server) as conn:
+        await conn.execute(statement)
+
+
+@pytest.mark.parametrize("command", ["serve", "tasks list"])
+def test_a_server_whose_database_is_not_in_utf8_is_refused(run, postgres_server, tmp_path, command):
+    name = f"latin{uuid.uuid4().hex}"
+    made = f"CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+    asyncio.run(execute(postgres_server, made))
+    url = postgres_server.replace("/postgres?", f"/{name}?")
+    code, out, err = run(*command.split(), DATA_DIR=str(tmp_path), DATABASE_URL=url)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"ootbot: the database {name} is in LATIN1, which cannot hold all text")
+    assert "`createdb --encoding=UTF8 --template=template0 NAME`" in err
+    assert err.count("\n") == 1
+    code, out, _ = run("doctor", DATA_DIR=str(tmp_path), DATABASE_URL=url)
+    assert (code, f"error    database: the database {name} is in LATIN1" in out) == (1, True)

@@ -68,7 +68,7 @@ async def check(play, *, alike):
 async def _play_some(scenario):
     """Play what the facts need: the month, a backend that is re-run, a job whose machine is watched."""
     await scenario.environment.ready()
-    await trunk_history.tell(scenario.environment)
+    await trunk_history.send_history(scenario.environment)
     await scenario.open_pull_request()
     await asyncio.gather(_fail_and_rerun(scenario), own_ci.measure(scenario))
 

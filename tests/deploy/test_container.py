@@ -108,7 +108,7 @@ def test_the_wheel_made_of_what_is_copied_runs(tmp_path):
     assert not any(name.startswith(("tests/", "data/")) or name.endswith(".pem") for name in names)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("OOTBOT_")}
     environ["PYTHONPATH"] = str(tmp_path / "installed")
-    say = "import bot, bot.github.manifest, bot.core.setting_types; print(bot.__file__, bot.github.manifest.read('one').name, len(bot.core.setting_types.issuers('github-actions')))"
+    say = "import bot, bot.github.manifest, bot.core.setting_types; print(bot.__file__, bot.github.manifest.manifest_for('one').name, len(bot.core.setting_types.issuers('github-actions')))"
     for command in (["-c", say], ["-m", "bot.cli", "settings"], ["-m", "bot.cli", "report", "--help"]):
         done = subprocess.run(
             [sys.executable, "-P", *command],

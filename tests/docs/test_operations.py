@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from bot.db import engines
+from bot.db.postgres_server import PostgresServer
 from bot.github import client
 
 ROOT = Path(__file__).parents[2]
@@ -27,8 +26,9 @@ def test_calls_under_way_are_counted_as_they_are():
 
 
 async def test_connections_are_as_many_as_the_pools_hold():
-    url = sa.make_url(engines.async_url("postgresql://somewhere/ootbot"))
-    options = engines.Options(busy_timeout=5, lost_after=30)
+    text = "postgresql://somewhere/ootbot"
+    url = engines.parse_url(text)
+    options = engines.Options(busy_timeout=5, lost_after=30, server=PostgresServer(text, url))
     own, pages = engines.make(url, options), engines.for_other_loop(url, options)
     most = [engine.pool.size() + engine.pool._max_overflow for engine in (own, pages)]
     assert numbers("connections to PostgreSQL") == [sum(most), most[0], sum(most)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tracemalloc
 
-from bot.oot.results import dispatches, jobs
+from bot.oot.results.store import dispatches, jobs
 from tests.harness import L4, UPSTREAM
 from tests.serving import SQLITE
 

@@ -94,3 +94,49 @@ async def gauge(bot):
     return float(
         next(line for line in text.splitlines() if line.startswith("ootbot_parked_deliveries")).split()[-1]
     )
+
+
+UNRECORDED = {  # a database that cannot hold a reason, as one in LATIN1 cannot hold some
+    True: "CREATE TRIGGER forget BEFORE UPDATE ON {table} WHEN NEW.error LIKE '%{words}%' "
+    "BEGIN SELECT RAISE(ABORT, 'no such text'); END",
+    False: "CREATE TRIGGER forget BEFORE UPDATE ON {table} FOR EACH ROW WHEN (NEW.error LIKE '%{words}%') "
+    "EXECUTE FUNCTION refuse()",
+}
+
+
+async def forget(bot, table, words):
+    async with bot.store.transaction() as tx:
+        await tx.run(sa.text(UNRECORDED[bot.store.sqlite].format(table=table, words=words)))
+
+
+async def test_a_reason_that_cannot_be_stored_parks_the_delivery_without_it(bot, superstitious):
+    await forget(bot, "delivery", "thirteens")
+    for number in (12, 13, 14):
+        await bot.send("issues", an_issue(number), guid=f"issue-{number}")
+    await bot.settle(horizon=24 * 3600)
+    assert (await states(bot))["issue-13"] == ("parked", 5)
+    assert {row["number"] for row in await bot.rows("issue")} == {12, 14}
+    (row,) = [row for row in await bot.rows("delivery") if row["guid"] == "issue-13"]
+    assert row["error"] == "the database cannot store why; see the log"
+
+
+async def test_a_failure_that_cannot_be_recorded_stops_no_other_delivery(bot, superstitious):
+    await forget(bot, "delivery", "")
+    for number in (12, 13, 14):
+        await bot.send("issues", an_issue(number), guid=f"issue-{number}")
+    for _ in range(3):
+        await bot.worker.step()
+    assert {row["number"] for row in await bot.rows("issue")} == {12, 14}
+    assert (await states(bot))["issue-13"][0] == "stored"
+    status, ready = await bot.get("/readyz")
+    assert status == 503
+    assert "that delivery issue-13 failed cannot be recorded" in ready["missing"][0]
+
+
+async def test_a_task_whose_reason_cannot_be_stored_ends_without_it(bot, superstitious):
+    await forget(bot, "task", "names no run")
+    async with bot.store.transaction() as tx:
+        tx.enqueue("utilization", "neither")
+    await bot.settle()
+    (row,) = [row for row in await bot.rows("task") if row["key"] == "neither"]
+    assert (row["state"], row["error"]) == ("dead", "the database cannot store why; see the log")

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from bot.database import make_store
 from bot.features import FEATURES
-from bot.oot.results import jobs
+from bot.oot.results.store import jobs
 from tests.harness import L2, L3, L4, UPSTREAM, report_body
 from tests.serving import POSTGRES, SQLITE
 from tests.workers import eventually
@@ -174,10 +174,10 @@ async def test_the_sweep_and_a_batch_of_reports_on_the_same_jobs_never_deadlock(
 
     batch = make_store(settings.database, clock=bot.clock, features=FEATURES)
     async with batch.transaction() as tx:
-        await jobs.get(tx, {low})
+        await jobs.get_jobs(tx, {low})
         sweeping = asyncio.create_task(bot.worker.step())
         await eventually(waits, "a sweep that waits for a job")
-        await jobs.get(tx, {low, high})
+        await jobs.get_jobs(tx, {low, high})
     await sweeping
     await batch.close()
     assert {row["conclusion"] for row in await bot.rows("oot_workflow_job")} == {"timed_out"}

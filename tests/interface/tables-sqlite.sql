@@ -148,6 +148,7 @@ CREATE TABLE ci_cell (
 	tests_failed INTEGER,
 	failed_tests TEXT,
 	failure_kind TEXT,
+	held BOOLEAN DEFAULT 0 NOT NULL,
 	CONSTRAINT pk_ci_cell PRIMARY KEY (repository_id, head_sha, column_id, job_id)
 )
 CREATE INDEX ix_ci_cell_job ON ci_cell (repository_id, job_id)

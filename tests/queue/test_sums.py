@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bot.ci.trunk.changed_days import BRANCHES
+from bot.ci.trunk.store.changed_days import BRANCHES
 from bot.core.errors import RetryLater
 from bot.queue import sums
 from bot.queue.sums import DAY, Place
 from bot.queue.tasks import Task
-from tests.ci.trunk.branch import job, push, told
+from tests.ci.trunk.branch import deliver, job, push
 from tests.serving import SQLITE
 
 FIELDS = ("sha", "jobs", "verdict")
@@ -26,7 +26,7 @@ async def waiting(bot):
 
 
 async def test_many_changes_of_a_day_are_counted_once(bot):
-    await told(bot, push(bot, "A"), *(job(bot, f"job {number}", "A") for number in range(9)))
+    await deliver(bot, push(bot, "A"), *(job(bot, f"job {number}", "A") for number in range(9)))
     assert len(await waiting(bot)) == 2  # the branch, and its runners
     await bot.wait(60)
     assert [jobs for _, jobs, _ in await lines(bot)] == [9]
@@ -38,7 +38,7 @@ async def test_many_changes_of_a_day_are_counted_once(bot):
 @SQLITE
 async def test_a_day_whose_rows_are_deleted_keeps_its_sum(bot):
     """The oldest day that is kept has lost rows, and a late change must not show that."""
-    await told(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "lint", "A"))
+    await deliver(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "lint", "A"))
     await bot.wait(60)
     before = await lines(bot)
     bot.clock.advance(bot.context.settings.record_retention_days * DAY // 1000)
@@ -71,7 +71,7 @@ async def test_a_sum_of_a_newer_version_waits_for_it(bot):
 
 @SQLITE
 async def test_a_page_says_up_to_when_its_sums_are_counted(bot):
-    await told(bot, push(bot, "A"), job(bot, "build", "A"))
+    await deliver(bot, push(bot, "A"), job(bot, "build", "A"))
     await bot.wait(60)
     path = "/pytorch/pytorch/metrics"
     said = (await bot.get(path))[1].partition("as of ")[2][:20]

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("bot.ci.disabled.answer_issue")
 
-GONE = frozenset({404, 410})
-
 
 async def request_answers(
     context: Context, tx: Transaction, repo: str, repository_id: int, issues: Sequence[DisablingRow]
@@ -92,7 +90,7 @@ async def _edit(client: Client, comment_id: int, text: str) -> bool:
     try:
         await client.patch(client.path(f"issues/comments/{comment_id}"), data={"body": text})
     except GitHubRefused as error:
-        if error.status in GONE:
+        if error.gone:
             return False
         raise
     return True

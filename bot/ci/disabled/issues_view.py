@@ -59,7 +59,7 @@ class FoundIssues:
 
 async def read_issues(asked: Asked) -> FoundIssues:
     """Read the issues of the repository; raises Rejected 404."""
-    repository = (await reading.find(asked.tx, asked.hidden, asked[REPO], "")).repository
+    repository = (await reading.find_branch(asked.tx, asked.hidden, asked[REPO], "")).repository
     mark = await list_rows.find_mark(asked.tx, repository["repository_id"], next(iter(LISTS)))
     return FoundIssues(
         repo=repository["full_name"],

@@ -11,7 +11,7 @@ import structlog
 
 from bot.ci.collect import budget
 from bot.ci.disabled import issue_text, rows
-from bot.core.errors import GitHubRefused, GiveUp, NotInstalled
+from bot.core.errors import GitHubRefused, GiveUp
 from bot.core.json_fields import as_int, as_time
 from bot.ingest import delivery, inbox
 
@@ -24,7 +24,6 @@ log = structlog.get_logger("bot.ci.disabled.list_issues")
 
 PAGE, MOST_PAGES = 100, 10  # GitHub shows no more than a thousand results of a search
 LOOKUPS_MOST = 50  # of issues that the search no longer finds
-GONE = frozenset({404, 410})
 Found = dict[int, dict[str, Any]]  # issues by number
 
 
@@ -89,7 +88,7 @@ async def _look_up(context: Context, client: Client, repo: str, numbers: list[in
         try:
             found[number] = await client.getitem(client.path("issues/{number}"), {"number": str(number)})
         except GitHubRefused as error:
-            if isinstance(error, NotInstalled) or error.status not in GONE:
+            if not error.gone:
                 raise
     return found
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
     from bot.ci.disabled.tables import ListMark
-    from bot.ci.trunk.rows import RepositoryRow
+    from bot.ci.trunk.store.rows import RepositoryRow
     from bot.db.transaction import Transaction
     from bot.web.asked import Asked
     from bot.web.page_cache import CachedPage
@@ -61,7 +61,7 @@ def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
 
 async def _read_list(asked: Asked, name: str) -> CachedPage:
     tx, repo, pull, backend = asked.tx, asked[REPO], asked[PULL], asked[BACKEND]
-    repository = (await reading.find(tx, asked.hidden, repo, "")).repository
+    repository = (await reading.find_branch(tx, asked.hidden, repo, "")).repository
     repository_id = repository["repository_id"]
     mark = await list_rows.find_mark(tx, repository_id, name)
     if mark is None:
@@ -100,7 +100,7 @@ async def _narrow(asked: Asked, wanted: _Narrowed) -> CachedPage:
             raise unknown_backend(wanted.backend)
         device = entry.device or ""
         with contextlib.suppress(Rejected):  # nothing of it may be known yet
-            theirs = (await reading.find(tx, hidden, entry.repo, "")).repository
+            theirs = (await reading.find_branch(tx, hidden, entry.repo, "")).repository
             mark = await list_rows.find_mark(tx, theirs["repository_id"], wanted.mark["name"])
     marks = tuple(wanted.mark.values()), tuple((mark or {}).values())
     key = (marks, bool(wanted.backend), device, frozenset(wanted.closed))

@@ -21,7 +21,7 @@ from bot.ci.disabled import (
     sent_lists,
 )
 from bot.ci.disabled.settings import DisabledSettings
-from bot.ci.trunk import unstable
+from bot.ci.trunk.store import unstable_jobs
 from bot.core.errors import GiveUp
 from bot.oot.dispatch.approval import TRUSTED_ASSOCIATIONS, may_write
 
@@ -91,7 +91,7 @@ async def make_lists(context: Context, task: Task) -> None:
         changed = [
             name for name, page in pages.items() if await list_rows.store_list(tx, identifier, name, page)
         ]
-        await unstable.replace(tx, identifier, lists.unstable_jobs(read))
+        await unstable_jobs.replace_names(tx, identifier, lists.unstable_jobs(read))
         await answer_issue.request_answers(context, tx, repo, identifier, read)
     if changed:
         effective = sum(one["listed"] for one in read)

@@ -48,7 +48,7 @@ async def read_pull_commits(context: Context, task: Task) -> None:
         return
     found: set[pull_rows.Issue] = set()
     try:
-        for message in await _messages(context, pull["repo"], int(number)):
+        for message in await _messages(context, pull["repo"], int(number), since=task.created_at):
             found |= closing.closed_issues(message, pull["repo"])
     except GitHubRefused as error:  # its description still counts
         log.info("commits cannot be read", repo=pull["repo"], pull=int(number), reason=str(error))
@@ -56,8 +56,8 @@ async def read_pull_commits(context: Context, task: Task) -> None:
         await pull_rows.store_closed(tx, int(identifier), int(number), pull["head_sha"], found)
 
 
-async def _messages(context: Context, repo: str, number: int) -> list[str]:
-    client = context.app_for(repo).client(repo, pull_requests="read")
+async def _messages(context: Context, repo: str, number: int, *, since: int) -> list[str]:
+    client = context.app_for(repo).client(repo, since=since, pull_requests="read")
     found: list[str] = []
     for page in range(1, MOST_PAGES + 1):
         await budget.spend_call(context, repo)

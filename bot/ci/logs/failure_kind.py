@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from bot.ci.logs.store import failed_jobs
 from bot.ci.logs.store.failed_jobs import Reported
-from bot.oot.statistics import failure_kinds
+from bot.oot.statistics.store import failure_kinds
 from bot.oot.verdict.verdict import RED_CONCLUSIONS
 
 if TYPE_CHECKING:

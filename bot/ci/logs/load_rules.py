@@ -51,13 +51,13 @@ async def _read(context: Context, place: str, source: str, *, optional: bool) ->
     """Read one source and store what it says; returns the error of a GitHub that cannot be reached."""
     content, error, count = "", None, 0
     try:
-        content = await source_file.read(place, context.app_for)
+        content = await source_file.read_source(place, context.app_for)
         count = len(rules.parse_rules(content.encode(), source).rules)
     except RetryLater as problem:
         return problem
     except source_file.NoText as problem:
         cause = problem.__cause__
-        absent = isinstance(cause, GitHubRefused) and cause.status == 404
+        absent = isinstance(cause, GitHubRefused) and cause.gone
         if optional and not absent:
             return None
         error = None if optional else f"{source} cannot be read: {problem}"

@@ -135,6 +135,7 @@ async def _of_head(tx: Transaction, settings: Settings, repo: str, sha: str) -> 
         tx, settings, Head(repo, sha), [one for one in shown if one["public"]]
     )
     lines = [_of_failed(one, repo, words.get((one["repository_id"], one["job_id"]))) for one in shown]
+    lines = list(dict.fromkeys(lines))
     if len(own) > SHOWN or len(backends) > SHOWN:
         lines.append(BlockLine(text="and more"))
     if any(one["public"] for one in shown):
@@ -171,9 +172,9 @@ def _of_verdict(verdict: VerdictRow, page: str) -> BlockLine:
 
 def _of_failed(failed: FailedJob, repo: str, word: Word | None) -> BlockLine:
     whose = "" if failed["repo"].casefold() == repo.casefold() else f"{failed['repo']} · "
+    if not failed["public"]:  # what its jobs are called is private, too
+        return BlockLine(text=f"{whose}the log is private", tone="idle")
     name, page = _short(failed["name"] or "job"), job_page(failed["repo"], failed["job_id"])
-    if not failed["public"]:
-        return BlockLine(text=f"{whose}{name}: the log is private", tone="idle")
     if failed["rule"] is None or failed["line_num"] is None:
         return BlockLine(text=f"{whose}{name}: no rule matches", url=page, tone="idle")
     place = f"line {failed['line_num']:,}{_in_step(failed['step'])}"

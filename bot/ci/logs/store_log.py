@@ -13,7 +13,7 @@ from bot.ci.logs.parse.options import ParserOptions
 from bot.ci.logs.parse.steps import steps_of
 from bot.ci.logs.store import failed_jobs, log_rows, private_failures, ruleset_rows
 from bot.ci.logs.tables import JobOfVerdict, LogRow, VerdictRow
-from bot.ci.trunk import failing_lines
+from bot.ci.trunk.store import job_causes
 from bot.core import metrics
 from bot.core.errors import RetryLater
 
@@ -84,7 +84,7 @@ async def _write(tx: Transaction, job: JobOfVerdict, verdicts: list[ParsedVerdic
     await failed_jobs.request_publish_of(tx, repository_id, [job_id])
     await failure_kind.update_kind_of_job(tx, repository_id, job_id)
     first = found[0]
-    await failing_lines.write(
+    await job_causes.write_line(
         tx, repository_id, job_id, kind=first["kind"], signature=first["signature"], line=first["line"]
     )
 

@@ -21,7 +21,7 @@ from bot.web.view_parameters import REPO
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from bot.ci.trunk.rows import RepositoryRow
+    from bot.ci.trunk.store.rows import RepositoryRow
     from bot.core.errors import Rejected
     from bot.web.asked import Asked
 
@@ -34,7 +34,7 @@ Seconds = dict[str, float]
 
 async def find_repository(asked: Asked) -> RepositoryRow:
     """Return the repository; raises Rejected 404."""
-    repository = (await reading.find(asked.tx, asked.hidden, asked[REPO], "")).repository
+    repository = (await reading.find_branch(asked.tx, asked.hidden, asked[REPO], "")).repository
     backend = asked[BACKEND]
     if not backend:
         return repository
@@ -42,7 +42,7 @@ async def find_repository(asked: Asked) -> RepositoryRow:
     entry = listed.find(backend) if listed else None
     if entry is None or entry.level < disabled_rows.LEAST_LEVEL or asked.hidden.has(entry.repo):
         raise unknown_backend(backend)
-    return (await reading.find(asked.tx, asked.hidden, entry.repo, "")).repository
+    return (await reading.find_branch(asked.tx, asked.hidden, entry.repo, "")).repository
 
 
 def no_list(repository: RepositoryRow) -> Rejected:

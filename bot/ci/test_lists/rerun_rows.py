@@ -10,17 +10,19 @@ import sqlalchemy as sa
 from bot.ci.test_lists import reruns, rows
 from bot.ci.test_lists.reruns import Case
 from bot.ci.test_lists.tables import RerunRow, test_rerun, test_rerun_job
-from bot.ci.test_results import block
-from bot.ci.test_results import rows as result_rows
 from bot.ci.test_results.disabled_here import platforms_of
-from bot.ci.test_results.rows import DAY, TestJobRow
-from bot.ci.test_results.tables import test_failure, test_job
+from bot.ci.test_results.job_tables import test_job
+from bot.ci.test_results.parse import block
+from bot.ci.test_results.store import rows as result_rows
+from bot.ci.test_results.store.rows import DAY
+from bot.ci.test_results.tables import test_failure
 from bot.db.rows import select
 from bot.ingest.prune import delete_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bot.ci.test_results.job_tables import TestJobRow
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.queue.tasks import Task
@@ -44,17 +46,17 @@ async def count_new_reruns(context: Context, _task: Task) -> None:
 
 async def _uncounted(tx: Transaction) -> list[TestJobRow]:
     counted = sa.exists().where(COUNTED.generation == JOB.generation)
-    query = sa.select(*result_rows.WITHOUT_BLOCKS).where(
+    query = result_rows.JOBS.where(
         JOB.at > tx.now - RECENT, JOB.rerun_disabled, JOB.block.is_not(None), ~counted
     )
-    return await tx.rows_as(TestJobRow, query.order_by(JOB.at).limit(JOBS_MOST))
+    return await tx.fetch(query.order_by(JOB.at).limit(JOBS_MOST))
 
 
 async def _count(context: Context, job: TestJobRow) -> None:
     async with context.store.read() as tx:
-        content = (await result_rows.blocks(tx, [job["generation"]])).get(job["generation"])
+        content = (await result_rows.blocks_of_jobs(tx, [job["generation"]])).get(job["generation"])
         messages = await _messages(tx, job["generation"])
-        environments = await result_rows.environments(tx, [job["env_id"]])
+        environments = await result_rows.environments_by_id(tx, [job["env_id"]])
     decoded = await asyncio.to_thread(block.decode, content) if content else None
     ids = sorted(set(decoded.ids))[:TESTS_MOST] if decoded else []
     async with context.store.read() as tx:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from bot.ci.test_results.block import FAILING, Code
+from bot.ci.test_results.parse.block import FAILING, Code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

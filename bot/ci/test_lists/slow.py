@@ -6,13 +6,13 @@ from collections import defaultdict
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from bot.ci.test_results import block
-from bot.ci.test_results.block import NO_TIME, PASSING
+from bot.ci.test_results.parse import block
+from bot.ci.test_results.parse.block import NO_TIME, PASSING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable
 
-    from bot.ci.test_results.block import Block
+    from bot.ci.test_results.parse.block import Block
 
 Sums = defaultdict[int, defaultdict["Hashable", int]]  # milliseconds by test and job
 

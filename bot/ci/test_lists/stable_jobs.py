@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from bot.ci.test_lists import rows
 from bot.ci.test_lists.settings import TimesSettings
-from bot.ci.trunk import rows as trunk_rows
+from bot.ci.trunk.store import rows as trunk_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bot.ci.test_results.rows import TestJobRow
+    from bot.ci.test_results.job_tables import TestJobRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
 

@@ -9,9 +9,10 @@ import sqlalchemy as sa
 from bot.ci.disabled import issue_text
 from bot.ci.disabled.tables import CLOSED, ISSUE
 from bot.ci.test_lists.suggestions import Issue, Sample
-from bot.ci.test_results import rows as result_rows
 from bot.ci.test_results.disabled_here import platforms_of
-from bot.ci.test_results.tables import BASELINE, test_failure, test_job
+from bot.ci.test_results.job_tables import BASELINE, test_job
+from bot.ci.test_results.store import rows as result_rows
+from bot.ci.test_results.tables import test_failure
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -50,7 +51,7 @@ async def flaky_samples(
         )
     )
     found = await tx.rows(query.order_by(FAILURE.at.desc()).limit(MOST))
-    environments = await result_rows.environments(tx, {row["env_id"] for row in found})
+    environments = await result_rows.environments_by_id(tx, {row["env_id"] for row in found})
     known = issue_text.PLATFORMS | set(devices)
     words: dict[int, frozenset[str]] = {}
     for row in found:

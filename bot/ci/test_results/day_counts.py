@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from bot.ci.test_results.block import FLAKY, NO_TIME, Code, cases, outcome_of
+from bot.ci.test_results.parse.block import FLAKY, NO_TIME, Code, cases, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -34,15 +34,15 @@ class Counts(NamedTuple):
 
     runs: int = 0
     failed: int = 0
-    errors: int = 0
+    erred: int = 0
     flaky: int = 0
-    skipped: int = 0
+    skips: int = 0
     units: int = 0
 
     @property
     def passed(self) -> int:
         """Runs in which it passed, or failed as expected."""
-        return self.runs - self.failed - self.errors - self.skipped
+        return self.runs - self.failed - self.erred - self.skips
 
     @property
     def time_ms(self) -> int:
@@ -111,7 +111,7 @@ def changed(stored: bytes | None, changes: Mapping[str, Sums]) -> bytes | None:
     return zlib.compress(msgspec.msgpack.encode(ordered), 6) if ordered else None
 
 
-def of_tests(stored: bytes, test_ids: Iterable[int]) -> Iterator[tuple[int, str, Counts]]:
+def counts_of_tests(stored: bytes, test_ids: Iterable[int]) -> Iterator[tuple[int, str, Counts]]:
     """Yield what a page says of some of its tests: test, group, counts."""
     wanted = [(one, one & SIZE - 1) for one in test_ids]
     for name, encoded in _groups(stored).items():

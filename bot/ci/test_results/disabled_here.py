@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bot.ci.disabled.lists import Tests
-    from bot.ci.test_results.rows import EnvRow, TestJobRow
+    from bot.ci.test_results.job_tables import TestJobRow
+    from bot.ci.test_results.tables import EnvRow
     from bot.db.transaction import Transaction
 
 _WORD = re.compile(r"[a-z]+|[0-9]+")
@@ -45,7 +46,7 @@ def platforms_of(job: TestJobRow, env: EnvRow | None) -> set[str]:
     return found - {""}
 
 
-async def of_repository(
+async def disabled_in_repository(
     tx: Transaction, repository_id: int, upstream_id: int, device: str | None
 ) -> DisabledHere:
     """Return what is disabled in a repository: its own list; for a backend also upstream's, as far as it is meant."""

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import TYPE_CHECKING
 
 import msgspec
 import re2
-import sqlalchemy as sa
 
-from bot.ci.test_results.environment import Environment
-from bot.ci.test_results.identity import DEVICES
-from bot.ci.test_results.tables import test_env
+from bot.ci.test_results.parse.identity import DEVICES
+from bot.ci.test_results.parse.parsed import Environment
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bot.ci.collect.job_names import JobName
-    from bot.ci.test_results.rows import EnvRow
-    from bot.db.transaction import Transaction
+    from bot.ci.test_results.tables import EnvRow
 
 JobEnv = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]  # pattern, and fields with their values
 FIELDS = ("os", "arch", "accelerator", "accelerator_version", "device_name", "python")
@@ -35,7 +31,7 @@ _WORD = re.compile(r"[a-z]+|[0-9]+(?:\.[0-9]+)*")
 _PYTHON = re.compile(r"(?<![a-z])py(?:thon)?[ -]?(3\.\d{1,2})(?!\d)")
 
 
-def read(text: str) -> JobEnv:
+def parse_table(text: str) -> JobEnv:
     """Read the setting: a JSON object from a pattern to an object of fields; raises ValueError."""
     try:
         given = msgspec.json.decode(text, type=dict[str, dict[str, str]])
@@ -59,7 +55,7 @@ def as_text(table: JobEnv) -> str:
     return msgspec.json.encode({pattern: dict(fields) for pattern, fields in table}).decode()
 
 
-def of_job(
+def environment_of_job(
     reported: Environment | None, name: JobName, *, table: JobEnv = (), devices: Collection[str] = ()
 ) -> EnvRow:
     """Return the environment of a job; what its run report says always wins."""
@@ -122,11 +118,3 @@ def _compiled(pattern: str) -> re2._Regexp[str]:
     options.log_errors = False
     options.case_sensitive = False
     return re2.compile(pattern, options)
-
-
-async def identifier(tx: Transaction, row: EnvRow) -> int:
-    """Return the id of an environment, stored if it is new."""
-    digest = hashlib.sha256(msgspec.json.encode(list(row.values()))).digest()[:16]
-    await tx.run(tx.insert(test_env).values(**row, digest=digest).on_conflict_do_nothing())
-    found = await tx.run(sa.select(test_env.c.id).where(test_env.c.digest == digest))
-    return int(found.scalar_one())

@@ -10,22 +10,22 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from bot.ci.test_results import block, loss_rows, losses, rows
+from bot.ci.test_results import losses
 from bot.ci.test_results.losses import Counts, Kind
-from bot.ci.test_results.rows import DAY, tested
+from bot.ci.test_results.parse import block
+from bot.ci.test_results.store import loss_rows, rows
+from bot.ci.test_results.store.rows import DAY, tested
 from bot.core.errors import GiveUp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bot.ci.test_results.loss_rows import LossRow
-    from bot.ci.test_results.rows import TestJobRow
+    from bot.ci.test_results.job_tables import TestJobRow
+    from bot.ci.test_results.tables import LossRow
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.queue.tasks import Task
 
-TASK = "test_losses"
-TOGETHER, AT_LATEST = 120.0, 900.0  # seconds in which further jobs are awaited
 AGE = 14 * DAY  # of the run before
 RUNS = 5  # before, in which one is looked for that is complete
 FAMILIES_MOST = 500  # of a run
@@ -43,13 +43,7 @@ class _Lost(NamedTuple):
     now: Counts
 
 
-def request(tx: Transaction, repository_id: int, run_id: int) -> None:
-    """Have a run compared with the one before it; of another CI's runs nobody says when they are complete."""
-    if run_id > 0:
-        tx.enqueue(TASK, f"{repository_id}/{run_id}", delay=TOGETHER, max_wait=AT_LATEST)
-
-
-async def run(context: Context, task: Task) -> None:
+async def find_losses(context: Context, task: Task) -> None:
     """Compare a run with the trusted run before it."""
     repository_id, run_id = _key(task.key)
     async with context.store.read() as tx:
@@ -62,7 +56,7 @@ async def run(context: Context, task: Task) -> None:
         for _, jobs in sorted(families.items())[:FAMILIES_MOST]:
             found += await _of_family(tx, jobs)
     async with context.store.transaction() as tx:
-        await loss_rows.replace(tx, repository_id, run_id, found)
+        await loss_rows.replace_losses(tx, repository_id, run_id, found)
 
 
 async def _of_family(tx: Transaction, all_jobs: Sequence[TestJobRow]) -> list[LossRow]:
@@ -72,10 +66,12 @@ async def _of_family(tx: Transaction, all_jobs: Sequence[TestJobRow]) -> list[Lo
     before = await _before(tx, jobs[0], at=min(job["at"] for job in jobs))
     if not before:
         return []
-    sides = [await loss_rows.by_suite(tx, [job["generation"] for job in side]) for side in (before, jobs)]
+    sides = [
+        await loss_rows.counts_by_suite(tx, [job["generation"] for job in side]) for side in (before, jobs)
+    ]
     whole = [_sum(side) for side in (before, jobs)]
     lost = [_Lost(WHOLE, kind, *whole) for kind in losses.kinds(*whole)]
-    for suite, kind in losses.of_suites(*sides, most=SUITES_MOST):
+    for suite, kind in losses.losses_of_suites(*sides, most=SUITES_MOST):
         lost.append(_Lost(suite, kind, sides[0][suite], sides[1].get(suite, Counts())))
     found = [_row(before, jobs, one) for one in lost]
     was, now = await _ids(tx, before), await _ids(tx, jobs)
@@ -103,7 +99,7 @@ async def _complete(tx: Transaction, jobs: Iterable[TestJobRow]) -> list[TestJob
     ordered = sorted(jobs, key=lambda job: (job["run_attempt"], job["job_id"]))
     found = list({job["name"]: job for job in ordered}.values())
     if len({(job["name"], job["run_attempt"]) for job in ordered}) < len(ordered):
-        return []  # two jobs of one name: nobody says which is which
+        return []  # two jobs of one name cannot be told apart
     if not found or any(job["rerun_disabled"] or job["unreadable"] or job["crashed"] for job in found):
         return []
     shards = {job["shards"] for job in found}
@@ -116,7 +112,7 @@ async def _complete(tx: Transaction, jobs: Iterable[TestJobRow]) -> list[TestJob
 
 async def _ids(tx: Transaction, jobs: Sequence[TestJobRow]) -> set[int] | None:
     """Return the ids of all tests of some jobs; None where these are past their retention."""
-    contents = await rows.blocks(tx, [job["generation"] for job in jobs])
+    contents = await rows.blocks_of_jobs(tx, [job["generation"] for job in jobs])
     if len(contents) < len(jobs):
         return None
     return await asyncio.to_thread(_decoded, list(contents.values()))

@@ -8,13 +8,14 @@ from array import array
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bot.ci.test_results import block, source_lines
-from bot.ci.test_results.block import NO_TIME, Code, outcome_of
-from bot.ci.test_results.identity import DIGEST
+from bot.ci.test_results import source_lines
+from bot.ci.test_results.parse import block
+from bot.ci.test_results.parse.block import NO_TIME, Code, outcome_of
+from bot.ci.test_results.parse.identity import DIGEST
 
 if TYPE_CHECKING:
-    from bot.ci.test_results.known_tests import Known
-    from bot.ci.test_results.parsed import Exceptional, Merged, MergedGroup
+    from bot.ci.test_results.parse.parsed import Exceptional, Merged, MergedGroup
+    from bot.ci.test_results.store.known_tests import Known
 
 MESSAGE_LINE = 300  # characters of a message that tell failures apart
 _CHANGING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?|/[\w./-]+/")
@@ -29,7 +30,7 @@ class Made(NamedTuple):
     failures: list[dict[str, Any]]
 
 
-def of(merged: Merged, known: Known, of_summary: dict[str, Any], of_failure: dict[str, Any]) -> Made:
+def make_rows(merged: Merged, known: Known, of_summary: dict[str, Any], of_failure: dict[str, Any]) -> Made:
     """Return a job's block and rows; the two mappings are columns that all rows of a kind share."""
     cases: list[tuple[int, int, int]] = []
     summaries, failures = [], []

@@ -10,52 +10,36 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from bot.ci.collect.store.merge_base import merged_into
-from bot.ci.test_results import (
-    across,
-    block,
-    disabled_here,
-    job_cells,
-    judging_rows,
-    pulls_concerned,
-    rows,
-    verdict,
-)
-from bot.ci.test_results.block import FAILING, PASSING
+from bot.ci.test_results import across_devices, disabled_here, verdict
 from bot.ci.test_results.judged_head import FamilyBaseline, Head
-from bot.ci.test_results.known_tests import BREATH, in_batches
-from bot.ci.test_results.rows import tested
+from bot.ci.test_results.parse import block
+from bot.ci.test_results.parse.block import FAILING, PASSING
+from bot.ci.test_results.store import job_cells, judging_rows, pulls_concerned, requests, rows
+from bot.ci.test_results.store.known_tests import PAUSE, in_batches
+from bot.ci.test_results.store.rows import tested
 from bot.ci.test_results.verdict import Verdict
 from bot.ingest import watched
 from bot.oot.allowlist import rows as allowlists
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from bot.ci.test_results.across import Across
+    from bot.ci.test_results.across_devices import Across
     from bot.ci.test_results.disabled_here import DisabledHere
+    from bot.ci.test_results.job_tables import TestJobRow
     from bot.ci.test_results.judged_head import Family, Said
-    from bot.ci.test_results.judging_rows import ElsewhereRow, FailedRow
-    from bot.ci.test_results.rows import EnvRow, TestJobRow
+    from bot.ci.test_results.store.judging_rows import ElsewhereRow, FailedRow
+    from bot.ci.test_results.tables import EnvRow
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.queue.tasks import Task
 
-TASK = "test_verdicts"
-SOON = 10.0  # seconds in which further results of the commit are awaited
-AT_LATEST = 120.0
 BLOCKS = 50  # decoded at a time
 BASELINE_READ = 4  # commits of a baseline whose blocks are read
 
 
-def request(tx: Transaction, shas: Iterable[str]) -> None:
-    """Have the failing tests of some commits judged again."""
-    for sha in shas:
-        if sha:
-            tx.enqueue(TASK, sha, delay=SOON, max_wait=AT_LATEST)
-
-
-async def run(context: Context, task: Task) -> None:
+async def judge_failures(context: Context, task: Task) -> None:
     """Judge the failing tests of a commit."""
     async with context.store.read() as tx:
         failures = await judging_rows.failures_on(tx, task.key)
@@ -65,8 +49,8 @@ async def run(context: Context, task: Task) -> None:
     judged = await asyncio.to_thread(_changed, head, failures)
     for some in in_batches(judged):
         async with context.store.transaction() as tx:
-            await judging_rows.store(tx, some)
-        await context.clock.sleep(BREATH)
+            await judging_rows.store_verdicts(tx, some)
+        await context.clock.sleep(PAUSE)
     async with context.store.transaction() as tx:
         await job_cells.write(tx, task.key)
     if judged:
@@ -78,7 +62,9 @@ async def run(context: Context, task: Task) -> None:
         until = max(one["at"] for one in turned) + verdict.ELSEWHERE_AGE
         async with context.store.transaction() as tx:
             ids = {one["test_id"] for one in turned}
-            request(tx, await judging_rows.heads_failing(tx, ids, since=since, until=until) - {task.key})
+            requests.request_verdicts(
+                tx, await judging_rows.heads_failing(tx, ids, since=since, until=until) - {task.key}
+            )
 
 
 def _changed(head: Head, failures: Sequence[FailedRow]) -> list[tuple[FailedRow, str, object]]:
@@ -106,7 +92,7 @@ async def _read(context: Context, tx: Transaction, sha: str, failures: Sequence[
     head = Head(
         jobs=by_generation,
         families=families,
-        envs=await rows.environments(tx, {job["env_id"] for job in jobs}),
+        envs=await rows.environments_by_id(tx, {job["env_id"] for job in jobs}),
         said=await _said(tx, concerned, ids),
     )
     newest = max(one["at"] for one in failures)
@@ -114,7 +100,7 @@ async def _read(context: Context, tx: Transaction, sha: str, failures: Sequence[
         example = next(job for job in concerned if _family(job, families) == family)
         head.baselines[family] = await _baseline(tx, context.settings, example, family[1], tests)
     since = min(one["at"] for one in failures) - verdict.ELSEWHERE_AGE
-    found = await judging_rows.elsewhere(tx, ids, since=since, until=newest, but=sha)
+    found = await judging_rows.failures_elsewhere(tx, ids, since=since, until=newest, but=sha)
     by_test: dict[int, list[ElsewhereRow]] = defaultdict(list)
     for row in found:
         by_test[row["test_id"]].append(row)
@@ -140,7 +126,7 @@ async def _said(tx: Transaction, jobs: Sequence[TestJobRow], test_ids: Collectio
     """Return what jobs said of some tests."""
     found: Said = {}
     for some in in_batches([job["generation"] for job in jobs], BLOCKS):
-        blocks = await rows.blocks(tx, some)
+        blocks = await rows.blocks_of_jobs(tx, some)
         found |= await asyncio.to_thread(_find, blocks, test_ids)
     return found
 
@@ -184,7 +170,7 @@ async def _disabled(tx: Transaction, jobs: Sequence[TestJobRow]) -> dict[int, Di
             upstream = (
                 min(await watched.ids(tx, job["upstream_repo"]), default=0) if job["upstream_repo"] else 0
             )
-            found[owner] = await disabled_here.of_repository(
+            found[owner] = await disabled_here.disabled_in_repository(
                 tx, owner, upstream, entry.device if entry else None
             )
     return found
@@ -201,7 +187,7 @@ async def _across(
     upstream: dict[int, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     backends: dict[int, dict[int, list[bool]]] = defaultdict(lambda: defaultdict(list))
     upstream_id = 0
-    for job in jobs:
+    for job in rows.newest_attempts(jobs):
         for test_id, cases in said.get(job["generation"], {}).items():
             passed = [one.code in PASSING for one in cases if one.code in PASSING | FAILING]
             if job["backend"]:
@@ -209,4 +195,6 @@ async def _across(
             else:
                 upstream_id = job["repository_id"]
                 upstream[same[test_id]][envs[job["env_id"]]["accelerator"]] += passed
-    return {name: across.of(upstream_id, upstream[name], backends[name]) for name in names}
+    return {
+        name: across_devices.compare_devices(upstream_id, upstream[name], backends[name]) for name in names
+    }

@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bot.ci.test_results import rows, verdict
-from bot.ci.test_results.across import NOWHERE
-from bot.ci.test_results.block import FAILING, PASSING, Code
+from bot.ci.test_results import verdict
+from bot.ci.test_results.across_devices import NOWHERE
 from bot.ci.test_results.disabled_here import platforms_of
+from bot.ci.test_results.parse.block import FAILING, PASSING, Code
+from bot.ci.test_results.store import rows
 from bot.ci.test_results.verdict import Baseline, Evidence, OtherFailure, TrustedRun, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from bot.ci.test_results.across import Across
-    from bot.ci.test_results.block import Found
+    from bot.ci.test_results.across_devices import Across
     from bot.ci.test_results.disabled_here import DisabledHere
-    from bot.ci.test_results.judging_rows import ElsewhereRow, FailedRow
-    from bot.ci.test_results.rows import EnvRow, TestJobRow
+    from bot.ci.test_results.job_tables import TestJobRow
+    from bot.ci.test_results.parse.block import BlockCase
+    from bot.ci.test_results.store.judging_rows import ElsewhereRow, FailedRow
+    from bot.ci.test_results.tables import EnvRow
 
 Family = tuple[int, str]  # repository, and the name of jobs without shard and runner
-Said = dict[int, dict[int, list["Found"]]]  # generation -> test -> what it said
+Said = dict[int, dict[int, list["BlockCase"]]]  # generation -> test -> what it said
 
 
 @dataclass(kw_only=True)

@@ -46,7 +46,7 @@ def kinds(before: Counts, now: Counts) -> list[Kind]:
     return found
 
 
-def of_suites(
+def losses_of_suites(
     before: Mapping[int, Counts], now: Mapping[int, Counts], *, most: int
 ) -> list[tuple[int, Kind]]:
     """Return which suites lost what, those that lost the most tests first."""

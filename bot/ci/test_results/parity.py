@@ -6,13 +6,14 @@ skips or fails says nothing of a backend; one that the backend does not run, or 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bot.ci.test_results.pages.comparing import Tests
+    from bot.ci.test_results.comparing import Tests
 
 Names = dict[int, int]  # test -> its name without the device
 REFERENCE = "cuda"  # the device of upstream that backends are held against, where upstream ran there
@@ -23,9 +24,22 @@ class Parity:
     """Tests that upstream passes, by what they come to on the backend."""
 
     tests: int = 0  # that upstream passes
-    passed: int = 0
-    failed: int = 0
-    skipped: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)  # passed, failed, skipped
+
+    @property
+    def passed(self) -> int:
+        """Tests that the backend passes, too."""
+        return self.outcomes["passed"]
+
+    @property
+    def failed(self) -> int:
+        """Tests that fail on the backend."""
+        return self.outcomes["failed"]
+
+    @property
+    def skipped(self) -> int:
+        """Tests that the backend skips."""
+        return self.outcomes["skipped"]
 
     @property
     def missing(self) -> int:
@@ -61,9 +75,9 @@ def compare(
             continue
         for parity in (found.whole, found.files.setdefault(files.get(test_id, ""), Parity())):
             parity.tests += 1
-            parity.passed += name in passed
-            parity.failed += name in failed
-            parity.skipped += name in skipped
+            parity.outcomes["passed"] += name in passed
+            parity.outcomes["failed"] += name in failed
+            parity.outcomes["skipped"] += name in skipped
     known = {names[one] for one in upstream.known if one in names}
     found.only_theirs = len((passed | failed | skipped) - known)
     return found

@@ -39,7 +39,7 @@ class Observation(NamedTuple):
     at: int
     job_id: int
     sha: str
-    family: str
+    job_family: str
     failed: bool
     flaky: bool = False  # within the job
 
@@ -112,8 +112,8 @@ def _events(seen: Sequence[Observation]) -> list[Observation]:
     """Return the jobs in which the test was flaky, or failed where another one on the commit passed."""
     outcomes: dict[tuple[str, str], set[bool]] = defaultdict(set)
     for one in seen:
-        outcomes[one.sha, one.family].add(one.failed)
-    return [one for one in seen if one.flaky or (one.failed and len(outcomes[one.sha, one.family]) > 1)]
+        outcomes[one.sha, one.job_family].add(one.failed)
+    return [one for one in seen if one.flaky or (one.failed and len(outcomes[one.sha, one.job_family]) > 1)]
 
 
 def _rate(recent: Sequence[Observation]) -> Judged | None:

@@ -10,19 +10,17 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import sqlalchemy as sa
-
 from bot.ci.collect import budget
 from bot.ci.trunk import list_branch
+from bot.ci.trunk.store import listed_commits, rows
 from bot.core.errors import OverBudget
 from bot.ingest import delivery, inbox
-from bot.ingest.tables import records
 from bot.queue.sums import DAY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from bot.ci.trunk.list_branch import Listed
+    from bot.ci.trunk.tables import ListedCommit
     from bot.context import Context
     from bot.github.client import Client
 
@@ -30,7 +28,6 @@ T = TypeVar("T")
 
 PAGE, MOST_PAGES = 100, 10  # of one commit's runs, and of one run's jobs
 WAIT = 60.0  # seconds, where the budget does not say
-RUN = records["workflow_run"].c
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,25 +41,25 @@ class Progress:
     waits: float = 0.0  # seconds until the budget allows the next call
 
 
-async def fill(context: Context, repo: str, branch: str, commits: int) -> AsyncIterator[Progress]:
+async def fill_branch(context: Context, repo: str, branch: str, commits: int) -> AsyncIterator[Progress]:
     """Read the newest commits of a branch and what ran on them; raises GitHubRefused."""
     repository, branch = await _repository(context, repo, branch)
     found = [one async for one in _commits(context, repo, branch, commits)]
     async with context.store.transaction() as tx:
         since = tx.now - context.settings.record_retention_days * DAY
-        await list_branch.store(tx, repository["id"], branch, found, newest=False, since=since)
-    asked = await _unknown(context, repository["id"], found)
+        await listed_commits.store_commits(tx, repository["id"], branch, found, newest=False, since=since)
+    unknown = await _unknown(context, repository["id"], found)
     runs = jobs = 0
-    for at, sha in enumerate(asked):
+    for at, sha in enumerate(unknown):
         while True:
             try:
                 more = await _fill_commit(context, repo, repository, sha)
                 break
             except OverBudget as error:
-                yield Progress(commits=at, of=len(asked), runs=runs, jobs=jobs, waits=error.after or WAIT)
+                yield Progress(commits=at, of=len(unknown), runs=runs, jobs=jobs, waits=error.after or WAIT)
                 await context.clock.sleep(error.after or WAIT)
         runs, jobs = runs + more[0], jobs + more[1]
-        yield Progress(commits=at + 1, of=len(asked), runs=runs, jobs=jobs)
+        yield Progress(commits=at + 1, of=len(unknown), runs=runs, jobs=jobs)
 
 
 async def _repository(context: Context, repo: str, branch: str) -> tuple[dict[str, Any], str]:
@@ -71,11 +68,11 @@ async def _repository(context: Context, repo: str, branch: str) -> tuple[dict[st
     return found, branch or found["default_branch"]
 
 
-async def _commits(context: Context, repo: str, branch: str, wanted: int) -> AsyncIterator[Listed]:
+async def _commits(context: Context, repo: str, branch: str, wanted: int) -> AsyncIterator[ListedCommit]:
     given = 0
     for page in range(1, wanted // list_branch.PAGE + 2):
         found = await _patient(
-            context, functools.partial(list_branch.listed, context, repo, branch, page=page)
+            context, functools.partial(list_branch.list_commits, context, repo, branch, page=page)
         )
         for one in found[: wanted - given]:
             yield one
@@ -84,14 +81,11 @@ async def _commits(context: Context, repo: str, branch: str, wanted: int) -> Asy
             return
 
 
-async def _unknown(context: Context, repository_id: int, found: Sequence[Listed]) -> list[str]:
+async def _unknown(context: Context, repository_id: int, found: Sequence[ListedCommit]) -> list[str]:
     """Return the commits, newest first, of which no run is known."""
-    shas = [one.sha for one in found]
-    query = (
-        sa.select(RUN.head_sha).where(RUN.repository_id == repository_id, RUN.head_sha.in_(shas)).distinct()
-    )
+    shas = [one["sha"] for one in found]
     async with context.store.read() as tx:
-        known = set((await tx.run(query)).scalars())
+        known = await rows.commits_with_runs(tx, repository_id, shas)
     return [sha for sha in shas if sha not in known]
 
 

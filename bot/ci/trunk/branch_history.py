@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from bot.ci.trunk import commit_cells, grid, name_patterns, other_runs, reading, rows, trouble
+from bot.ci.trunk import broken_columns, grid, name_patterns, other_runs, reading, same_names
 from bot.ci.trunk.reading import Branch
 from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.store import rows
 from bot.ingest import watched
 
 if TYPE_CHECKING:
     from bot.ci.trunk.cells import Cell
     from bot.ci.trunk.grid import Facts, Grid
-    from bot.ci.trunk.rows import CommitRow
+    from bot.ci.trunk.tables import CommitRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
 
@@ -30,7 +31,7 @@ class Before:
     cell: Cell | None  # of the newest result
 
 
-class Asked(NamedTuple):
+class FailedJob(NamedTuple):
     """A job that failed on a commit: of upstream by its id, of a backend by its run and its name there."""
 
     job_id: int | None
@@ -73,18 +74,18 @@ def summarize_job(history: Grid, name: str) -> Before:
     """Return what a job did on a branch."""
     place = next((at for at, column in enumerate(history.columns) if column.name == name), None)
     column = [] if place is None else history.column(place)
-    told = [cell for cell in column if cell is not None and (cell.passed or cell.broken)]
-    change = trouble.failing_since(column)
+    results = [cell for cell in column if cell is not None and (cell.passed or cell.broken)]
+    change = broken_columns.failing_since(column)
     return Before(
-        results=len(told),
-        failures=sum(cell.broken for cell in told),
+        results=len(results),
+        failures=sum(cell.broken for cell in results),
         since=None if change is None else history.lines[change.first_bad].commit,
-        cell=told[0] if told else None,
+        cell=results[0] if results else None,
     )
 
 
 async def find_beginning(
-    tx: Transaction, settings: Settings, repo: str, sha: str, asked: Asked
+    tx: Transaction, settings: Settings, repo: str, sha: str, failed: FailedJob
 ) -> tuple[Branch, Beginning] | None:
     """Return since when a job fails that failed on a commit; None where it did not begin to fail there."""
     line = await find_line(tx, repo, sha)
@@ -92,13 +93,15 @@ async def find_beginning(
         return None
     branch, commit = line
     options = settings.of(TrunkSettings)
-    here = await reading.facts(tx, settings, branch, [commit], jobs=True)
-    name = _column_name(here, options, asked)
-    older, _ = await reading.newest(tx, branch, before=sha, limit=CLEAN)
-    past = grid.build(await reading.facts(tx, settings, branch, [commit, *older]), options).on_branch()
+    here = await reading.read_facts(tx, settings, branch, [commit], jobs=True)
+    name = _column_name(here, options, failed)
+    older, _ = await reading.newest_commits(tx, branch, before=sha, limit=CLEAN)
+    past = grid.build_grid(
+        await reading.read_facts(tx, settings, branch, [commit, *older]), options
+    ).on_branch()
     place = next((at for at, column in enumerate(past.columns) if column.name == name), None)
     column = [] if place is None else past.column(place)
-    change = trouble.failing_since(column)
+    change = broken_columns.failing_since(column)
     if change is None or change.first_bad != 0 or change.last_good is None:
         return None
     if any(cell is not None and cell.fails for cell in column[1:]):
@@ -107,14 +110,14 @@ async def find_beginning(
     return branch, Beginning(sha, good["sha"], gap=change.last_good > 1)
 
 
-def _column_name(facts: Facts, settings: TrunkSettings, asked: Asked) -> str | None:
+def _column_name(facts: Facts, settings: TrunkSettings, failed: FailedJob) -> str | None:
     """Return the name of the column that a job is in."""
-    if asked.job_id is not None:
-        jobs = commit_cells.resolved(facts.jobs, commit_cells.foreign(facts.runs), shards=False)
-        key = next((key for key, row in jobs if row.job_id == asked.job_id), None)
+    if failed.job_id is not None:
+        jobs = same_names.place_jobs(facts.jobs, same_names.describe_runs(facts.runs), shards=False)
+        key = next((one.column for one in jobs if one.row["job_id"] == failed.job_id), None)
         return None if key is None else name_patterns.column_name(facts.columns[key], settings)
-    ending = f" / {asked.name}"
-    reported = other_runs.found(facts, settings, shards=False)
+    ending = f" / {failed.name}"
+    reported = other_runs.find_runs(facts, settings, shards=False)
     return next(
-        (one.name for one, run in reported if run.id == asked.run_id and one.name.endswith(ending)), None
+        (one.name for one, run in reported if run.id == failed.run_id and one.name.endswith(ending)), None
     )

@@ -1,4 +1,4 @@
-"""Cells of the grid: all runs of one job on one commit, told by one character.
+"""Cells of the grid: all runs of one job on one commit, shown as one character.
 
 The rule looks at the runs as a set: who started one, and in which order they were heard of, never matters.
 """
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bot.ci.trunk.tables import Failure
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -19,37 +21,45 @@ STATES = ("queued", "waiting", "in_progress", "completed")
 CONCLUSIONS = (
     "", "success", "failure", "timed_out", "cancelled", "neutral", "skipped", "startup_failure", "action_required",
     "stale", "other",
+    "allowed",  # never stored: a failure in a run that succeeded, see `commit_cells`
 )  # fmt: skip
 
 SUCCESS, FLAKY, FAILURE, TIMED_OUT, CANCELLED = "O", "F", "X", "T", "C"
 NEUTRAL, SKIPPED, QUEUED, PENDING, OTHER = "N", "S", "Q", "?", "U"
+ALLOWED = "A"  # a failure that the workflow allows
 NONE_YET = "~"  # no such job yet, while its run is unfinished
 BLANK = ""
 PASSED, FAILED = frozenset((SUCCESS, FLAKY)), frozenset((FAILURE, TIMED_OUT))
-GREEN = PASSED | {NEUTRAL, SKIPPED}  # what the jobs of a green commit may show
+GREEN = PASSED | {ALLOWED, NEUTRAL, SKIPPED}  # what the jobs of a green commit may show
 UNFINISHED = frozenset((QUEUED, PENDING, NONE_YET))
 WORDS = {
     SUCCESS: "success", FLAKY: "success after a failure", FAILURE: "failure", TIMED_OUT: "timed out",
     CANCELLED: "cancelled", NEUTRAL: "neutral", SKIPPED: "skipped", QUEUED: "queued", PENDING: "running",
-    OTHER: "unknown outcome", NONE_YET: "not started yet",
+    OTHER: "unknown outcome", NONE_YET: "not started yet", ALLOWED: "failure, which is allowed",
 }  # fmt: skip
 # of several shards, or several columns of a group, the one that is shown
-WORST = (FAILURE, TIMED_OUT, PENDING, QUEUED, NONE_YET, CANCELLED, FLAKY, SUCCESS, NEUTRAL, SKIPPED, OTHER)
+WORST = (
+    FAILURE, TIMED_OUT, PENDING, QUEUED, NONE_YET, CANCELLED, ALLOWED, FLAKY, SUCCESS, NEUTRAL, SKIPPED, OTHER,
+)  # fmt: skip
 _RANKS = {
     "success": 0,
-    "failure": 1, "timed_out": 1, "startup_failure": 1, "action_required": 1,
-    "queued": 2, "pending": 2,
-    "neutral": 3, "skipped": 4, "cancelled": 5,
+    "allowed": 1,
+    "failure": 2, "timed_out": 2, "startup_failure": 2, "action_required": 2,
+    "queued": 3, "pending": 3,
+    "neutral": 4, "skipped": 5, "cancelled": 6,
 }  # fmt: skip
-_LAST_RANK = 6
+_LAST_RANK = 7
 _CHARACTERS = {
     "success": SUCCESS, "failure": FAILURE, "timed_out": TIMED_OUT, "startup_failure": FAILURE,
     "action_required": FAILURE, "queued": QUEUED, "pending": PENDING, "neutral": NEUTRAL, "skipped": SKIPPED,
-    "cancelled": CANCELLED,
+    "cancelled": CANCELLED, "allowed": ALLOWED,
 }  # fmt: skip
 INFRA = "infra"  # the kind of failure that is not the code's
+NO_FAILURE: Failure = {
+    "signature": None, "line": None, "tests_failed": None, "failed_tests": None, "failure_kind": None,
+}  # fmt: skip
 TESTS_MOST = 20  # that failed, of a cell
-_EVIDENCE = frozenset(("failure", "timed_out"))
+_EVIDENCE = frozenset(("failure", "timed_out", "allowed"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,13 +74,10 @@ class Run:
     actor: str = ""  # who started it by hand
     shard: int = 0
     shards: int = 0
+    twin: int = 0  # which of several jobs of its name it is
     started_at: int | None = None  # epoch milliseconds, as the next one
     completed_at: int | None = None
-    line: str | None = None  # why it failed, where its log was read
-    signature: str | None = None  # of that failure
-    tests_failed: int | None = None  # where its test results were read
-    failed_tests: str | None = None  # some of these: see `failed_tests`
-    failure_kind: str | None = None  # infra, test, ..., where its log was read
+    failure: Failure | None = None  # why it failed, where its log or its test results were read
     url: str | None = None  # where a backend's job is shown
     run_id: int = 0  # of upstream's workflow run
 
@@ -78,6 +85,11 @@ class Run:
     def outcome(self) -> str:
         """The conclusion; of a run without one whether it is queued or pending."""
         return _outcome(self.status, self.conclusion)
+
+    @property
+    def line(self) -> str | None:
+        """The line that says why it failed."""
+        return self.failure and self.failure["line"]
 
     @property
     def origin(self) -> str:
@@ -106,15 +118,32 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     character: str
     job: int | str | None = None  # of the run that decides, or the failed one of a pass on a second try
     completed_at: int | None = None  # when the run that decides ended
-    count: tuple[int, int] | None = None  # shards like this, all shards
-    line: str | None = None  # why it failed
-    signature: str | None = None  # of that failure
-    tests_failed: int | None = None  # in that run; of several shards in all that failed
-    failed_tests: str | None = None  # some of these: see `failed_tests`
+    count: tuple[int, int] | None = None  # shards, and jobs of the same name, like this, and all of these
+    failure: Failure | None = None  # why it failed; of several shards with the failed tests of all that did
     kind: str | None = None  # of the failure, where all its runs and shards that failed agree on one
     span: tuple[int, int] | None = (
         None  # of shards: when the first of those like this ended, and the last of all
     )
+
+    @property
+    def line(self) -> str | None:
+        """The line that says why it failed."""
+        return self.failure and self.failure["line"]
+
+    @property
+    def signature(self) -> str | None:
+        """How that failure looks."""
+        return self.failure and self.failure["signature"]
+
+    @property
+    def tests_failed(self) -> int | None:
+        """How many tests failed."""
+        return self.failure and self.failure["tests_failed"]
+
+    @property
+    def failed_tests(self) -> str | None:
+        """Some of these tests: see `store.job_causes`."""
+        return self.failure and self.failure["failed_tests"]
 
     @property
     def first_ended_at(self) -> int | None:
@@ -132,8 +161,13 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
         return self.character in PASSED
 
     @property
+    def good(self) -> bool:
+        """Whether the job passed on this commit, or failed as its workflow allows."""
+        return self.character in PASSED or self.character == ALLOWED
+
+    @property
     def broken(self) -> bool:
-        """Whether it failed or timed out."""
+        """Whether it failed or timed out, which it is not allowed to."""
         return self.character in FAILED
 
     @property
@@ -172,29 +206,41 @@ def joined_tests(names: Iterable[str | None]) -> str | None:
 
 
 def details(runs: Iterable[Run]) -> Details:
-    """Return the cell of all runs of one job on one commit, of each shard, then the worst of the shards."""
-    by_shard: defaultdict[int, list[Run]] = defaultdict(list)
+    """Return the cell of all runs of one job on one commit, of each shard, then the worst of the shards.
+
+    Several jobs of one name count as shards of it.
+    """
+    by_shard: defaultdict[tuple[int, int], list[Run]] = defaultdict(list)
     for run in runs:
-        by_shard[run.shard].append(run)
-    shards = [_of_one(each) for _, each in sorted(by_shard.items())]
+        by_shard[run.shard, run.twin].append(run)
+    shards = [_shard_details(each) for _, each in sorted(by_shard.items())]
     if len(shards) == 1:
         return shards[0]
     worst = min((each.cell.character for each in shards), key=WORST.index)
     alike = [each for each in shards if each.cell.character == worst]
     first = max(alike, key=lambda each: _order(each.runs[0]))
     others = [run for each in shards for run in each.runs if run is not first.runs[0]]
-    counts = [each.cell.tests_failed for each in alike if each.cell.tests_failed is not None]
     return Details(
         cell=msgspec.structs.replace(
             first.cell,
             count=(len(alike), len(shards)),
-            tests_failed=sum(counts) if counts else None,
-            failed_tests=joined_tests(each.cell.failed_tests for each in alike),
+            failure=_joined_failure(first.cell.failure, [each.cell for each in alike]),
             kind=_agreed(each.cell.kind for each in shards if each.cell.broken),
             span=_span(alike, shards),
         ),
         runs=(first.runs[0], *sorted(others, key=_detail_order)),
     )
+
+
+def _joined_failure(first: Failure | None, alike: Sequence[Cell]) -> Failure | None:
+    """Return the failure of the first of some shards, with the failed tests of all."""
+    counts = [each.tests_failed for each in alike if each.tests_failed is not None]
+    found: Failure = {
+        **(first or NO_FAILURE),
+        "tests_failed": sum(counts) if counts else None,
+        "failed_tests": joined_tests(each.failed_tests for each in alike),
+    }
+    return found if found != NO_FAILURE else None
 
 
 def _span(alike: Iterable[Details], shards: Iterable[Details]) -> tuple[int, int] | None:
@@ -203,23 +249,24 @@ def _span(alike: Iterable[Details], shards: Iterable[Details]) -> tuple[int, int
     return (min(first), max(last)) if first else None
 
 
-def _of_one(runs: Sequence[Run]) -> Details:
+def _shard_details(runs: Sequence[Run]) -> Details:
     finished = [run for run in runs if run.outcome != "cancelled"] or runs
     best = min(_RANKS.get(run.outcome, _LAST_RANK) for run in finished)
     decisive = max((run for run in finished if _RANKS.get(run.outcome, _LAST_RANK) == best), key=_order)
     others = sorted((run for run in runs if run is not decisive), key=_detail_order)
-    shown, told = _CHARACTERS.get(decisive.outcome, OTHER), decisive
+    shown, chosen = _CHARACTERS.get(decisive.outcome, OTHER), decisive
     if shown == SUCCESS and (failed := [run for run in others if run.failed]):
-        shown, told = FLAKY, failed[0]
+        shown, chosen = FLAKY, failed[0]
     made = Cell(
         character=shown,
-        job=_job(told.id),
-        line=told.line,
-        signature=told.signature,
+        job=_job(chosen.id),
+        failure=chosen.failure,
         completed_at=decisive.completed_at,
-        tests_failed=told.tests_failed,
-        failed_tests=told.failed_tests,
-        kind=_agreed(run.failure_kind for run in runs if _CHARACTERS.get(run.outcome) in FAILED),
+        kind=_agreed(
+            run.failure and run.failure["failure_kind"]
+            for run in runs
+            if _CHARACTERS.get(run.outcome) in FAILED
+        ),
     )
     return Details(cell=made, runs=(decisive, *others))
 

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from bot.ci.trunk import cells
+from bot.ci.trunk import cells, same_names
 from bot.ci.trunk.cells import CONCLUSIONS, STATES, Cell, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from bot.ci.trunk.rows import CellRow, RunRow
+    from bot.ci.trunk.same_names import Placed, RunFacts
+    from bot.ci.trunk.store.rows import RunRow
+    from bot.ci.trunk.tables import CellRow, Failure
 
-# events whose runs have nothing to do with the commit they carry
-FOREIGN_EVENTS = frozenset({"workflow_run", "issue_comment", "repository_dispatch"})
 ByColumn = dict[int, Cell]
 
 
 class Outline(NamedTuple):
     """What there is to know of a commit's cells without reading them: columns, each a bit."""
 
-    passed: int
+    good: int  # that passed, or failed as is allowed
     present: int  # that have a cell
 
 
@@ -33,73 +33,59 @@ _DECODER = msgspec.msgpack.Decoder(ByColumn)
 _OUTLINE_DECODER = msgspec.msgpack.Decoder(tuple[int, int, bytes, bytes])
 
 
-def foreign(runs: Iterable[RunRow]) -> frozenset[int]:
-    """Return the workflow runs that say nothing about their commit."""
-    return frozenset(run["id"] for run in runs if run["event"] in FOREIGN_EVENTS)
-
-
-def made(
+def make_cells(
     rows: Sequence[CellRow],
-    foreign_runs: Collection[int],
+    about: RunFacts,
     joined: Mapping[int, int] | None = None,
     *,
     shards: bool = False,
 ) -> dict[str, ByColumn]:
-    """Return the cells of some commits, by SHA and column, without the runs that are foreign.
+    """Return the cells of some commits, by SHA and column.
 
     `joined` names the column that stands for another one, where an alias joins them; with `shards` every shard has a
     column.
     """
-    found: defaultdict[str, defaultdict[int, list[CellRow]]] = defaultdict(lambda: defaultdict(list))
-    for column, row in resolved(rows, foreign_runs, shards=shards):
-        found[row.head_sha][joined.get(column, column) if joined else column].append(row)
+    found: defaultdict[str, defaultdict[int, list[Placed]]] = defaultdict(lambda: defaultdict(list))
+    for placed in same_names.place_jobs(rows, about, shards=shards):
+        column = placed.column
+        found[placed.row["head_sha"]][joined.get(column, column) if joined else column].append(placed)
     return {
         sha: {column: _cell(of_column) for column, of_column in sorted(by_column.items())}
         for sha, by_column in found.items()
     }
 
 
-def resolved(
-    rows: Sequence[CellRow], foreign_runs: Collection[int], *, shards: bool
-) -> Iterator[tuple[int, CellRow]]:
-    """Yield each run that is not foreign with its column; with `shards` each shard has one of its own.
-
-    A pair of numbers is a shard only beside another one of as many.
-    """
-    sharded: defaultdict[tuple[str, int, int], set[int]] = defaultdict(set)
-    for row in rows:
-        if row.shards:
-            sharded[row.head_sha, row.column_id, row.shards].add(row.shard)
-    for row in rows:
-        if row.run_id in foreign_runs:
-            continue
-        if row.shards and (shards or len(sharded[row.head_sha, row.column_id, row.shards]) < 2):
-            column = row.numbered_column_id or row.column_id
-            yield column, msgspec.structs.replace(row, shard=0, shards=0)
-        else:
-            yield row.column_id, row
-
-
-def run(row: CellRow, of_workflow: RunRow | None = None) -> Run:
+def make_run(placed: Placed, of_workflow: RunRow | None = None) -> Run:
     """Return a stored run as the rule of cells takes it; of its workflow's run it has what it was started by."""
+    row = placed.row
     return Run(
-        id=str(row.job_id),
-        status=STATES[row.state],
-        conclusion=CONCLUSIONS[row.conclusion],
-        attempt=row.attempt,
+        id=str(row["job_id"]),
+        status=STATES[row["state"]],
+        conclusion=CONCLUSIONS[row["conclusion"]],
+        attempt=row["attempt"],
         event=(of_workflow["event"] if of_workflow else None) or "",
         actor=(of_workflow["triggering_actor_login"] if of_workflow else None) or "",
-        shard=row.shard,
-        shards=row.shards,
-        started_at=row.started_at,
-        completed_at=row.completed_at,
-        line=row.line,
-        signature=row.signature,
-        tests_failed=row.tests_failed,
-        failed_tests=row.failed_tests,
-        failure_kind=row.failure_kind,
-        run_id=row.run_id,
+        shard=row["shard"],
+        shards=row["shards"],
+        twin=placed.twin,
+        started_at=row["started_at"],
+        completed_at=row["completed_at"],
+        failure=_failure(row),
+        run_id=row["run_id"],
     )
+
+
+def _failure(row: CellRow) -> Failure | None:
+    """Return why a run failed, None where nothing of it is known, as of nearly all."""
+    if row["failure_kind"] is None and row["line"] is None and row["tests_failed"] is None:
+        return None
+    return {
+        "signature": row["signature"],
+        "line": row["line"],
+        "tests_failed": row["tests_failed"],
+        "failed_tests": row["failed_tests"],
+        "failure_kind": row["failure_kind"],
+    }
 
 
 def to_bytes(by_column: ByColumn) -> bytes:
@@ -114,16 +100,16 @@ def from_bytes(stored: bytes) -> ByColumn:
 
 def outline(by_column: ByColumn) -> Outline:
     """Return the outline of a commit's cells."""
-    passed = sum(1 << column for column, cell in by_column.items() if cell.passed)
-    return Outline(passed=passed, present=sum(1 << column for column in by_column))
+    good = sum(1 << column for column, cell in by_column.items() if cell.good)
+    return Outline(good=good, present=sum(1 << column for column in by_column))
 
 
 def outline_to_bytes(by_column: ByColumn, mark: int) -> bytes:
     """Return the outline of a commit's cells as it is stored, with the mark of the commit that it holds for."""
-    passed, present = outline(by_column)
+    good, present = outline(by_column)
     first = max(0, (present & -present).bit_length() - 1)
     length = (max(0, present.bit_length() - first) + 7) // 8
-    bits = [(each >> first).to_bytes(length, "little") for each in (passed, present)]
+    bits = [(each >> first).to_bytes(length, "little") for each in (good, present)]
     return msgspec.msgpack.encode((mark, first, *bits))
 
 
@@ -132,8 +118,8 @@ def outline_from_bytes(stored: bytes, mark: int) -> Outline | None:
     held_for, first, *bits = _OUTLINE_DECODER.decode(stored)
     if held_for != mark:
         return None
-    passed, present = (int.from_bytes(each, "little") << first for each in bits)
-    return Outline(passed=passed, present=present)
+    good, present = (int.from_bytes(each, "little") << first for each in bits)
+    return Outline(good=good, present=present)
 
 
 def columns_of(bits: int) -> Iterator[int]:
@@ -144,20 +130,17 @@ def columns_of(bits: int) -> Iterator[int]:
         bits ^= least
 
 
-def _cell(runs: Sequence[CellRow]) -> Cell:
+def _cell(runs: Sequence[Placed]) -> Cell:
     """Return a cell; of a single run, or of successes only, without a detour, since nearly all are."""
-    newest = runs[0]
-    for row in runs if len(runs) > 1 else ():
-        if row.conclusion != _SUCCESS or row.shard:
-            return cells.cell(map(run, runs))
-        newest = row if row.job_id > newest.job_id else newest
+    newest = runs[0].row
+    for _, row, twin in runs if len(runs) > 1 else ():
+        if row["conclusion"] != _SUCCESS or row["shard"] or twin:
+            return cells.cell(map(make_run, runs))
+        newest = row if row["job_id"] > newest["job_id"] else newest
     return Cell(
-        character=_WORDS[newest.state][newest.conclusion],
-        job=newest.job_id,
-        completed_at=newest.completed_at,
-        line=newest.line,
-        signature=newest.signature,
-        tests_failed=newest.tests_failed,
-        failed_tests=newest.failed_tests,
-        kind=newest.failure_kind,
+        character=_WORDS[newest["state"]][newest["conclusion"]],
+        job=newest["job_id"],
+        completed_at=newest["completed_at"],
+        failure=_failure(newest),
+        kind=newest["failure_kind"],
     )

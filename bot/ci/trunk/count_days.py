@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk import counting, day_rows, grid, lines, reading, record_changes, rows, stored_cells
+from bot.ci.trunk import counting, grid, lines, reading, record_changes
 from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.store import day_rows, rows, stored_cells
 from bot.ci.trunk.tables import ci_day, ci_line, ci_runner_day
-from bot.oot.statistics import histogram
 
 if TYPE_CHECKING:
     from bot.ci.trunk.counting import RunTimes
@@ -28,11 +28,11 @@ async def count_branch(context: Context, place: Place) -> Counted | None:
             return None
         commits = await day_rows.commits_of_day(tx, identifier, name, place.day, limit=COMMITS_MOST)
     shas = [row["sha"] for row in commits]
-    await stored_cells.make(context.store, identifier, shas)
+    await stored_cells.make_cells(context.store, identifier, shas)
     async with context.store.read() as tx:
         commits = await day_rows.commits_of_day(tx, identifier, name, place.day, limit=COMMITS_MOST)
         shas = [row["sha"] for row in commits]
-        facts = await reading.facts(tx, settings, branch, lines.in_order(commits))
+        facts = await reading.read_facts(tx, settings, branch, lines.order_commits(commits))
         times = await day_rows.times_of_commits(tx, identifier, shas)
         seconds = await day_rows.seconds_by_column(tx, identifier, shas)
     return await asyncio.to_thread(_branch_rows, facts, times, seconds, settings.of(TrunkSettings))
@@ -53,33 +53,16 @@ def _branch_rows(
     facts: grid.Facts, times: list[RunTimes], seconds: dict[str, int], options: TrunkSettings
 ) -> Counted:
     # names as they are now: what is hidden, and what a name was before, may change
-    found = grid.build(facts, replace(options, ci_hide=(), ci_aliases=()))
+    found = grid.build_grid(facts, replace(options, ci_hide=(), ci_aliases=()))
     return {
-        ci_day: [
-            {
-                "name": one.name,
-                "workflow": one.workflow,
-                "cells": one.cells,
-                "seconds": seconds.get(one.name, 0),
-            }
-            for one in counting.column_days(found)
-        ],
+        ci_day: counting.column_days(found, seconds),
         ci_line: [
-            {"place": at, **{name: getattr(one, name) for name in one.__dataclass_fields__}}
-            for at, one in enumerate(counting.line_sums(found, times, options.ci_runners))
+            {"place": place, **sums}
+            for place, sums in enumerate(counting.line_sums(found, times, options.ci_runners))
         ],
     }
 
 
 def _runner_rows(times: list[RunTimes], options: TrunkSettings) -> Counted:
-    return {
-        ci_runner_day: [
-            {
-                "label": one.label,
-                "jobs": one.jobs,
-                "queue": histogram.to_bytes(one.queue),
-                "duration": histogram.to_bytes(one.duration),
-            }
-            for one in counting.runner_days(times, options.ci_runners)
-        ]
-    }
+    found = counting.runner_days(times, options.ci_runners)
+    return {ci_runner_day: [{"label": label, **counts} for label, counts in found.items()]}

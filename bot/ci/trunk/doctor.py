@@ -1,4 +1,4 @@
-"""Lines of `ootbot doctor` about the grid: options that name a repository which nobody hears of."""
+"""Lines of `ootbot doctor` about the grid: options that name a repository of which no event comes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bot.ops.doctor.target import Target
 
 
-async def check(target: Target) -> list[Finding]:
+async def check_groups(target: Target) -> list[Finding]:
     """Name the repositories with groups of their own that are neither an upstream nor on the allowlist."""
     wanted = [repo for repo, _ in target.settings.of(TrunkSettings).ci_groups.own]
     if not wanted or not await target.has_database():
@@ -29,4 +29,4 @@ async def check(target: Target) -> list[Finding]:
     if not unknown or listed is None:
         return []
     names = ", ".join(repo[:100] for repo in unknown[:5])
-    return [warning("ci_groups", f"nobody hears of {names}", "name an upstream repository or a backend")]
+    return [warning("ci_groups", f"no event comes from {names}", "name an upstream repository or a backend")]

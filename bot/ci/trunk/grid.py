@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from bot.ci.trunk import cells, commit_cells, lines, name_patterns, other_runs, required_checks
-from bot.ci.trunk import unstable as unstable_jobs
+from bot.ci.trunk import cells, commit_cells, lines, name_patterns, other_runs, required_checks, same_names
 from bot.ci.trunk.cells import Cell
-from bot.ci.trunk.commit_cells import FOREIGN_EVENTS
+from bot.ci.trunk.same_names import FOREIGN_EVENTS
+from bot.ci.trunk.store import unstable_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from bot.ci.trunk.commit_cells import ByColumn
     from bot.ci.trunk.groups import Named
     from bot.ci.trunk.other_runs import OtherCell, Source
-    from bot.ci.trunk.rows import BackendJobRow, CellRow, CheckRow, ColumnRow, CommitRow, RunRow
     from bot.ci.trunk.settings import TrunkSettings
+    from bot.ci.trunk.store.rows import BackendJobRow, RunRow
+    from bot.ci.trunk.tables import CellRow, ColumnRow, CommitRow
+    from bot.ingest.rows import CheckRunRow
 
 Verdict = Literal["green", "red", "running", "none"]
 OTHER, RERUNS, BACKENDS, CHECKS, UNSTABLE = "other", "Reruns", "Backends", "Checks", "Unstable"
@@ -56,6 +59,7 @@ class Grid:
 
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
+    blocking_named: bool = False  # whether some are said to block; else all of upstream's do
 
     def greens_before(self) -> list[str | None]:
         """Return for each red line the newest green commit before it, None for the others and where none is here."""
@@ -70,7 +74,7 @@ class Grid:
     def on_branch(self) -> Grid:
         """Return the grid without lines that left the branch: what they show is no evidence of how it stands."""
         kept = tuple(line for line in self.lines if not line.gone)
-        return self if len(kept) == len(self.lines) else Grid(columns=self.columns, lines=kept)
+        return self if len(kept) == len(self.lines) else replace(self, lines=kept)
 
     def column(self, place: int) -> list[Cell | None]:
         """Return one column's cells, newest first."""
@@ -88,7 +92,7 @@ class Facts:
     runs: Sequence[RunRow] = ()
     backend_jobs: Sequence[BackendJobRow] = ()
     devices: Mapping[str, str] = field(default_factory=dict)  # of backends, by case folded name
-    checks: Sequence[CheckRow] = ()
+    checks: Sequence[CheckRunRow] = ()
     unstable: frozenset[str] = frozenset()  # names in issues
     required: frozenset[str] = frozenset()  # names of checks that GitHub requires
     groups: Named = ()  # of the repository's columns
@@ -132,14 +136,20 @@ class _Gathered:
             known.workflow, known.source = workflow, source
 
 
-def build(facts: Facts, settings: TrunkSettings, *, shards: bool = False) -> Grid:
+def key_of_column(name: str) -> str:
+    """Return a column's key: the same on every page, whatever other columns there are."""
+    return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:10]
+
+
+def build_grid(facts: Facts, settings: TrunkSettings, *, shards: bool = False) -> Grid:
     """Return the grid of some commits; with `shards`, for which `jobs` are needed, every shard has a column."""
     jobs = facts.cells
     if shards:
-        jobs = commit_cells.made(facts.jobs, commit_cells.foreign(facts.runs), shards=True)
+        jobs = commit_cells.make_cells(facts.jobs, same_names.describe_runs(facts.runs), shards=True)
     shown = {key: name_patterns.column_name(column, settings) for key, column in facts.columns.items()}
     gathered = _gather(facts, settings, jobs, shown, shards=shards)
-    columns = _columns(gathered, facts.groups, settings)
+    named = _names_blocking(gathered, settings)
+    columns = _columns(gathered, facts.groups, settings, named=named)
     places = {column.name: place for place, column in enumerate(columns)}
     place_of = {key: places[name] for key, name in shown.items() if name in places}
     by_commit: defaultdict[str, dict[int, Cell]] = defaultdict(dict)
@@ -148,28 +158,32 @@ def build(facts: Facts, settings: TrunkSettings, *, shards: bool = False) -> Gri
     for sha, name, cell in gathered.others:
         _add(by_commit[sha], places[name], cell)
     _add_awaited(by_commit, columns, facts)
-    gone = lines.gone(facts.commits)
+    gone = lines.gone_commits(facts.commits)
     blocking = frozenset(place for place, column in enumerate(columns) if column.blocking)
     made = tuple(
         _line(commit, commit["sha"] in gone, by_commit.get(commit["sha"], {}), blocking)
         for commit in facts.commits
     )
-    return Grid(columns=columns, lines=made)
+    return Grid(columns=columns, lines=made, blocking_named=named)
 
 
-def runs_of(facts: Facts, settings: TrunkSettings, name: str, *, shards: bool = False) -> tuple[Run, ...]:
+def runs_of_column(
+    facts: Facts, settings: TrunkSettings, name: str, *, shards: bool = False
+) -> tuple[Run, ...]:
     """Return every run of one column, as a cell's details show them; `facts` are of one commit, with its jobs."""
     shown = {key: name_patterns.column_name(column, settings) for key, column in facts.columns.items()}
-    jobs = commit_cells.resolved(facts.jobs, commit_cells.foreign(facts.runs), shards=shards)
+    jobs = same_names.place_jobs(facts.jobs, same_names.describe_runs(facts.runs), shards=shards)
     known = {(run["id"], run["run_attempt"]): run for run in facts.runs}
-    # every attempt has the event of its run, but who asked for it is not known of an attempt that nobody told of
+    # every attempt has the event of its run, but not its actor: that of an attempt without a record is unknown
     other: dict[int, RunRow] = {run["id"]: {**run, "triggering_actor_login": None} for run in facts.runs}
     runs = [
-        commit_cells.run(row, known.get((row.run_id, row.attempt)) or other.get(row.run_id))
-        for column, row in jobs
-        if shown.get(column) == name
+        commit_cells.make_run(
+            one, known.get((one.row["run_id"], one.row["attempt"])) or other.get(one.row["run_id"])
+        )
+        for one in jobs
+        if shown.get(one.column) == name
     ]
-    runs += [run for cell, run in other_runs.found(facts, settings, shards=shards) if cell.name == name]
+    runs += [run for cell, run in other_runs.find_runs(facts, settings, shards=shards) if cell.name == name]
     return cells.details(runs).runs if runs else ()
 
 
@@ -191,12 +205,15 @@ def _gather(
     seen: set[int] = set()
     for found in jobs.values():
         seen.update(found)
-    required, unstable = required_checks.jobs(facts.required), unstable_jobs.plain(facts.unstable)
+    required, unstable = (
+        required_checks.names_of_jobs(facts.required),
+        unstable_jobs.plain_names(facts.unstable),
+    )
     for key in seen:
         if name := shown.get(key):
             _name_job(gathered, name, facts.columns[key], unstable, required)
     others: defaultdict[OtherCell, list[Run]] = defaultdict(list)
-    for other, run in other_runs.found(facts, settings, shards=shards):
+    for other, run in other_runs.find_runs(facts, settings, shards=shards):
         others[other].append(run)
     for other, runs in others.items():
         # a run that never started has none of the jobs that may be required
@@ -220,15 +237,20 @@ def _name_job(
     )
 
 
-def _columns(gathered: _Gathered, groups: Named, settings: TrunkSettings) -> tuple[Column, ...]:
+def _names_blocking(gathered: _Gathered, settings: TrunkSettings) -> bool:
+    """Whether settings or GitHub name jobs that block; where GitHub requires none of those here, all of them do."""
+    return bool(settings.ci_blocking) or any(
+        one.required and not name.endswith(other_runs.DID_NOT_START) for name, one in gathered.named.items()
+    )
+
+
+def _columns(
+    gathered: _Gathered, groups: Named, settings: TrunkSettings, *, named: bool
+) -> tuple[Column, ...]:
     order = {name: place for place, (name, _) in enumerate(groups)}
     order |= {
         name: len(order) + place for place, name in enumerate((OTHER, RERUNS, BACKENDS, CHECKS, UNSTABLE))
     }
-    # where GitHub requires none of these, all of them block
-    named = bool(settings.ci_blocking) or any(
-        one.required and not name.endswith(other_runs.DID_NOT_START) for name, one in gathered.named.items()
-    )
     made = [_column(name, known, groups, settings, named=named) for name, known in gathered.named.items()]
     return tuple(sorted(made, key=lambda one: (order[one.group], one.workflow, one.name)))
 
@@ -238,12 +260,12 @@ def _column(name: str, known: _Named, groups: Named, settings: TrunkSettings, *,
     if group is None and (known.unstable or known.rerun):
         group = UNSTABLE if known.unstable else RERUNS
     elif group is None:
-        group = name_patterns.first(groups, name) or OTHER
+        group = name_patterns.first_match(groups, name) or OTHER
     if group == UNSTABLE:
         blocking = False
     elif named:
         blocking = known.required or any(
-            name_patterns.compiled(each).search(name) for each in settings.ci_blocking
+            name_patterns.compile_pattern(each).search(name) for each in settings.ci_blocking
         )
     else:
         blocking = known.source == "actions"
@@ -255,7 +277,7 @@ def _add_awaited(by_commit: dict[str, dict[int, Cell]], columns: Sequence[Column
     running: defaultdict[str, set[str]] = defaultdict(set)
     for run in facts.runs:
         if run["status"] != "completed" and run["event"] not in FOREIGN_EVENTS and run["name"]:
-            running[run["name"]].add(run["head_sha"])
+            running[run["name"]].add(run["head_sha"] or "")
     for place, column in enumerate(columns):
         for sha in running.get(column.workflow, ()) if column.source == "actions" else ():
             if not column.name.endswith(other_runs.DID_NOT_START):

@@ -35,7 +35,7 @@ class Groups:
         return (*first, *(group for group in self.everywhere if group[0] not in named))
 
 
-def read(text: str) -> Groups:
+def read_groups(text: str) -> Groups:
     """Read groups, JSON: name -> pattern, and `owner/name` -> such a table; raises ValueError.
 
     With tables of repositories only, the others keep the groups that are shipped.
@@ -56,17 +56,17 @@ def read(text: str) -> Groups:
         if repo.casefold() in own:
             raise ValueError(f"{repo} is there twice")
         own[repo.casefold()] = _checked(table, f" of {repo}")
-    checked = _checked(everywhere, "") if everywhere or not own else shipped().everywhere
+    checked = _checked(everywhere, "") if everywhere or not own else shipped_groups().everywhere
     return Groups(everywhere=checked, own=tuple(own.items()))
 
 
-def shipped() -> Groups:
-    """Return the groups of whoever chooses none."""
+def shipped_groups() -> Groups:
+    """Return the groups of a bot whose settings choose none."""
     return Groups(everywhere=tuple(tomllib.loads(package_files.config("ci_groups.toml").read_text()).items()))
 
 
-def as_json(groups: Groups) -> str:
-    """Return groups as `read` takes them."""
+def groups_as_json(groups: Groups) -> str:
+    """Return groups as `read_groups` takes them."""
     own = {repo: dict(table) for repo, table in groups.own}
     return msgspec.json.encode(dict(groups.everywhere) | own).decode()
 
@@ -78,7 +78,7 @@ def _checked(table: Mapping[str, str], where: str) -> Named:
         raise ValueError(f"groups{where}: {error}") from None
     for name, pattern in table.items():
         try:
-            name_patterns.compiled(pattern)
+            name_patterns.compile_pattern(pattern)
         except ValueError as error:
             raise ValueError(f"group {name[:80]}{where}: {error}") from None
     return tuple(table.items())

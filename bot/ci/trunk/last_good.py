@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk import grid, lines, name_patterns, reading, rows
+from bot.ci.trunk import grid, lines, name_patterns, reading
 from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.store import rows
 from bot.core.errors import Rejected
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from bot.ci.trunk.commit_cells import Outline
     from bot.ci.trunk.grid import Column, Facts, Grid
     from bot.ci.trunk.reading import Branch
-    from bot.ci.trunk.rows import CommitRow
+    from bot.ci.trunk.tables import CommitRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
 
@@ -35,31 +36,51 @@ class LastGood:
     columns: int
 
 
-async def find(
+async def find_last_good(
     tx: Transaction, settings: Settings, branch: Branch, *, jobs: str, backends: tuple[str, ...]
 ) -> LastGood:
     """Return the last good commit. `jobs` is a pattern (RE2) over names, or `blocking`.
 
-    A commit on which one of the selected columns has no cell is not good: absence of data makes nothing green.
+    Where no job is said to block, `blocking` are those that ran on at least half of the newest commits. A commit on
+    which one of the selected columns has no cell is not good: absence of data makes nothing green.
     Raises Rejected 404 when there is none among the newest, or nothing is selected.
     """
     options = settings.of(TrunkSettings)
     devices = await reading.devices(tx)
     wanted = _selection(jobs, [devices.get(name.casefold(), name) for name in backends])
-    commits, _ = await reading.newest(tx, branch, before=None, limit=SEARCHED)
+    commits, _ = await reading.newest_commits(tx, branch, before=None, limit=SEARCHED)
     outlines = await reading.outlines(tx, branch.repository["repository_id"], [row["sha"] for row in commits])
-    facts = await reading.facts(tx, settings, branch, commits[:WINDOW], outlined=outlines)
-    selected = {column.name for column in grid.build(facts, options).columns if wanted(column)}
+    facts = await reading.read_facts(tx, settings, branch, commits[:WINDOW], outlined=outlines)
+    window = grid.build_grid(facts, options)
+    selected = {column.name for column in window.columns if wanted(column)}
+    if jobs == BLOCKING and not window.blocking_named:
+        selected -= _rare_columns(window)
     _check(selected, backends, devices)
     candidates = _candidates(commits, outlines, await _ids(tx, facts, selected, options))
     start, size = 0, FIRST_READ
     while start < len(candidates):
-        read = await reading.facts(tx, settings, branch, candidates[start : start + size])
-        if good := _newest(grid.build(read, options), selected):
+        read = await reading.read_facts(tx, settings, branch, candidates[start : start + size])
+        if good := _newest(grid.build_grid(read, options), selected):
             return LastGood(commit=good, columns=len(selected))
         start, size = start + size, WINDOW
-    detail = f"on none of the newest {SEARCHED} commits did all {len(selected)} selected jobs pass"
+    which = f"{len(selected)} {'blocking' if jobs == BLOCKING else 'selected'} jobs"
+    detail = f"on none of the newest {SEARCHED} commits did all {which} pass"
     raise Rejected(404, "no_good_commit", detail)
+
+
+def _rare_columns(window: Grid) -> set[str]:
+    """Return the jobs of upstream that ran on less than half of the commits: periodic ones, and those of some paths.
+
+    None where no job ran on as many.
+    """
+    ran: Counter[int] = Counter()
+    commits = 0
+    for line in window.lines:
+        places = [at for at in line.cells if window.columns[at].source == "actions"]
+        ran.update(places)
+        commits += bool(places)
+    rare = {at for at, times in ran.items() if times * 2 < commits}
+    return {window.columns[at].name for at in rare} if len(rare) < len(ran) else set()
 
 
 def _candidates(
@@ -69,13 +90,13 @@ def _candidates(
 
     `ids` holds the columns of each selected job.
     """
-    gone = lines.gone(commits)
+    gone = lines.gone_commits(commits)
     wanted = [sum(1 << key for key in each) for each in ids]
     return [
         row
         for row in commits
         if row["sha"] not in gone
-        and ((known := outlines.get(row["sha"])) is None or all(known.passed & each for each in wanted))
+        and ((known := outlines.get(row["sha"])) is None or all(known.good & each for each in wanted))
     ]
 
 
@@ -95,7 +116,7 @@ async def _ids(
 
 
 def _selection(jobs: str, labels: list[str]) -> Callable[[Column], bool]:
-    pattern = None if jobs == BLOCKING else name_patterns.compiled(jobs)
+    pattern = None if jobs == BLOCKING else name_patterns.compile_typed(jobs)
     folded = tuple(f"backends / {label} / ".casefold() for label in labels)
 
     def wanted(column: Column) -> bool:
@@ -123,6 +144,6 @@ def _newest(found: Grid, selected: Collection[str]) -> CommitRow | None:
     if len(places) < len(selected):
         return None
     for line in found.lines:
-        if all((cell := line.cells.get(at)) is not None and cell.passed for at in places):
+        if all((cell := line.cells.get(at)) is not None and cell.good for at in places):
             return line.commit
     return None

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bot.ci.trunk.rows import CommitRow
+    from bot.ci.trunk.tables import CommitRow
 
 
-def in_order(commits: Sequence[CommitRow]) -> list[CommitRow]:
+def order_commits(commits: Sequence[CommitRow]) -> list[CommitRow]:
     """Return commits newest first: each before its parent, else by their times and names.
 
     The parent is the head before the push. Where it is not known the times decide, which authors choose.
@@ -28,7 +28,7 @@ def in_order(commits: Sequence[CommitRow]) -> list[CommitRow]:
     return ordered
 
 
-def gone(commits: Sequence[CommitRow]) -> frozenset[str]:
+def gone_commits(commits: Sequence[CommitRow]) -> frozenset[str]:
     """Return the commits that are no longer on the branch: found so by GitHub's list, or replaced by a forced push."""
     replaced = {row["replaces"] for row in commits if row["replaces"]}
     parents = {row["parent"] for row in commits if row["parent"]}

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from bot.ci.collect import job_names, states
 from bot.ci.trunk import name_patterns
-from bot.ci.trunk.cells import Run
-from bot.ci.trunk.commit_cells import FOREIGN_EVENTS
+from bot.ci.trunk.cells import NO_FAILURE, Run
+from bot.ci.trunk.same_names import FOREIGN_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bot.ci.trunk.grid import Facts
-    from bot.ci.trunk.rows import BackendJobRow, RunRow
     from bot.ci.trunk.settings import TrunkSettings
+    from bot.ci.trunk.store.rows import BackendJobRow, RunRow
 
 Source = Literal["actions", "oot", "check"]
 DID_NOT_START = "(did not start)"
@@ -34,11 +34,11 @@ class OtherCell(NamedTuple):
 Found = tuple[OtherCell, Run]
 
 
-def found(facts: Facts, settings: TrunkSettings, *, shards: bool) -> Iterator[Found]:
+def find_runs(facts: Facts, settings: TrunkSettings, *, shards: bool) -> Iterator[Found]:
     """Yield these runs with their places; with `shards` each shard of a backend's job has a column of its own."""
     yield from _unstarted(facts, settings)
-    yield from _of_backends(facts, shards=shards)
-    yield from _checks(facts)
+    yield from _backend_runs(facts, shards=shards)
+    yield from _check_runs(facts)
 
 
 def _unstarted(facts: Facts, settings: TrunkSettings) -> Iterator[Found]:
@@ -47,10 +47,10 @@ def _unstarted(facts: Facts, settings: TrunkSettings) -> Iterator[Found]:
         if run["unstarted"] and run["event"] not in FOREIGN_EVENTS:
             workflow = run["name"] or "workflow"
             if name := name_patterns.shown_name(workflow, f"{workflow} / {DID_NOT_START}", settings):
-                yield OtherCell(run["head_sha"], name, workflow, "actions"), _of_run(run)
+                yield OtherCell(run["head_sha"] or "", name, workflow, "actions"), _unstarted_run(run)
 
 
-def _of_run(run: RunRow) -> Run:
+def _unstarted_run(run: RunRow) -> Run:
     conclusion = run["conclusion"] or ""
     return Run(
         id="",
@@ -61,14 +61,14 @@ def _of_run(run: RunRow) -> Run:
         event=run["event"] or "",
         actor=run["triggering_actor_login"] or "",
         completed_at=run["updated_at"],
-        line=states.not_started(conclusion, run["path"]),
+        failure={**NO_FAILURE, "line": states.not_started(conclusion, run["path"])},
     )
 
 
-def _of_backends(facts: Facts, *, shards: bool) -> Iterator[Found]:
+def _backend_runs(facts: Facts, *, shards: bool) -> Iterator[Found]:
     by_commit: defaultdict[tuple[str, str], list[BackendJobRow]] = defaultdict(list)
     for row in facts.backend_jobs:
-        by_commit[row["head_sha"], row["downstream_repo"]].append(row)
+        by_commit[row["head_sha"] or "", row["downstream_repo"]].append(row)
     for (sha, backend), rows in by_commit.items():
         names = [job_names.parse_name(row["workflow_name"], row["job_name"]) for row in rows]
         label = facts.devices.get(backend.casefold(), backend)
@@ -91,11 +91,11 @@ def _reported(row: BackendJobRow, name: job_names.JobName) -> Run:
     )
 
 
-def _checks(facts: Facts) -> Iterator[Found]:
+def _check_runs(facts: Facts) -> Iterator[Found]:
     for row in facts.checks:
         name = f"checks / {row['app_slug'] or 'app'} / {row['name'] or ''}"
         yield (
-            OtherCell(row["head_sha"], name, "checks", "check", row["name"] or ""),
+            OtherCell(row["head_sha"] or "", name, "checks", "check", row["name"] or ""),
             Run(
                 id=str(row["id"]),
                 status=row["status"] or "",

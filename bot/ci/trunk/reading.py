@@ -1,14 +1,15 @@
-"""Reading the grid of a branch from the database, for its page, its JSON and whoever asks for the last good commit."""
+"""Reading the grid of a branch from the database, for its page, its JSON and the last good commit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk import cells, commit_cells, lines, name_patterns, required_checks, rows, unstable
+from bot.ci.trunk import cells, commit_cells, lines, name_patterns, required_checks, same_names
 from bot.ci.trunk.cells import Cell
 from bot.ci.trunk.grid import Facts
 from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.store import rows, unstable_jobs
 from bot.core.errors import Rejected
 from bot.ingest import watched
 from bot.oot.allowlist import rows as allowlists
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bot.ci.trunk.commit_cells import ByColumn, Outline
-    from bot.ci.trunk.rows import CommitRow, RepositoryRow
+    from bot.ci.trunk.store.rows import RepositoryRow
+    from bot.ci.trunk.tables import CommitRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.web.access import Hidden
@@ -33,14 +35,14 @@ BEYOND = 50  # commits read beyond those shown, so that the order holds at the e
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """A branch of a repository that somebody asks about."""
+    """A branch of a repository."""
 
     repository: RepositoryRow
     names: frozenset[str]  # all that the repository has had, case folded
     name: str
 
 
-async def find(tx: Transaction, hidden: Hidden, repo: str, branch: str) -> Branch:
+async def find_branch(tx: Transaction, hidden: Hidden, repo: str, branch: str) -> Branch:
     """Return a branch; without a name the default one. Raises Rejected 404, the same for private and unknown."""
     ids = set() if hidden.has(repo) else await watched.ids(tx, repo)
     found = await rows.repository(tx, ids) if ids else None
@@ -51,7 +53,7 @@ async def find(tx: Transaction, hidden: Hidden, repo: str, branch: str) -> Branc
     return Branch(repository=found, names=frozenset(names), name=name)
 
 
-async def newest(
+async def newest_commits(
     tx: Transaction, branch: Branch, *, before: str | None, limit: int
 ) -> tuple[list[CommitRow], bool]:
     """Return commits of a branch, newest first, and whether there are more; those after `before`, a SHA.
@@ -69,7 +71,7 @@ async def newest(
     wanted = limit + BEYOND
     while True:
         found = await rows.commits(tx, identifier, branch.name, until=until, limit=wanted)
-        ordered = lines.in_order(found)
+        ordered = lines.order_commits(found)
         shas = [row["sha"] for row in ordered]
         first = shas.index(before) + 1 if before in shas else 0
         if len(found) < wanted or len(ordered) - first >= limit + 1:
@@ -77,7 +79,7 @@ async def newest(
         wanted *= 2
 
 
-async def facts(
+async def read_facts(
     tx: Transaction,
     settings: Settings,
     branch: Branch,
@@ -90,7 +92,7 @@ async def facts(
     """Return everything that ran on some commits, with `jobs` also the single runs of upstream's jobs.
 
     With `only`, columns other than these may be missing. The cells of commits that are `outlined` are left out: only
-    that there are some is told, for whoever wants to know the columns.
+    their columns are known, for readers that need only the columns.
     """
     identifier, shas = branch.repository["repository_id"], [row["sha"] for row in commits]
     options = settings.of(TrunkSettings)
@@ -99,12 +101,12 @@ async def facts(
         found |= await stored(tx, identifier, [sha for sha in shas if sha not in found])
     read = await rows.cells(tx, identifier, [sha for sha in shas if sha not in found], only)
     ids = {key for of_commit in found.values() for key in of_commit}
-    ids |= {key for row in read for key in (row.column_id, row.numbered_column_id) if key is not None}
+    ids |= {key for row in read for key in (row["column_id"], row["numbered_column_id"]) if key is not None}
     columns = await rows.columns(tx, identifier, ids)
-    joined = name_patterns.joined(columns, options)
+    joined = name_patterns.join_columns(columns, options)
     if twice := [sha for sha, of_commit in found.items() if _joins(of_commit, joined)]:
         read += await rows.cells(tx, identifier, twice, only)
-    made_now = {row.head_sha for row in read}
+    made_now = {row["head_sha"] for row in read}
     runs = await rows.runs(tx, identifier, [sha for sha in shas if sha in made_now or sha not in found])
     runs += await rows.telling_runs(
         tx, identifier, [sha for sha in shas if sha in found and sha not in made_now]
@@ -112,15 +114,15 @@ async def facts(
     shows_checks = options.ci_checks == "on"
     return Facts(
         commits=commits,
-        cells={**found, **commit_cells.made(read, commit_cells.foreign(runs), joined)},
+        cells={**found, **commit_cells.make_cells(read, same_names.describe_runs(runs), joined)},
         jobs=read if jobs else (),
         columns=columns,
         runs=runs,
         backend_jobs=await rows.backend_jobs(tx, branch.names, shas),
         devices=await devices(tx),
         checks=await rows.checks(tx, identifier, shas, ours=settings.app_id) if shows_checks else (),
-        unstable=await unstable.of(tx, identifier),
-        required=await required_checks.of(tx, identifier, branch.name),
+        unstable=await unstable_jobs.unstable_names(tx, identifier),
+        required=await required_checks.required_names(tx, identifier, branch.name),
         groups=options.ci_groups.of(branch.names),
     )
 

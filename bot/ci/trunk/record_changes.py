@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk import branches, gauge, grid, reading, rows, trouble
+from bot.ci.trunk import broken_columns, grid, reading
 from bot.ci.trunk.reading import Branch
 from bot.ci.trunk.settings import TrunkSettings
-from bot.ci.trunk.tables import trunk_event
+from bot.ci.trunk.store import branches, broken_counts, rows
+from bot.ci.trunk.tables import EventRow, trunk_event
 from bot.core.errors import GiveUp
 from bot.ingest import watched
 
@@ -32,7 +33,7 @@ async def request(tx: Transaction, place: Place) -> None:
     tx.enqueue(KIND, f"{identifier}/{name}")
 
 
-async def run(context: Context, task: Task) -> None:
+async def record_changes(context: Context, task: Task) -> None:
     """Record changes of the columns of a branch, and how many of them are broken."""
     repository, _, name = task.key.partition("/")
     if not repository.isdigit():
@@ -41,14 +42,14 @@ async def run(context: Context, task: Task) -> None:
         branch = await find_branch(tx, context.settings, int(repository), name)
         if branch is None:
             return
-        commits, _ = await reading.newest(tx, branch, before=None, limit=EVENT_LINES)
-        facts = await reading.facts(tx, context.settings, branch, commits)
+        commits, _ = await reading.newest_commits(tx, branch, before=None, limit=EVENT_LINES)
+        facts = await reading.read_facts(tx, context.settings, branch, commits)
     made, broken = await asyncio.to_thread(_changes, branch, facts, context.settings.of(TrunkSettings))
     async with context.store.transaction() as tx:
-        await gauge.store(tx, branch, broken)
+        await broken_counts.store_counts(tx, branch, broken)
         if made:
             changed = ("state_before", "last_good", "signature", "at")
-            await tx.upsert(trunk_event, made, replaced=changed)
+            await tx.upsert(trunk_event, [dict(row) for row in made], replaced=changed)
 
 
 async def find_branch(tx: Transaction, settings: Settings, repository_id: int, name: str) -> Branch | None:
@@ -64,18 +65,18 @@ async def find_branch(tx: Transaction, settings: Settings, repository_id: int, n
 
 def _changes(
     branch: Branch, facts: grid.Facts, options: TrunkSettings
-) -> tuple[list[dict[str, object]], dict[str, int]]:
+) -> tuple[list[EventRow], dict[str, int]]:
     """Return the rows of changes, and how many columns of each group are broken."""
-    found = grid.build(facts, options).on_branch()
+    found = grid.build_grid(facts, options).on_branch()
     made = [
         _event(branch, found, place, change)
         for place in range(len(found.columns))
-        for change in trouble.changes(found.column(place))
+        for change in broken_columns.changes(found.column(place))
     ]
-    return made, gauge.count(found)
+    return made, _count_broken(found)
 
 
-def _event(branch: Branch, found: grid.Grid, place: int, change: trouble.Change) -> dict[str, object]:
+def _event(branch: Branch, found: grid.Grid, place: int, change: broken_columns.Change) -> EventRow:
     cell = found.lines[change.place].cells[place]
     good = change.last_good
     return {
@@ -89,3 +90,17 @@ def _event(branch: Branch, found: grid.Grid, place: int, change: trouble.Change)
         "signature": cell.signature,
         "at": cell.completed_at,
     }
+
+
+def _count_broken(found: grid.Grid) -> dict[str, int]:
+    """Return how many columns of each group are broken; an unstable one never counts.
+
+    A pass on a second try mends nothing, and commits whose jobs still run change nothing.
+    """
+    counts: dict[str, int] = {}
+    for place, column in enumerate(found.columns):
+        if column.group != grid.UNSTABLE:
+            states = [change.after for change in broken_columns.changes(found.column(place))]
+            broken = bool(states) and states[-1] is broken_columns.State.BROKEN
+            counts[column.group] = counts.get(column.group, 0) + broken
+    return counts

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
 import structlog
 
 from bot.ci.collect import budget, job_names
-from bot.ci.trunk.tables import branch_rule
+from bot.ci.trunk.store import branches
 from bot.core.errors import GitHubRefused, OverBudget
 from bot.core.json_fields import Kind, read_member
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from bot.ci.trunk.tables import BranchRuleRow
     from bot.context import Context
     from bot.db.transaction import Transaction
 
@@ -27,48 +27,45 @@ log = structlog.get_logger("bot.ci.trunk.required_checks")
 EVERY = 3_600_000  # milliseconds
 PAGE, PAGES_MOST = 100, 5  # rules of one call
 CONTEXTS_MOST, CONTEXT_MOST = 500, 255
-RULE = branch_rule.c
 
 
-async def refresh(context: Context, repo: str, repository_id: int, branch: str) -> None:
+async def ask_for_checks(context: Context, repo: str, repository_id: int, branch: str) -> None:
     """Ask GitHub for the checks that a branch requires, unless it was asked a short while ago."""
     async with context.store.read() as tx:
-        known = await tx.row(_of(repository_id, branch))
+        known = await branches.rule_of_branch(tx, repository_id, branch)
     now = context.clock.now()
     if known and now - known["asked_at"] < EVERY:
         return
     contexts = known["contexts"] if known else None
     try:
-        contexts = await _asked(context, repo, branch)
+        contexts = await _read_rules(context, repo, branch)
     except OverBudget:
         return  # with the branch's next list: listing it once more now would use up what others wait for
     except GitHubRefused as error:
         log.info("the rules of a branch cannot be read", repo=repo, branch=branch, reason=str(error))
-    values = {"contexts": contexts, "asked_at": now}
+    row: BranchRuleRow = {
+        "repository_id": repository_id,
+        "branch": branch,
+        "contexts": contexts,
+        "asked_at": now,
+    }
     async with context.store.transaction() as tx:
-        statement = tx.insert(branch_rule).values(repository_id=repository_id, branch=branch, **values)
-        keys = [column.name for column in branch_rule.primary_key.columns]
-        await tx.run(statement.on_conflict_do_update(index_elements=keys, set_=values))
+        await branches.store_rule(tx, row)
 
 
-async def of(tx: Transaction, repository_id: int, branch: str) -> frozenset[str]:
+async def required_names(tx: Transaction, repository_id: int, branch: str) -> frozenset[str]:
     """Return the names of the checks that a branch requires; none while GitHub has not said."""
-    found = await tx.row(_of(repository_id, branch))
+    found = await branches.rule_of_branch(tx, repository_id, branch)
     return frozenset((found["contexts"] or ()) if found else ())
 
 
-def jobs(contexts: Collection[str]) -> frozenset[str]:
+def names_of_jobs(contexts: Collection[str]) -> frozenset[str]:
     """Return the names of required checks, those of jobs without shard and runner as well: what a column has."""
     parsed = [job_names.parse_name("", one) for one in contexts]
     return frozenset(contexts) | {one.job for one in parsed} | {one.numbered for one in parsed}
 
 
-def _of(repository_id: int, branch: str) -> sa.Select[Any]:
-    query = sa.select(RULE.contexts, RULE.asked_at)
-    return query.where(RULE.repository_id == repository_id, RULE.branch == branch)
-
-
-async def _asked(context: Context, repo: str, branch: str) -> list[str]:
+async def _read_rules(context: Context, repo: str, branch: str) -> list[str]:
     client = context.app_for(repo).caching(repo, metadata="read")
     url = client.path("rules/branches/{branch}{?per_page,page}")
     found: set[str] = set()

@@ -18,26 +18,26 @@ LABELS_MOST, LABEL_MOST = 10, 120  # labels of a job that are kept, characters o
 BETWEEN = ","  # no label has a comma: runners are given their labels separated by commas
 
 
-def stored(labels: Sequence[str]) -> str | None:
+def stored_labels(labels: Sequence[str]) -> str | None:
     """Return a job's labels as they are stored, None where it has none."""
     kept = (escaping.one_line(one.replace(BETWEEN, " "))[:LABEL_MOST] for one in labels[:LABELS_MOST])
     return BETWEEN.join(kept) or None
 
 
-def of(labels: Sequence[str], patterns: NamedPatterns = ()) -> str | None:
+def choose_label(labels: Sequence[str], patterns: NamedPatterns = ()) -> str | None:
     """Return the label that a job is counted under, None where it has none.
 
     The first pattern that one of them matches names it; without one it is the second, since the first of several
-    is a family's, as in `self-hosted, npu-8`.
+    is less specific, as in `self-hosted, npu-8`.
     """
     for pattern, name in patterns:
         for label in labels:
-            if found := name_patterns.compiled(pattern).search(label):
+            if found := name_patterns.compile_pattern(pattern).search(label):
                 return escaping.one_line(found.expand(name))[:LABEL_MOST] or label
     return labels[1] if len(labels) > 1 else next(iter(labels), None)
 
 
 @lru_cache(maxsize=2_000)
-def counted(stored_labels: str | None, patterns: NamedPatterns) -> str:
+def counted_label(stored: str | None, patterns: NamedPatterns) -> str:
     """Return the label that a job with these stored labels is counted under."""
-    return of((stored_labels or "").split(BETWEEN), patterns) or UNLABELLED
+    return choose_label((stored or "").split(BETWEEN), patterns) or UNLABELLED

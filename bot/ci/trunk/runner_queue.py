@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -15,8 +15,9 @@ from bot.oot.statistics import histogram
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from bot.ci.trunk.day_rows import RunnerDayRow, StartedRow, WaitingRow
     from bot.ci.trunk.settings import NamedPatterns
+    from bot.ci.trunk.store.day_rows import WaitingRow
+    from bot.ci.trunk.tables import RunnerDayRow
 
 WAITING_AFTER = 5 * 60_000  # milliseconds: shorter waits are how runners start
 STARTING_MOST = 10 * 60_000  # since the job's creation: later steps are not heard of before its end
@@ -28,6 +29,8 @@ WEEK = 7  # days
 # the histogram of queue times: seconds up to which they are counted together, the rest being longer
 BOUNDS = (10, 30, 60, 300, 900, 1_800, 3_600, 7_200)
 IN_PROGRESS = STATES.index("in_progress")
+HELD = STATES.index("waiting")  # for an approval, not for a runner
+StartedJob = tuple[int, str | None, Any]  # its id, its runner, its steps as GitHub had them at its start
 
 
 class RunnerQueue(Struct, frozen=True, kw_only=True):
@@ -46,18 +49,16 @@ class RunnerQueue(Struct, frozen=True, kw_only=True):
     duration_p50: float | None
 
 
-def starting(jobs: Iterable[StartedRow]) -> set[int]:
+def starting_jobs(jobs: Iterable[StartedJob]) -> set[int]:
     """Return the jobs whose runner of a scale set is still being prepared: they wait, whatever GitHub says."""
     return {
-        job["id"]
-        for job in jobs
-        if SCALE_SET.search(job["runner_name"] or "")
-        and isinstance(job["steps"], list)
-        and len(job["steps"]) <= STARTING_STEPS
+        job_id
+        for job_id, runner, steps in jobs
+        if SCALE_SET.search(runner or "") and isinstance(steps, list) and len(steps) <= STARTING_STEPS
     }
 
 
-def queues(
+def make_queues(
     jobs: Iterable[WaitingRow],
     days: Sequence[RunnerDayRow],
     *,
@@ -70,10 +71,10 @@ def queues(
     waiting: defaultdict[str, list[int]] = defaultdict(list)
     busy: defaultdict[str, int] = defaultdict(int)
     for job in jobs:
-        label = runner_labels.counted(job["runner_label"], runners)
+        label = runner_labels.counted_label(job["runner_label"], runners)
         if job["state"] == IN_PROGRESS and job["job_id"] not in being_prepared:
             busy[label] += 1
-        elif job["queued_at"] is not None and now - job["queued_at"] > WAITING_AFTER:
+        elif job["state"] != HELD and job["queued_at"] is not None and now - job["queued_at"] > WAITING_AFTER:
             waiting[label].append(now - job["queued_at"])
     by_label: defaultdict[str, list[RunnerDayRow]] = defaultdict(list)
     for row in days:

@@ -26,7 +26,7 @@ def table(text: str) -> dict[str, str]:
 def aliases(text: str) -> NamedPatterns:
     """Read aliases: pattern -> what stands in place of what it matches."""
     found = tuple(table(text).items())
-    name_patterns.check([pattern for pattern, _ in found])
+    name_patterns.check_patterns([pattern for pattern, _ in found])
     for pattern, replacement in found:
         name_patterns.check_replacement(pattern, replacement)
     return found
@@ -35,7 +35,7 @@ def aliases(text: str) -> NamedPatterns:
 def patterns(text: str) -> tuple[str, ...]:
     """Read patterns over names, comma separated."""
     found = setting_types.words(text)
-    name_patterns.check(found)
+    name_patterns.check_patterns(found)
     return found
 
 
@@ -90,9 +90,9 @@ class TrunkSettings:
     ci_groups: groups.Groups = option(  # noqa: RUF009 - a field, as the others
         "Groups of the grid's columns, name to pattern (RE2): a TOML table, or JSON; the first that matches. "
         'A table in it that is named as a repository, `[ci_groups."org/npu"]`, comes first there.',
-        groups.read,
-        default=groups.shipped(),
-        show=groups.as_json,
+        groups.read_groups,
+        default=groups.shipped_groups(),
+        show=groups.groups_as_json,
     )
     ci_aliases: NamedPatterns = option(  # noqa: RUF009 - the same
         "Names that jobs had before, pattern (RE2) to replacement: a TOML table, or JSON.",

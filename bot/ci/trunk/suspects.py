@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk import folded_commits, hud_view, trouble
+from bot.ci.trunk import broken_columns
+from bot.ci.trunk.grid import key_of_column
+from bot.ci.trunk.store import folded_commits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from bot.ci.trunk.folded_commits import FoldedRow
+    from bot.ci.trunk.broken_columns import Breakage
     from bot.ci.trunk.grid import Grid
     from bot.ci.trunk.reading import Branch
-    from bot.ci.trunk.rows import CommitRow
-    from bot.ci.trunk.trouble import Breakage
+    from bot.ci.trunk.store.folded_commits import Came
+    from bot.ci.trunk.tables import CommitRow, FoldedCommitRow
     from bot.db.transaction import Transaction
 
-BROKEN_MOST = 20  # columns whose suspects are told
+BROKEN_MOST = 20  # columns whose suspects are shown
 SUSPECTS_MOST = 100  # of a column
 
 
@@ -26,10 +28,26 @@ class Suspect:
     """A commit that may have broken something."""
 
     sha: str
-    title: str | None  # None: GitHub has not listed it yet
-    author: str | None
-    pr_number: int | None
-    pushed_with: str | None  # the head that it came with
+    pushed_with: str | None = None  # the head that it came with
+    line: CommitRow | None = None  # None: it came with one
+    folded: FoldedCommitRow | None = None  # None: it is a line, or GitHub has not listed it yet
+
+    @property
+    def title(self) -> str | None:
+        """Its title."""
+        row = self.line or self.folded
+        return row and row["title"]
+
+    @property
+    def author(self) -> str | None:
+        """Its author."""
+        row = self.line or self.folded
+        return row and row["author"]
+
+    @property
+    def pr_number(self) -> int | None:
+        """The pull request that it came from; of what came with a head GitHub says none."""
+        return self.line and self.line["pr_number"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +67,7 @@ class Broken:
     @property
     def key(self) -> str:
         """The column in the addresses of its cells."""
-        return hud_view.key_of(self.name)
+        return key_of_column(self.name)
 
     @property
     def gap(self) -> bool:
@@ -62,15 +80,15 @@ class Broken:
         return len(self.suspects) + self.more
 
 
-async def of(tx: Transaction, branch: Branch, grid: Grid, places: Iterable[int]) -> list[Broken]:
+async def find_broken(tx: Transaction, branch: Branch, grid: Grid, places: Iterable[int]) -> list[Broken]:
     """Return the columns that are broken, of some places; beyond the first of them without suspects."""
     grid = grid.on_branch()
-    found = {place: one for place in places if (one := trouble.breakage(grid.column(place)))}
-    told = dict(list(found.items())[:BROKEN_MOST])
-    lines = {place: _lines(grid, one) for place, one in told.items()}
+    found = {place: one for place in places if (one := broken_columns.breakage(grid.column(place)))}
+    shown = dict(list(found.items())[:BROKEN_MOST])
+    lines = {place: _lines(grid, one) for place, one in shown.items()}
     heads = sorted({line["sha"] for each in lines.values() for line in each if line["folded"]})
     identifier = branch.repository["repository_id"]
-    folded = await folded_commits.of_heads(tx, identifier, branch.name, heads, most=SUSPECTS_MOST)
+    folded = await folded_commits.commits_of_heads(tx, identifier, branch.name, heads, most=SUSPECTS_MOST)
     return [_broken(grid, place, one, lines.get(place, []), folded) for place, one in found.items()]
 
 
@@ -84,7 +102,7 @@ def _broken(
     place: int,
     breakage: Breakage,
     lines: Sequence[CommitRow],
-    folded: Mapping[str, Sequence[FoldedRow]],
+    folded: Mapping[str, Sequence[Came]],
 ) -> Broken:
     at, newest = next(
         (at, cell) for at, cell in enumerate(grid.column(place)) if cell is not None and cell.broken
@@ -104,20 +122,8 @@ def _broken(
     )
 
 
-def _suspects(lines: Iterable[CommitRow], folded: Mapping[str, Sequence[FoldedRow]]) -> Iterator[Suspect]:
+def _suspects(lines: Iterable[CommitRow], folded: Mapping[str, Sequence[Came]]) -> Iterator[Suspect]:
     for line in lines:
-        yield Suspect(
-            sha=line["sha"],
-            title=line["title"],
-            author=line["author"],
-            pr_number=line["pr_number"],
-            pushed_with=None,
-        )
-        for each in folded.get(line["sha"], ()):
-            yield Suspect(
-                sha=each["sha"],
-                title=each["title"],
-                author=each["author"],
-                pr_number=None,
-                pushed_with=line["sha"],
-            )
+        yield Suspect(sha=line["sha"], line=line)
+        for sha, row in folded.get(line["sha"], ()):
+            yield Suspect(sha=sha, pushed_with=line["sha"], folded=row)

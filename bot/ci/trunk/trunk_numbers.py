@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from bot.ci.trunk import trouble
+from bot.ci.trunk import broken_columns
 from bot.ci.trunk.cells import FAILED, INFRA, Cell
 from bot.ci.trunk.counting import NOTHING, UNREAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from bot.ci.trunk.day_rows import ColumnDayRow, LineRow
+    from bot.ci.trunk.store.day_rows import ColumnDay
+    from bot.ci.trunk.tables import LineRow
 
 Costs = tuple[tuple[str, float], ...]
 Z = 1.959964  # of a two-sided interval that holds in 95 % of cases
-_CELLS = {character: Cell(character=character) for character in "OFXTCNSQ?~U"}
+_CELLS = {character: Cell(character=character) for character in "OFXTACNSQ?~U"}
 _CELLS |= {shown.lower(): Cell(character=shown, kind=INFRA) for shown in FAILED}  # see `counting`
 UNNAMED = ("generic", "none")  # kinds that do not say why a job failed
 
@@ -145,7 +146,7 @@ def cost_of(seconds: Iterable[tuple[str, int]], costs: Costs) -> float | None:
 
 
 def reliability(
-    rows: Iterable[ColumnDayRow], lines: Iterable[LineRow], *, rename: Callable[[str, str], str | None]
+    rows: Iterable[ColumnDay], lines: Iterable[LineRow], *, rename: Callable[[str, str], str | None]
 ) -> list[JobReliability]:
     """Return every job's reliability, the least reliable first.
 
@@ -170,11 +171,11 @@ def reliability(
         name: _cells("".join(cells.get(each, "").ljust(sizes[each], NOTHING) for each in days))
         for name, cells in shown.items()
     }
-    outage = trouble.outages(
-        (trouble.workflow_of(name, workflows[name]), column) for name, column in columns.items()
+    outage = broken_columns.outages(
+        (broken_columns.workflow_of(name, workflows[name]), column) for name, column in columns.items()
     )
     found = [
-        _reliability(name, workflows[name], trouble.reliability(column, outage), seconds[name])
+        _reliability(name, workflows[name], broken_columns.reliability(column, outage), seconds[name])
         for name, column in columns.items()
     ]
     return sorted((one for one in found if one.runs), key=lambda one: (-one.worst, -one.runs, one.name))
@@ -227,7 +228,7 @@ def _cells(characters: str) -> list[Cell | None]:
     return [_CELLS.get(character) for character in reversed(characters)]
 
 
-def _reliability(name: str, workflow: str, found: trouble.Reliability, seconds: int) -> JobReliability:
+def _reliability(name: str, workflow: str, found: broken_columns.Reliability, seconds: int) -> JobReliability:
     return JobReliability(
         name=name,
         workflow=workflow,

@@ -119,7 +119,7 @@ def owner_from_job(job: WorkflowJobRow, jobs: Sequence[WorkflowJobRow]) -> LogOw
             "job_name": name.name,
             "base_name": name.job,
             "config": name.config,
-            "runner_label": runner_labels.of(job["labels"] or []) or name.runner or UNKNOWN,
+            "runner_label": runner_labels.choose_label(job["labels"] or []) or name.runner or UNKNOWN,
             "head_sha": job["head_sha"] or "",
             "head_branch": job["head_branch"] or "",
         },

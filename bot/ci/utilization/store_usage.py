@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 
 async def store_log(
-    tx: Transaction, _context: Context, fetched: Fetched, log: ParsedLog | None, blob: str | None
+    tx: Transaction, _context: Context, fetched: Fetched, log: ParsedLog, blob: str | None
 ) -> None:
     """Write what a log comes to, and have its day counted again."""
-    if log is None:
-        return
     owner = await log_attribution.find_owner(tx, fetched, log["claims"][1])
     before = await job_rows.lock_job(tx, owner.key)
     after = log_choice.prefer(before, _row(fetched, log, owner, blob, now=tx.now))
@@ -52,7 +50,7 @@ def _row(fetched: Fetched, log: ParsedLog, owner: LogOwner, blob: str | None, *,
 
 RECEIVER = Receiver(
     store=store_log,
-    answer=ParsedLog | None,
+    answer=ParsedLog,
     most_written=64 * MIB,
     members=("*usage_log.txt",),
     blob_prefix="util",

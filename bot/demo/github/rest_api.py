@@ -14,7 +14,7 @@ from aiohttp import web
 
 from bot.demo.github import auth
 from bot.demo.github.accounts import App, Token
-from bot.demo.github.api import actions, apps, artifacts, checks, comments, dispatches, issues, repos
+from bot.demo.github.api import actions, apps, artifacts, checks, comments, dispatches, issues, repos, young
 from bot.demo.github.api.call import ApiCall, Route, json_response
 from bot.demo.github.faults import ApiError, not_found
 from bot.demo.github.models import Call
@@ -108,6 +108,7 @@ class RestApi:
         """Perform a call and return GitHub's response."""
         try:
             call = progress.call = self._authorize(progress, route, raw)
+            young.refuse_unknown(call)
             response = await route.handler(call) if route else json_response({}, 404)
         except ApiError as error:
             response = json_response(error.body(), error.status, error.headers)

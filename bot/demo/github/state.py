@@ -51,6 +51,9 @@ class GitHubState:
         self.token_life = 3_600_000  # milliseconds until an installation token expires
         self.server_version = ""  # of an Enterprise Server; empty: github.com, but for the address of its API
         self.replication = 0  # milliseconds until a new token has reached all servers
+        self.announced_before = (
+            0  # milliseconds until a new commit, pull request or run is known to all servers
+        )
         self.apps: dict[int, App] = {}
         self.repos: dict[str, Repo] = {}  # by full name in lower case
         self.installations: dict[int, Installation] = {}

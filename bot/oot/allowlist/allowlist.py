@@ -172,14 +172,14 @@ def _section(section: Node, level: Level, problems: Problems) -> Iterator[Fields
         found = [_list_item(item, level, problems) for item in section.value]
     elif isinstance(section, MappingNode) and level in CHECKED:
         devices = pairs(section, problems)
-        found = [_of_section(name, devices[name], level, problems) for name in devices]
+        found = [_section_item(name, devices[name], level, problems) for name in devices]
     elif not is_empty(section):
         allowed = "a list or a mapping by device" if level in CHECKED else "a list"
         problems.add(section, f"{level.name} has to be {allowed}: write `- owner/repo` below it")
     yield from (fields for fields in found if fields is not None)
 
 
-def _of_section(name: str, field: Field, level: Level, problems: Problems) -> Fields | None:
+def _section_item(name: str, field: Field, level: Level, problems: Problems) -> Fields | None:
     if name.casefold() in KEYS:
         fix = f"begin the entry with `- ` to make {level.name} a list"
         problems.add(field.at, f"{shown(name)} stands where a device is expected: {fix}")

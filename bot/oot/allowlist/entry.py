@@ -59,7 +59,7 @@ class Entry:
     actions: frozenset[str] | None = None  # of PULL_ACTIONS, never empty; None: the PULL_ACTIONS setting
     refs: tuple[str, ...] = ()  # globs a pushed ref must match; empty: every branch
     deletions: bool = False  # whether deletions of these refs are pushes too
-    nightly: str = "accepted"  # accepted | refused: reports on runs that nobody dispatched
+    nightly: str = "accepted"  # accepted | refused: reports on runs that were not dispatched
     policy: str = "all"  # all | trusted
     checks: str = "backend"  # backend | jobs
     conclusion: str = "neutral"  # neutral | failure: how an L3 failure concludes
@@ -99,7 +99,7 @@ class Entry:
     def wants_action(self, action: str, otherwise: Collection[str]) -> bool:
         """Whether this backend takes part in an action of pull requests; `otherwise` the PULL_ACTIONS setting says.
 
-        Neither lists a change of the base branch: results for another branch say nothing, so everybody gets that.
+        Neither lists a change of the base branch: results for another branch say nothing, so every backend gets that.
         """
         return action not in PULL_ACTIONS or action in (otherwise if self.actions is None else self.actions)
 

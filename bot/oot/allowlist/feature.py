@@ -18,7 +18,7 @@ def periodic(_settings: Settings) -> dict[str, float]:
 FEATURE = Feature(
     name="allowlist",
     tables="bot.oot.allowlist.tables",
-    tasks={"allowlist": "bot.oot.allowlist.refresh:run"},
+    tasks={"allowlist": "bot.oot.allowlist.refresh:refresh_allowlist"},
     periodic="bot.oot.allowlist.feature:periodic",
     watched="bot.oot.allowlist.refresh:watched",
     commands={"allowlist": "bot.console.allowlist:allowlist"},

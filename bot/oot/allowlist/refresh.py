@@ -28,7 +28,7 @@ log = structlog.get_logger("bot.oot.allowlist.refresh")
 SOON = 60.0  # seconds: even where GitHub asks to wait longer
 
 
-async def run(context: Context, _task: Task) -> None:
+async def refresh_allowlist(context: Context, _task: Task) -> None:
     """Read the allowlist again."""
     await refresh(context)
 
@@ -39,7 +39,7 @@ async def refresh(context: Context) -> None:
     default_events = frozenset(context.settings.default_events)
     content, error, unreachable = "", None, None
     try:
-        content = await source_file.read(source, context.app_for)
+        content = await source_file.read_source(source, context.app_for)
         allowlists.parse(content, default_events)
     except RetryLater as problem:
         unreachable = problem

@@ -53,7 +53,7 @@ class NoText(OotbotError):
     """There is no text to be checked; the message says why."""
 
 
-async def read(source: str, app_for: Callable[[str], GitHubApp]) -> str:
+async def read_source(source: str, app_for: Callable[[str], GitHubApp]) -> str:
     """Return the text of the file a setting names; `app_for` says which App reads a repository.
 
     Raises NoText, or RetryLater while GitHub cannot be reached.

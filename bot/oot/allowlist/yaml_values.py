@@ -1,7 +1,7 @@
 """Readers of the allowlist's values: from a YAML node to a value or to a problem.
 
-A reader decides what a word has to be. It returns None once it has added a problem: the file is refused then, so nobody
-sees it.
+A reader decides what a word has to be. It returns None once it has added a problem: the file is refused then, so
+it is never used.
 """
 
 from __future__ import annotations

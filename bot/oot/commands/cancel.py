@@ -9,7 +9,7 @@ import structlog
 from bot.core.errors import GitHubRefused, GiveUp
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.reports import lifecycle
-from bot.oot.results import commands, dispatches, jobs
+from bot.oot.results.store import commands, dispatches, jobs
 from bot.oot.results.task_keys import request_publish
 from bot.oot.verdict import words
 
@@ -29,10 +29,11 @@ async def cancel_run(context: Context, task: Task) -> None:
     """Ask GitHub to cancel the run, then conclude its jobs: cancelled jobs do not report."""
     identifier, _, run_id = task.key.partition("/")
     async with context.store.read() as tx:
-        dispatch = await dispatches.get(tx, identifier)
+        dispatch = await dispatches.get_dispatch(tx, identifier)
     if dispatch is None:
         raise GiveUp(f"there is no dispatch {identifier}")
-    client = context.backend_github.client(dispatch["backend"], actions="write")
+    began = dispatch["dispatched_at"]
+    client = context.backend_github.client(dispatch["backend"], since=began, actions="write")
     try:
         await client.post(client.path(f"actions/runs/{run_id}/cancel"), data={})
     except GitHubRefused as error:
@@ -71,7 +72,7 @@ async def _correct_answer(tx: Transaction, dispatch: DispatchRow, run_id: str, r
 
 
 async def _conclude(tx: Transaction, dispatch_id: str, run_id: str) -> None:
-    reported = jobs.in_lock_order(await jobs.of_dispatches(tx, [dispatch_id]))
+    reported = jobs.in_lock_order(await jobs.read_for_dispatches(tx, [dispatch_id]))
     if not reported:
         await dispatches.end_cancelled(tx, dispatch_id, f"run {run_id} was cancelled before it reported")
     for job in reported:

@@ -18,7 +18,8 @@ from bot.core.json_fields import as_time
 from bot.oot.commands import parsing
 from bot.oot.commands.execute_command import Request, execute_command
 from bot.oot.dispatch.approval import may_write
-from bot.oot.results import commands, task_keys
+from bot.oot.results import task_keys
+from bot.oot.results.store import commands
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Comment:
 async def carry_out_comment(context: Context, task: Task) -> None:
     """Carry out every command of one comment."""
     async with context.store.read() as tx:
-        _, event = await task_keys.delivery_of(context, tx, task)
+        _, event = await task_keys.read_delivery(context, tx, task)
     comment = Comment.of_event(event, task.key)
     if not context.settings.is_upstream(comment.request.repo):
         return
@@ -142,7 +143,9 @@ async def _react(context: Context, comment: Comment, content: str) -> None:
 
     Any person can cause reactions, so they get only the part of GitHub's rate limit that gates and verdicts leave.
     """
-    client = context.github.low_priority(comment.request.repo, pull_requests="write")
+    client = context.github.low_priority(
+        comment.request.repo, since=comment.request.commented_at, pull_requests="write"
+    )
     url = client.path(f"issues/comments/{comment.id}/reactions")
     try:
         await client.post(url, data={"content": content})

@@ -10,7 +10,7 @@ from bot.oot.commands import rerun
 from bot.oot.commands.parsing import USAGE
 from bot.oot.dispatch.approval import is_held, may_write
 from bot.oot.dispatch.redispatch import redispatch
-from bot.oot.results import commands, dispatches
+from bot.oot.results.store import commands, dispatches
 from bot.oot.verdict import pull_state, words
 from bot.oot.verdict.verdict import is_finished, is_red
 

@@ -16,7 +16,8 @@ from bot.core.json_fields import Kind, read_member
 from bot.oot.dispatch import approval
 from bot.oot.dispatch.redispatch import redispatch
 from bot.oot.publish import check_run_text, rows
-from bot.oot.results import dispatches, reruns, task_keys
+from bot.oot.results import task_keys
+from bot.oot.results.store import dispatches, reruns
 from bot.oot.results.task_keys import request_publish
 from bot.oot.verdict import pull_state
 from bot.oot.verdict.verdict import is_finished, is_red
@@ -55,7 +56,7 @@ async def handle_button(context: Context, task: Task) -> None:
     On the gate there is nothing to run: it is written again.
     """
     async with context.store.transaction() as tx:
-        _, body = await task_keys.delivery_of(context, tx, task)
+        _, body = await task_keys.read_delivery(context, tx, task)
         press = _read_press(body, context.github.app_id)
         if press is None:
             return
@@ -92,7 +93,7 @@ async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str
                 "cause": cause,
             }
             if await reruns.request(tx, row):
-                tx.enqueue("run_again", task_keys.of_rerun(dispatch["id"], attempt, run_id))
+                tx.enqueue("run_again", task_keys.rerun_key(dispatch["id"], attempt, run_id))
                 requested = True
     return requested
 
@@ -104,8 +105,10 @@ async def run_again(context: Context, task: Task) -> None:
     """
     identifier, attempt, run_id = task_keys.parse_rerun(task.key)
     async with context.store.read() as tx:
-        dispatch = await dispatches.get(tx, identifier)
-        of_run = [row for row in await reruns.of_dispatches(tx, [identifier]) if row["run_id"] == run_id]
+        dispatch = await dispatches.get_dispatch(tx, identifier)
+        of_run = [
+            row for row in await reruns.read_for_dispatches(tx, [identifier]) if row["run_id"] == run_id
+        ]
     rerun = next((row for row in of_run if row["from_attempt"] == attempt), None)
     if dispatch is None or rerun is None:
         raise GiveUp(f"no re-run {task.key} was requested")
@@ -158,7 +161,7 @@ async def _chosen(tx: Transaction, context: Context, press: ButtonPress) -> list
     if check:
         numbers = {check["pr_number"]}
     else:
-        numbers = {row["pr_number"] for row in await dispatches.on_head(tx, repo, sha)}
+        numbers = {row["pr_number"] for row in await dispatches.read_for_head(tx, repo, sha)}
         numbers |= {row["pr_number"] for row in await rows.gates_on(tx, repo, [sha], gate)}
     found = []
     for number in sorted(number for number in numbers if number is not None):
@@ -189,14 +192,14 @@ async def _start_at_github(context: Context, dispatch: DispatchRow, rerun: Rerun
     if not (run_id.isascii() and run_id.isdigit()):
         return False
     client = context.backend_github.client(dispatch["backend"], actions="write")
-    verb = "rerun" if rerun["scope"] == "all" else "rerun-failed-jobs"
+    everything, failed = f"actions/runs/{run_id}/rerun", f"actions/runs/{run_id}/rerun-failed-jobs"
     try:
         found = await client.getitem(client.path(f"actions/runs/{run_id}"))
         if found["run_attempt"] > rerun["from_attempt"]:
             return True
         if found["status"] != "completed":
             raise RunGoesOn(f"run {run_id} has not ended yet")
-        await client.post(client.path(f"actions/runs/{run_id}/{verb}"), data={})
+        await client.post(client.path(everything if rerun["scope"] == "all" else failed), data={})
     except GitHubRefused as error:
         log.info("cannot be run again", backend=dispatch["backend"], run=run_id, reason=str(error))
         return False

@@ -14,7 +14,8 @@ import structlog
 from bot.core.errors import GiveUp
 from bot.ingest import record_reads
 from bot.oot.allowlist import rows as allowlists
-from bot.oot.results import dispatches, task_keys
+from bot.oot.results import task_keys
+from bot.oot.results.store import dispatches
 from bot.oot.results.task_keys import request_publish
 from bot.oot.verdict.facts import newest
 
@@ -31,10 +32,10 @@ TRUSTED_ASSOCIATIONS = frozenset({"OWNER", "MEMBER", "COLLABORATOR", "CONTRIBUTO
 WRITE_ROLES = frozenset({"admin", "maintain", "write"})
 
 
-async def run(context: Context, task: Task) -> None:
+async def approve_labeled(context: Context, task: Task) -> None:
     """Release the head to the backends that it is held back from, if the person who added the label may approve it."""
     async with context.store.read() as tx:
-        _, body = await task_keys.delivery_of(context, tx, task)
+        _, body = await task_keys.read_delivery(context, tx, task)
     try:
         repo, login = body["repository"]["full_name"], body["sender"]["login"]
         number, head = body["pull_request"]["number"], body["pull_request"]["head"]["sha"]
@@ -61,7 +62,7 @@ async def approve(tx: Transaction, repo: str, number: int, head: str, login: str
     await dispatches.lock_pull(tx, repo, number)
     await dispatches.approve(tx, repo, number, head, login)
     record = await record_reads.get(tx, repo, number)
-    rows = await dispatches.of_pull(tx, repo, number, heads={head})
+    rows = await dispatches.read_for_pull(tx, repo, number, heads={head})
     counting = newest([row for row in rows if record is None or row["base_ref"] == record["base_ref"]])
     for row in rows:
         if row["state"] != "held":
@@ -91,7 +92,7 @@ async def is_trusted(tx: Transaction, repo: str, number: int, head: str, associa
 
     `association` is GitHub's word on the author's relation to the repository.
     """
-    return association in TRUSTED_ASSOCIATIONS or await dispatches.approved(tx, repo, number, head)
+    return association in TRUSTED_ASSOCIATIONS or await dispatches.is_approved(tx, repo, number, head)
 
 
 async def listed_entry(tx: Transaction, backend: str) -> Entry | None:

@@ -18,10 +18,10 @@ def periodic(_settings: Settings) -> dict[str, float]:
 FEATURE = Feature(
     name="dispatch",
     tasks={
-        "approve": "bot.oot.dispatch.approval:run",
-        "dispatch": "bot.oot.dispatch.send_dispatch:run",
-        "relay": "bot.oot.dispatch.plan_dispatches:run",  # records dispatches; databases hold it by this name
-        "sweep": "bot.oot.dispatch.timeouts:run",
+        "approve": "bot.oot.dispatch.approval:approve_labeled",
+        "dispatch": "bot.oot.dispatch.send_dispatch:send_dispatch",
+        "relay": "bot.oot.dispatch.plan_dispatches:plan_dispatches",  # databases hold it by this name
+        "sweep": "bot.oot.dispatch.timeouts:conclude_overdue",
     },
     periodic="bot.oot.dispatch.feature:periodic",
     reconcile="bot.oot.dispatch.reconcile_pulls:reconcile",

@@ -16,8 +16,9 @@ from bot.core.json_fields import Kind, decode, read_member
 from bot.ingest import inbox, record_reads
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.dispatch import approval
-from bot.oot.dispatch.rows import EventColumns, backend_columns, new_dispatch
-from bot.oot.results import dispatches, task_keys
+from bot.oot.dispatch.rows import backend_columns, new_dispatch
+from bot.oot.results import task_keys
+from bot.oot.results.store import dispatches
 from bot.oot.results.task_keys import request_publish
 from bot.oot.verdict.facts import newest, read_facts
 from bot.oot.verdict.verdict import State, state_of
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.ingest.rows import PullRow
     from bot.oot.allowlist.allowlist import Allowlist, Entry
-    from bot.oot.results.tables import DispatchRow
+    from bot.oot.results.tables import DispatchEvent, DispatchRow
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.oot.dispatch.plan_dispatches")
@@ -48,14 +49,7 @@ MOST_EVENTS = 10  # newest events a commit was dispatched by, whose times are co
 class PullEvent:
     """An event of a pull request."""
 
-    guid: str
-    repo: str
-    number: int
-    action: str
-    head_sha: str
-    base_sha: str
-    base_ref: str
-    labels: list[str]
+    columns: DispatchEvent  # what all its dispatches have in common
     author_association: str | None
     updated_at: int | None  # epoch milliseconds, in GitHub's whole seconds
 
@@ -63,41 +57,47 @@ class PullEvent:
     def read(cls, guid: str, body: dict[str, Any]) -> PullEvent:
         """Read a delivery's body; raises KeyError, TypeError or AttributeError."""
         pull = body["pull_request"]
-        return cls(
-            guid=guid,
-            repo=body["repository"]["full_name"],
-            number=pull["number"],
-            action=body["action"],
-            head_sha=pull["head"]["sha"],
-            base_sha=pull["base"]["sha"],
-            base_ref=pull["base"]["ref"],
-            labels=[label["name"] for label in pull.get("labels") or ()],
-            author_association=pull.get("author_association"),
-            updated_at=_updated_at(body),
-        )
+        columns: DispatchEvent = {
+            "delivery_id": guid,
+            "source_guid": guid,
+            "upstream_repo": body["repository"]["full_name"],
+            "event_type": "pull_request",
+            "action": body["action"],
+            "pr_number": pull["number"],
+            "head_sha": pull["head"]["sha"],
+            "base_sha": pull["base"]["sha"],
+            "base_ref": pull["base"]["ref"],
+            "labels": [label["name"] for label in pull.get("labels") or ()],
+        }
+        association = pull.get("author_association")
+        return cls(columns=columns, author_association=association, updated_at=_updated_at(body))
 
     @property
-    def columns(self) -> EventColumns:
-        """What all its dispatches have in common."""
-        return {
-            "delivery_id": self.guid,
-            "source_guid": self.guid,
-            "upstream_repo": self.repo,
-            "event_type": "pull_request",
-            "action": self.action,
-            "pr_number": self.number,
-            "head_sha": self.head_sha,
-            "base_sha": self.base_sha,
-            "base_ref": self.base_ref,
-            "labels": self.labels,
-        }
+    def repo(self) -> str:
+        """The repository it happened in."""
+        return self.columns["upstream_repo"]
+
+    @property
+    def number(self) -> int:
+        """The pull request's number."""
+        return self.columns["pr_number"] or 0
+
+    @property
+    def action(self) -> str:
+        """What happened."""
+        return self.columns["action"] or ""
+
+    @property
+    def head_sha(self) -> str:
+        """The pull request's newest commit."""
+        return self.columns["head_sha"] or ""
 
 
-async def run(context: Context, task: Task) -> None:
+async def plan_dispatches(context: Context, task: Task) -> None:
     """Record the dispatches of one delivery."""
     async with context.store.transaction() as tx:
         tx.cause = task.key
-        event, body = await task_keys.delivery_of(context, tx, task)
+        event, body = await task_keys.read_delivery(context, tx, task)
         try:
             await PLANNERS[event](tx, context.settings, task.key, body)
         except (KeyError, TypeError, AttributeError) as error:
@@ -119,7 +119,7 @@ async def plan_pull_request(tx: Transaction, settings: Settings, guid: str, body
     now = _head_and_base_now(record, event)
     await dispatches.supersede_unsent(tx, repo, number, but_head=now[0] if now else None)
     # also a closing that is over, which would make backends cancel what runs
-    outdated = now != (None if event.action == "closed" else (event.head_sha, event.base_ref))
+    outdated = now != (None if event.action == "closed" else (event.head_sha, event.columns["base_ref"]))
     trusted = await approval.is_trusted(tx, repo, number, event.head_sha, event.author_association)
     done = await _already_dispatched(tx, event, allowlist)
     recorded = 0
@@ -146,14 +146,14 @@ async def plan_push(tx: Transaction, settings: Settings, guid: str, body: dict[s
     """Record one dispatch per backend that wants pushes to this ref.
 
     Tags only go to backends whose `refs` name tags, deletions to those that want them. A deletion is dispatched as a
-    closing: nobody has to answer it.
+    closing: no answer is expected.
     """
     repo, ref, after = body["repository"]["full_name"], body["ref"], body["after"]
     if not settings.is_upstream(repo):
         return
     deleted = bool(body.get("deleted")) or after == NO_COMMIT
     allowlist = await _allowlist(tx)
-    columns: EventColumns = {
+    columns: DispatchEvent = {
         "delivery_id": guid,
         "source_guid": guid,
         "upstream_repo": repo,
@@ -189,7 +189,7 @@ def _head_and_base_now(record: PullRow | None, event: PullEvent) -> tuple[str | 
     """
     if record is not None and _is_newer(record, event):
         return (record["head_sha"], record["base_ref"]) if record["state"] == "open" else None
-    return None if event.action == "closed" else (event.head_sha, event.base_ref)
+    return None if event.action == "closed" else (event.head_sha, event.columns["base_ref"])
 
 
 def _is_newer(record: PullRow, event: PullEvent) -> bool:
@@ -210,8 +210,8 @@ async def _already_dispatched(tx: Transaction, event: PullEvent, allowlist: Allo
     action = event.action
     if action == "closed":
         return set()
-    rows = await dispatches.of_pull(tx, event.repo, event.number, heads={event.head_sha})
-    rows = [row for row in rows if row["base_ref"] == event.base_ref]
+    rows = await dispatches.read_for_pull(tx, event.repo, event.number, heads={event.head_sha})
+    rows = [row for row in rows if row["base_ref"] == event.columns["base_ref"]]
     late = await _is_late(tx, rows, event)
     if not late and action not in SAME_COMMIT:
         return set()
@@ -234,7 +234,8 @@ async def _is_late(tx: Transaction, rows: Sequence[DispatchRow], event: PullEven
     at = event.updated_at
     if at is None:
         return False
-    others = dict.fromkeys(row["source_guid"] for row in reversed(rows) if row["source_guid"] != event.guid)
+    mine = event.columns["source_guid"]
+    others = dict.fromkeys(row["source_guid"] for row in reversed(rows) if row["source_guid"] != mine)
     for guid in [*others][:MOST_EVENTS]:
         source = await inbox.find(tx, guid)
         other_at = _updated_at(decode(source["body"])) if source else None
@@ -249,7 +250,7 @@ def _updated_at(body: dict[str, Any]) -> int | None:
     return found
 
 
-async def _columns(tx: Transaction, event: PullEvent, entry: Entry, *, held: bool) -> EventColumns | None:
+async def _columns(tx: Transaction, event: PullEvent, entry: Entry, *, held: bool) -> DispatchEvent | None:
     """Return the dispatch of an event for a backend; None where it gets none.
 
     The closing of a pull request whose newest commit is held back tells of the last commit that was sent there: it says
@@ -277,7 +278,7 @@ def _state(event: PullEvent, *, held: bool, outdated: bool) -> str:
     return "held" if held and event.action != "closed" else "pending"
 
 
-async def _record(tx: Transaction, event: EventColumns, entry: Entry, state: str) -> bool:
+async def _record(tx: Transaction, event: DispatchEvent, entry: Entry, state: str) -> bool:
     """Record one dispatch and have it sent; returns False when it was recorded before."""
     row = new_dispatch(tx, event, backend_columns(entry), state=state)
     added = await dispatches.add(tx, row)

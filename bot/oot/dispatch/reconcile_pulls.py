@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
 from bot.core.errors import GitHubRefused
 from bot.core.json_fields import as_time
 from bot.ingest import delivery, inbox
+from bot.ingest.records import PULL_REQUEST
 from bot.ingest.watched import canonical_name
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.dispatch import rows
@@ -24,28 +25,13 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.github.client import Client
     from bot.ingest.reconcile import Window
-    from bot.oot.dispatch.rows import RecordedPull
+    from bot.ingest.rows import PullRow
 
 log = structlog.get_logger("bot.oot.dispatch.reconcile_pulls")
 
 MOST_PULLS = 100  # read one by one in a run; the others' turn comes ten minutes later
 PAGE = 50  # pull requests per page: each has 25 KB, and two pages are held at a time
 SOON = 5.0  # seconds after which the stored delivery has certainly been recorded
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListedPull:
-    """An open pull request as GitHub lists it."""
-
-    number: int
-    repository_id: int
-    head: str
-    base_ref: str
-    title: str
-    draft: bool
-    labels: frozenset[str]
-    created_at: int
-    updated_at: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,52 +56,50 @@ async def reconcile(context: Context, repo: str, window: Window) -> int:
     )  # without an allowlist even recorded events wait to be dispatched
     client = context.github.client(repo, pull_requests="read")
     listed = await _list(client)
-    comparable = [pull for pull in listed if pull.updated_at < settled]
+    comparable = [pull for pull in listed if (pull["updated_at"] or 0) < settled]
     async with context.store.read() as tx:
         missed = await _missed(tx, repo, listed, comparable, since=window.since)
-        unsent = await rows.superseded_unsent(tx, repo, [pull.number for pull in comparable])
+        unsent = await rows.superseded_unsent(tx, repo, _numbers(comparable))
     superseded = {(row["pr_number"], row["head_sha"], row["base_ref"]) for row in unsent}
     for pull in comparable:
-        if (pull.number, pull.head, pull.base_ref) in superseded:
+        number = pull["number"] or 0
+        if (number, pull["head_sha"], pull["base_ref"]) in superseded:
             async with context.store.transaction() as tx:
-                await redispatch_superseded(tx, repo, pull.number)
+                await redispatch_superseded(tx, repo, number)
     # a random choice, as some may be refused, or end this run, every time
     chosen = random.sample(missed, min(len(missed), MOST_PULLS))
     return sum([await _store(context, client, event, settled) for event in chosen])
 
 
-async def _list(client: Client) -> list[ListedPull]:
+async def _list(client: Client) -> list[PullRow]:
     url = client.path("pulls{?state,per_page}")
     pages = client.getiter(url, {"state": "open", "per_page": str(PAGE)})
     return [_listed(pull) async for pull in pages]
 
 
-def _listed(pull: dict[str, Any]) -> ListedPull:
-    return ListedPull(
-        number=pull["number"],
-        repository_id=pull["base"]["repo"]["id"],
-        head=pull["head"]["sha"],
-        base_ref=pull["base"]["ref"],
-        title=pull["title"],
-        draft=pull["draft"],
-        labels=frozenset(label["name"] for label in pull["labels"]),
-        created_at=as_time(pull["created_at"]) or 0,
-        updated_at=as_time(pull["updated_at"]) or 0,
-    )
+def _listed(pull: dict[str, Any]) -> PullRow:
+    """Return an open pull request as GitHub lists it, without its text."""
+    values = {name: read(pull) for name, read in PULL_REQUEST.readers if name != "body"}
+    start = {"repository_id": pull["base"]["repo"]["id"], "repo": "", "received_at": 0, "body": None}
+    return cast("PullRow", start | values)
+
+
+def _numbers(pulls: Sequence[PullRow]) -> list[int]:
+    return [number for pull in pulls if (number := pull["number"]) is not None]
 
 
 async def _missed(
-    tx: Transaction, repo: str, listed: Sequence[ListedPull], comparable: Sequence[ListedPull], *, since: int
+    tx: Transaction, repo: str, listed: Sequence[PullRow], comparable: Sequence[PullRow], *, since: int
 ) -> list[MissedEvent]:
     """Return what was missed of a repository's pull requests and is not stored yet."""
-    numbers = [pull.number for pull in comparable]
+    numbers = _numbers(comparable)
     recorded = await rows.recorded_pulls(tx, repo, numbers)
     dispatched = await rows.dispatched_heads(tx, repo, numbers)
     missed = [
-        _missed_event(pull, recorded.get(pull.number), dispatched.get(pull.number, set()), since=since)
-        for pull in comparable
+        _missed_event(pull, recorded.get(number), dispatched.get(number, set()), since=since)
+        for number, pull in zip(numbers, comparable, strict=True)
     ]
-    open_now = {pull.number for pull in listed}
+    open_now = set(_numbers(listed))
     missed += [
         _closed(row) for number, row in recorded.items() if row["state"] == "open" and number not in open_now
     ]
@@ -125,51 +109,56 @@ async def _missed(
 
 
 def _missed_event(
-    pull: ListedPull, record: RecordedPull | None, dispatched: set[tuple[str, str | None]], *, since: int
+    pull: PullRow, record: PullRow | None, dispatched: set[tuple[str, str | None]], *, since: int
 ) -> MissedEvent | None:
     """Return what was missed of an open pull request, given its record and its dispatched heads; None if nothing.
 
     One that was open before this bot first looked (`since`) and whose head has not changed is not dispatched.
     """
-    moved = record is not None and record["head_sha"] != pull.head
-    due = pull.created_at >= since // 1000 * 1000 or bool(dispatched) or moved
-    if (pull.head, pull.base_ref) not in dispatched and due:
+    moved = record is not None and record["head_sha"] != pull["head_sha"]
+    due = (pull["created_at"] or 0) >= since // 1000 * 1000 or bool(dispatched) or moved
+    if (pull["head_sha"], pull["base_ref"]) not in dispatched and due:
         action = "synchronize" if dispatched or moved else "opened"
     elif record is None or _is_behind(record, pull):
         action = _missed_action(record, pull) if record and dispatched else "reconciled"
     else:
         return None
-    guid = delivery.guid(
-        f"pull_request {pull.repository_id} {pull.number} {action} {pull.head} {pull.updated_at}"
-    )
-    return MissedEvent(number=pull.number, action=action, guid=guid, dispatched=bool(dispatched))
+    number, version = pull["number"] or 0, f"{pull['head_sha']} {pull['updated_at']}"
+    guid = delivery.guid(f"pull_request {pull['repository_id']} {number} {action} {version}")
+    return MissedEvent(number=number, action=action, guid=guid, dispatched=bool(dispatched))
 
 
-def _missed_action(record: RecordedPull, pull: ListedPull) -> str:
+def _missed_action(record: PullRow, pull: PullRow) -> str:
     """Return which event of an already dispatched commit was missed."""
-    if (record["updated_at"] or 0) < pull.updated_at:  # else only the record is wrong
+    if (record["updated_at"] or 0) < (pull["updated_at"] or 0):  # else only the record is wrong
         if record["state"] != "open":
             return "reopened"
-        if record["draft"] and not pull.draft:
+        if record["draft"] and not pull["draft"]:
             return "ready_for_review"
     return "reconciled"
 
 
-def _is_behind(record: RecordedPull, pull: ListedPull) -> bool:
+def _is_behind(record: PullRow, pull: PullRow) -> bool:
     """Whether a record differs in anything that is shown or decides; the number of comments does neither."""
-    same = (record["state"], record["head_sha"], record["base_ref"], record["title"], record["draft"]) == (
-        "open", pull.head, pull.base_ref, pull.title, pull.draft,
-    )  # fmt: skip
-    same = same and frozenset(record["labels"] or ()) == pull.labels
-    return not same and (record["updated_at"] or 0) <= pull.updated_at
+    same = all(
+        (
+            record["state"] == pull["state"],
+            record["head_sha"] == pull["head_sha"],
+            record["base_ref"] == pull["base_ref"],
+            record["title"] == pull["title"],
+            record["draft"] == pull["draft"],
+            set(record["labels"] or ()) == set(pull["labels"] or ()),
+        )
+    )
+    return not same and (record["updated_at"] or 0) <= (pull["updated_at"] or 0)
 
 
-def _closed(record: RecordedPull) -> MissedEvent:
+def _closed(record: PullRow) -> MissedEvent:
     """Return the closing of a pull request that GitHub no longer lists as open."""
     guid = delivery.guid(
         f"pull_request {record['repository_id']} {record['number']} closed {record['updated_at']}"
     )
-    return MissedEvent(number=record["number"], action="closed", guid=guid)
+    return MissedEvent(number=record["number"] or 0, action="closed", guid=guid)
 
 
 async def _store(context: Context, client: Client, event: MissedEvent, settled: int) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bot.ingest import record_reads
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.dispatch import approval, rows
-from bot.oot.results import dispatches
+from bot.oot.results.store import dispatches
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:

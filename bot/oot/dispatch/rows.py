@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from bot.db.rows import select
+from bot.ingest.rows import PullRow
 from bot.ingest.tables import records
-from bot.oot.results import dispatches
-from bot.oot.results.tables import DispatchRow, oot_dispatch
+from bot.oot.results.store import dispatches
+from bot.oot.results.tables import (
+    DispatchAnswers,
+    DispatchBackend,
+    DispatchEvent,
+    DispatchRow,
+    oot_dispatch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,50 +28,8 @@ if TYPE_CHECKING:
 NUMBERS_PER_QUERY = 200
 
 
-class EventColumns(TypedDict):
-    """What all dispatches of one event have in common."""
-
-    delivery_id: str
-    source_guid: str
-    upstream_repo: str
-    event_type: str
-    action: str | None
-    pr_number: int | None
-    head_sha: str | None
-    base_sha: str | None
-    base_ref: str | None
-    labels: Any
-
-
-class BackendColumns(TypedDict):
+class BackendColumns(DispatchBackend, DispatchAnswers):
     """What a dispatch holds of its backend."""
-
-    backend: str
-    backend_key: str
-    level: int
-    device: str | None
-    answers: str | None
-
-
-class RecordedPull(TypedDict):
-    """What GitHub's list of pull requests is compared with."""
-
-    repository_id: int
-    number: int
-    state: str | None
-    head_sha: str | None
-    base_ref: str | None
-    title: str | None
-    draft: bool | None
-    labels: Any
-    updated_at: int | None
-    received_at: int
-
-
-class _DispatchedHead(TypedDict):
-    pr_number: int
-    head_sha: str
-    base_ref: str | None
 
 
 def backend_columns(entry: Entry) -> BackendColumns:
@@ -77,7 +43,9 @@ def backend_columns(entry: Entry) -> BackendColumns:
     }
 
 
-def new_dispatch(tx: Transaction, event: EventColumns, backend: BackendColumns, *, state: str) -> DispatchRow:
+def new_dispatch(
+    tx: Transaction, event: DispatchEvent, backend: BackendColumns, *, state: str
+) -> DispatchRow:
     """Return the row of a dispatch that has not been sent."""
     return {
         **event,
@@ -94,19 +62,18 @@ def new_dispatch(tx: Transaction, event: EventColumns, backend: BackendColumns, 
     }
 
 
-async def recorded_pulls(tx: Transaction, repo: str, numbers: Sequence[int]) -> dict[int, RecordedPull]:
+async def recorded_pulls(tx: Transaction, repo: str, numbers: Sequence[int]) -> dict[int, PullRow]:
     """Return, by number, the records of these pull requests and of all that are open according to our records."""
     pull = records["pull_request"].c
-    columns = (
-        pull.repository_id, pull.number, pull.state, pull.head_sha, pull.base_ref, pull.title, pull.draft, pull.labels,
-        pull.updated_at, pull.received_at,
-    )  # fmt: skip
-    of_repo = sa.select(*columns).where(sa.func.lower(pull.repo) == repo.lower())
-    found = await tx.rows_as(RecordedPull, of_repo.where(pull.state == "open"))
+    of_repo = select(PullRow, records["pull_request"], body=sa.null()).where(
+        sa.func.lower(pull.repo) == repo.lower()
+    )
+    found = await tx.fetch(of_repo.where(pull.state == "open"))
     for start in range(0, len(numbers), NUMBERS_PER_QUERY):
         some = numbers[start : start + NUMBERS_PER_QUERY]
-        found += await tx.rows_as(RecordedPull, of_repo.where(pull.number.in_(some)))
-    return {row["number"]: row for row in sorted(found, key=lambda row: row["received_at"])}
+        found += await tx.fetch(of_repo.where(pull.number.in_(some)))
+    newest_last = sorted(found, key=lambda row: row["received_at"])
+    return {number: row for row in newest_last if (number := row["number"]) is not None}
 
 
 async def dispatched_heads(
@@ -122,8 +89,8 @@ async def dispatched_heads(
             sent.pr_number.in_(numbers[start : start + NUMBERS_PER_QUERY]),
             sent.action != "closed",
         )
-        for row in await tx.rows_as(_DispatchedHead, query):
-            found.setdefault(row["pr_number"], set()).add((row["head_sha"], row["base_ref"]))
+        for number, head_sha, base_ref in await tx.run(query):
+            found.setdefault(number, set()).add((head_sha, base_ref))
     return found
 
 
@@ -141,7 +108,7 @@ async def superseded_unsent(tx: Transaction, repo: str, numbers: Sequence[int]) 
     )
     found: list[DispatchRow] = []
     for start in range(0, len(numbers), NUMBERS_PER_QUERY):
-        query = sa.select(oot_dispatch).where(
+        query = select(DispatchRow, oot_dispatch).where(
             mine.upstream_repo == repo,
             mine.pr_number.in_(numbers[start : start + NUMBERS_PER_QUERY]),
             mine.state == "superseded",
@@ -150,5 +117,5 @@ async def superseded_unsent(tx: Transaction, repo: str, numbers: Sequence[int]) 
             mine.action != "closed",
             ~replaced,
         )
-        found += await tx.rows_as(DispatchRow, query.order_by(mine.id))
+        found += await tx.fetch(query.order_by(mine.id))
     return found

@@ -1,8 +1,8 @@
 """The task `dispatch`: one recorded dispatch (key: its id) is sent to its backend.
 
 GitHub has no idempotency key for either kind of dispatch, so they are at-least-once: after a lost answer, signs that
-the dispatch arrived are looked for before it is sent again, with the same delivery_id and token. A run that could be
-somebody else's is not taken for its own: sending twice is better than never.
+the dispatch arrived are looked for before it is sent again, with the same delivery_id and token. A run that could
+belong to another dispatch is not taken for its own: sending twice is better than never.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bot.ingest import inbox
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.dispatch.payload import client_payload, closing, inputs, permission_may_be_unknown, refusal
 from bot.oot.reports import callback_token
-from bot.oot.results import dispatches, jobs
+from bot.oot.results.store import dispatches, jobs
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ class Arrival:
     run_id: str | None  # None: not certain which
 
 
-async def run(context: Context, task: Task) -> None:
+async def send_dispatch(context: Context, task: Task) -> None:
     """Send the dispatch unless it was sent, was superseded or is known to have arrived."""
     async with context.store.read() as tx:
-        dispatch = await dispatches.get(tx, task.key)
+        dispatch = await dispatches.get_dispatch(tx, task.key)
         allowlist = await allowlists.in_force(tx)
     if dispatch is None:
         raise GiveUp(f"dispatch {task.key} is not stored any more")
@@ -88,7 +88,7 @@ async def _try(context: Context, dispatch: DispatchRow, entry: Entry) -> None:
         await _settle(context, dispatch, state="sent", run_id=arrival.run_id)
         return
     needs = {"actions" if entry.dispatch == "workflow" else "contents": "write"}
-    client = context.backend_github.client(dispatch["backend"], **needs)
+    client = context.backend_github.client(dispatch["backend"], since=None, **needs)
     # everything slow comes before the intent is recorded
     await context.backend_github.tokens.get(dispatch["backend"], needs)
     repository = await _repository(client, entry)
@@ -199,7 +199,7 @@ async def _send(
     try:
         answer = await client.post(url, {"file": entry.workflow_file}, data=request)
     except GitHubRefused as error:
-        if error.status == 404:
+        if error.gone:
             raise GiveUp(f"there is no workflow {entry.workflow_file} on {branch}") from error
         raise
     return str(answer["workflow_run_id"]) if isinstance(answer, dict) else None
@@ -224,7 +224,7 @@ async def _store(
 ) -> bool:
     """Store an outcome; returns whether it was sent although it was superseded: its reports count, so that shows."""
     settled = await dispatches.settle(tx, dispatch["id"], state=state, error=error, **columns)
-    now = None if settled else await dispatches.get(tx, dispatch["id"])
+    now = None if settled else await dispatches.get_dispatch(tx, dispatch["id"])
     late = now is not None and state == "sent" != now["state"]
     if late:
         await dispatches.change(tx, dispatch["id"], error=SENT_LATE, **columns)

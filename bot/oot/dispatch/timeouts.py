@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from bot.core.text import duration
 from bot.oot.allowlist import rows as allowlists
-from bot.oot.reports import lifecycle, quotas
-from bot.oot.results import dispatches, jobs, reruns
-from bot.oot.results.dispatches import Timeouts
+from bot.oot.reports import lifecycle
+from bot.oot.reports.store import accepted
+from bot.oot.results.store import dispatches, jobs, reruns
+from bot.oot.results.store.dispatches import Timeouts
 from bot.oot.results.task_keys import request_publish
 from bot.queue import tasks
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 PROBES = 2  # tasks that are tried early, each time, while GitHub is unavailable
 
 
-async def run(context: Context, _task: Task) -> None:
+async def conclude_overdue(context: Context, _task: Task) -> None:
     """Conclude every overdue job, dispatch and re-run, a page of each per transaction.
 
     While GitHub is unavailable, a few waiting tasks probe it: one success releases all the others.
@@ -37,7 +38,7 @@ async def run(context: Context, _task: Task) -> None:
             more = await _jobs(tx, _timeouts(allowlist, "job_timeout", context.settings.job_timeout))
             more |= await _dispatches(tx, start)
             more |= await _reruns(tx, start)
-            await quotas.forget(tx)
+            await accepted.forget(tx)
 
 
 async def _jobs(tx: Transaction, timeouts: Timeouts) -> bool:
@@ -64,7 +65,7 @@ async def _dispatches(tx: Transaction, timeouts: Timeouts) -> bool:
 async def _reruns(tx: Transaction, timeouts: Timeouts) -> bool:
     await reruns.mark_begun(tx)
     silent = await reruns.timed_out(tx, timeouts)
-    known = await dispatches.by_id(tx, {rerun["dispatch_id"] for rerun in silent})
+    known = await dispatches.get_by_id(tx, {rerun["dispatch_id"] for rerun in silent})
     for rerun in silent:
         await reruns.settle(tx, rerun, "never_started")
         _publish(tx, known[rerun["dispatch_id"]])

@@ -12,6 +12,7 @@ from bot.oot.pages import health, rows
 from bot.oot.pages.answers import Backend, Job, backend_answer, job_answer
 from bot.oot.pages.backend_parameters import BACKEND, DAYS, EVENTS, NOTHING, RESULTS, UNKNOWN_BACKEND
 from bot.oot.pages.health import Window
+from bot.oot.pages.visible_names import hide_in_jobs
 from bot.oot.results.tables import DispatchRow
 from bot.web import csv_export, parameters
 from bot.web import operations as op
@@ -85,7 +86,7 @@ async def _read_at_most(asked: Asked, limit: int) -> BackendJobs:
     return BackendJobs(
         health=one,
         days=asked[DAYS],
-        jobs=found[:limit],
+        jobs=await hide_in_jobs(asked, found[:limit]),
         following=parameters.following(place) if place else None,
         unanswered=await rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
     )

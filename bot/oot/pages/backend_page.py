@@ -13,7 +13,8 @@ from bot.oot.pages.backend_parameters import BACKEND, DAYS
 from bot.oot.pages.health import Window
 from bot.oot.pages.rows import JobFilter
 from bot.oot.pages.template_filters import make_cells
-from bot.oot.results import jobs
+from bot.oot.pages.visible_names import read_names
+from bot.oot.results.store import jobs
 from bot.oot.statistics import job_matrix
 from bot.oot.verdict.view import job_of
 from bot.web import blocks, parameters
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.oot.pages.health import Health
     from bot.oot.pages.rows import PullTitle
+    from bot.oot.results.private_names import PrivateNames
     from bot.oot.results.tables import DispatchRow, JobRow
     from bot.oot.statistics.days import Day
     from bot.oot.statistics.job_matrix import Cell, GridJob, Line, Matrix
@@ -88,6 +90,7 @@ class BackendOnPage:
     opened: OpenCell | None
     failed: list[JobRow]  # newest jobs with failed tests
     latest: list[JobRow]
+    private: bool  # its names may not be shown
     unanswered: list[DispatchRow]
     blocks: list[Block]  # of other features
     github: str
@@ -99,8 +102,12 @@ async def read_backend_page(asked: Asked) -> BackendOnPage:
     window = Window(days=asked[DAYS], now=tx.now)
     one, known = await health.read_backend(tx, hidden, repo, window)
     wanted = JobFilter(backend=repo, since=window.since, events=TABS[tab][1], hidden=hidden.names)
+    names = await read_names(asked, [one.repo])
     found = await rows.grid_jobs(tx, wanted, commits=COMMITS, limit=CELLS)
-    grid = job_matrix.build(found, most=COMMITS, fold=None if wide else job_matrix.FOLD)
+    grid = job_matrix.build(
+        [names.of_row(row, one.repo) for row in found], most=COMMITS, fold=None if wide else job_matrix.FOLD
+    )
+    latest = await rows.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names)
     return BackendOnPage(
         health=one,
         window=window,
@@ -110,9 +117,10 @@ async def read_backend_page(asked: Asked) -> BackendOnPage:
         wide=wide,
         grid=grid,
         titles=await _titles(tx, grid),
-        opened=await _opened(tx, grid, asked[CELL]),
-        failed=await rows.failed_tests(tx, wanted, limit=FAILED_JOBS),
-        latest=await rows.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names),
+        opened=await _opened(tx, grid, asked[CELL], names),
+        failed=[] if names.hides(one.repo) else await rows.failed_tests(tx, wanted, limit=FAILED_JOBS),
+        latest=[names.of_row(row, one.repo) for row in latest],
+        private=names.hides(one.repo),
         unanswered=await rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
         blocks=await blocks.gather(asked.context.features, "backend", tx, BackendPageSubject(repo=one.repo)),
         github=web_url(asked.settings.github_api_url),
@@ -134,6 +142,7 @@ def show(found: BackendOnPage) -> dict[str, Any]:
         "wide": found.wide,
         "titles": found.titles,
         "opened": found.opened,
+        "private": found.private,
         "failing": most_failing(found.failed),
         "failed_jobs": len(found.failed),
         "most_failed_jobs": FAILED_JOBS,
@@ -174,16 +183,20 @@ def most_failing(failed: Iterable[JobRow]) -> list[FailingTest]:
     return order[:FAILING_TESTS]
 
 
-async def _opened(tx: Transaction, grid: Matrix, key: str) -> OpenCell | None:
+async def _opened(tx: Transaction, grid: Matrix, key: str, names: PrivateNames) -> OpenCell | None:
     """Return what an open cell shows: its jobs in full, and their earlier attempts."""
     found = grid.find(key)
     if found is None:
         return OpenCell() if key else None
     line, cell = found
-    full = await jobs.get(tx, [row["job_key"] for row in (*cell.rows, *cell.earlier)], held=False)
+    full = await jobs.get_jobs(tx, [row["job_key"] for row in (*cell.rows, *cell.earlier)], held=False)
 
     def shown(part: Iterable[GridJob]) -> list[Job]:
-        return [job_of(full[row["job_key"]]) for row in part if row["job_key"] in full]
+        return [
+            job_of(names.of_row(full[row["job_key"]], row["downstream_repo"]))
+            for row in part
+            if row["job_key"] in full
+        ]
 
     return OpenCell(line=line, cell=cell, jobs=shown(cell.rows), earlier=shown(cell.earlier))
 

@@ -14,6 +14,7 @@ from bot.oot.pages.answers import Job as JobAnswer
 from bot.oot.pages.answers import job_answer
 from bot.oot.pages.backend_parameters import EVENTS, NOTHING, RESULTS
 from bot.oot.pages.pulls import FULL, NOWHERE
+from bot.oot.pages.visible_names import hide_in_jobs
 from bot.oot.verdict import upstream_checks
 from bot.oot.verdict.facts import latest
 from bot.oot.verdict.view import job_of
@@ -123,7 +124,7 @@ def _place(asked: Asked) -> str:
 async def _find(asked: Asked) -> _Commit | None:
     tx, settings, sha, where = asked.tx, asked.settings, asked[SHA], _place(asked)
     pull = await rows.pull_of_head(tx, where, sha)
-    backends = await _backends(tx, where, sha)
+    backends = await _backends(asked, where, sha)
     whole = pull["head_sha"] if pull else await rows.full_sha(tx, where, sha)
     if whole is None:
         return None
@@ -140,7 +141,8 @@ async def read_commit(asked: Asked) -> CommitAnswer:
     )
     if not found:
         raise UNKNOWN_COMMIT.because(f"no backend has reported on {asked[SHA]} of {asked[REPO][:200]}")
-    return CommitAnswer(repo=asked[REPO], jobs=[job_answer(row) for row in found])
+    jobs = await hide_in_jobs(asked, found)
+    return CommitAnswer(repo=asked[REPO], jobs=[job_answer(row) for row in jobs])
 
 
 async def read_upstream_ci(tx: Transaction, repo: str, sha: str, *, ours: int) -> list[UpstreamCheck]:
@@ -157,9 +159,10 @@ def answer_unknown(request: web.Request, repo: str, what: str, path: str) -> web
     return render(request, "unknown.html", status=404, repo=repo, what=what, url=url)
 
 
-async def _backends(tx: Transaction, repo: str, sha: str) -> list[BackendOnCommit]:
+async def _backends(asked: Asked, repo: str, sha: str) -> list[BackendOnCommit]:
+    tx = asked.tx
     jobs: dict[str, list[JobRow]] = defaultdict(list)
-    for row in await rows.jobs_of_push(tx, repo, sha, limit=MOST):
+    for row in await hide_in_jobs(asked, await rows.jobs_of_push(tx, repo, sha, limit=MOST)):
         if "refused" not in row["flags"]:
             jobs[row["downstream_repo"].casefold()].append(row)
     dispatches = await rows.dispatches_of_push(tx, repo, sha, limit=MOST)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from bot.core.errors import Rejected
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages import rows
-from bot.oot.results import dispatches
-from bot.oot.statistics import rollup, stats
+from bot.oot.results.store import dispatches
+from bot.oot.statistics import stats
 from bot.oot.statistics.days import DAY, HOUR, Day, daily, hourly, rates, turn
 from bot.oot.statistics.stats import EMPTY, BackendStats, Tally, total
+from bot.oot.statistics.store import rollup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -146,7 +147,8 @@ class _DayFilter:
         return [
             one
             for one in days
-            if not self.hidden.has(one.upstream) and (self.events is None or one.event in self.events)
+            if not self.hidden.has(one.upstream_key)
+            and (self.events is None or one.event_type in self.events)
         ]
 
 
@@ -179,7 +181,7 @@ async def read_backend(
 async def _days(tx: Transaction, hidden: Hidden, repo: str, window: Window) -> list[Day]:
     """Return the days of one backend that may be shown: of the window and at least of the sparkline."""
     first = min(window.first, window.last - SPARK)
-    return _DayFilter(hidden=hidden).of(await rollup.read(tx, first, backends=[repo.casefold()]))
+    return _DayFilter(hidden=hidden).of(await rollup.read_days(tx, first, backends=[repo.casefold()]))
 
 
 async def _figures(

@@ -163,7 +163,7 @@ async def _judge_backends(
     span = (today - max(readiness.WINDOW, settings.demotion_days), today)
 
     def add_up(days: Iterable[Day]) -> Sums:
-        visible = [one for one in days if not hidden.has(one.upstream)]
+        visible = [one for one in days if not hidden.has(one.upstream_key)]
         return readiness.add_up(visible, limits, today=today)
 
     sums = await cache.of_days(tx, ("readiness", hidden.names), span, add_up)

@@ -13,9 +13,10 @@ from bot.oot.pages import health
 from bot.oot.pages.backend_charts import charts_of
 from bot.oot.pages.backend_parameters import DAYS, LEVEL, NOTHING, RESULTS, WORDS
 from bot.oot.pages.health import Window
-from bot.oot.statistics import days, rollup
+from bot.oot.statistics import days
 from bot.oot.statistics.day_sums_cache import DAY_SUMS
 from bot.oot.statistics.days import DAY
+from bot.oot.statistics.store import rollup
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web import view_parameters as declare
@@ -95,9 +96,9 @@ async def read_selection(asked: Asked) -> Selection:
     most = max(FEWEST, min(MOST, MOST_DAYS // window.days))
     part = found[start - 1 : start - 1 + most]
     by_backend: dict[str, list[Day]] = {one.repo.casefold(): [] for one in part}
-    for day in await rollup.read(tx, window.first, backends=list(by_backend)):
-        if not hidden.has(day.upstream):
-            by_backend[day.key].append(day)
+    for day in await rollup.read_days(tx, window.first, backends=list(by_backend)):
+        if not hidden.has(day.upstream_key):
+            by_backend[day.backend_key].append(day)
     return Selection(
         window=window,
         words=asked[WORDS],

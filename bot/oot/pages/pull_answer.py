@@ -42,7 +42,9 @@ class Gate(Struct, frozen=True):
     name: str
     state: GateState
     title: Annotated[str, Meta(description="of its check run")]
-    sentence: Annotated[str, Meta(description="what it means for merging")]
+    sentence: Annotated[
+        str, Meta(description="what the backends say of merging; upstream's own checks are not judged")
+    ]
     blocking: Annotated[int, Meta(description="backends that block")]
     passed: int
     ignored: Annotated[int, Meta(description="that block and count as passed by `/oot ignore`")]

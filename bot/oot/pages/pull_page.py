@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from aiohttp import web
@@ -13,8 +13,10 @@ from bot.oot.pages import pulls, rows
 from bot.oot.pages.backend_parameters import NOTHING, RESULTS
 from bot.oot.pages.commit_page import answer_unknown, read_upstream_ci
 from bot.oot.pages.pull_answer import PullAnswer, answer_pull
+from bot.oot.pages.visible_names import hide_in_jobs, read_names
 from bot.oot.publish import check_run_text
 from bot.oot.verdict import upstream_checks
+from bot.oot.verdict.private_view import hide_in_backend
 from bot.web import blocks, parameters
 from bot.web import operations as op
 from bot.web import view_parameters as declare
@@ -101,6 +103,7 @@ async def _read_page(asked: Asked) -> tuple[PullPage, list[UpstreamCheck], list[
         full=pulls.FULL,
         wanted=asked[BACKEND],
     )
+    found = await _hide_in_page(asked, found)
     own = await read_upstream_ci(tx, found.repo, found.sha or "", ours=settings.app_id)
     subject = PullSubject(
         repo=found.repo,
@@ -129,8 +132,18 @@ async def read_pull_jobs(asked: Asked) -> PullJobs:
     only = None if sha is None else found.sha
     jobs = await rows.jobs_of_pull(asked.tx, found.names, number, sha=only, limit=limit + 1)
     return PullJobs(
-        page=found, jobs=jobs[-limit:], more=len(jobs) > limit, prefix=asked.settings.check_prefix
+        page=await _hide_in_page(asked, found),
+        jobs=await hide_in_jobs(asked, jobs[-limit:]),
+        more=len(jobs) > limit,
+        prefix=asked.settings.check_prefix,
     )
+
+
+async def _hide_in_page(asked: Asked, found: PullPage) -> PullPage:
+    """Return the page without the names that the request may not see."""
+    names = await read_names(asked, (one.backend.repo for one in found.sections))
+    sections = tuple(replace(one, backend=hide_in_backend(one.backend, names)) for one in found.sections)
+    return replace(found, sections=sections)
 
 
 def answer(found: PullJobs) -> PullAnswer:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bot.ingest import record_reads
 from bot.oot.pages import rows
 from bot.oot.publish import gates
-from bot.oot.results import dispatches
+from bot.oot.results.store import dispatches
 from bot.oot.verdict import gate
 from bot.oot.verdict.comparing import explain
 from bot.oot.verdict.pull_state import MOST_HEADS, read_pull

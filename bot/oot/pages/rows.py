@@ -9,8 +9,9 @@ import sqlalchemy as sa
 
 from bot.db.rows import select
 from bot.ingest.record_reads import after
+from bot.ingest.rows import CheckRunRow, WorkflowJobRow
 from bot.ingest.tables import records
-from bot.oot.results.jobs import SIZE, WITHOUT_TESTS, SizedJobRow, fitting, rows_with_tests
+from bot.oot.results.store.jobs import SIZE, WITHOUT_TESTS, SizedJobRow, fitting, rows_with_tests
 from bot.oot.results.tables import (
     BACKEND_OF_HEAD,
     ENDED_UNANSWERED,
@@ -19,9 +20,8 @@ from bot.oot.results.tables import (
     oot_dispatch,
     oot_workflow_job,
 )
-from bot.oot.statistics.countable_jobs import HAS_REPORTS, flagged
 from bot.oot.statistics.job_matrix import GridJob
-from bot.oot.verdict.upstream_checks import UpstreamCheckRow, UpstreamJobRow
+from bot.oot.statistics.store.countable_jobs import HAS_REPORTS, flagged
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -245,24 +245,24 @@ async def full_sha(tx: Transaction, repo: str, sha: str) -> str | None:
     return str(found) if found else None
 
 
-async def upstream_jobs(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[UpstreamJobRow]:
+async def upstream_jobs(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[WorkflowJobRow]:
     """Return the repository's own newest workflow jobs on a commit: every attempt, oldest first."""
-    query = sa.select(*(UPSTREAM_JOB[name] for name in UpstreamJobRow.__annotations__)).where(
+    query = select(WorkflowJobRow, records["workflow_job"], steps=sa.null()).where(
         UPSTREAM_JOB.head_sha == sha,
         sa.func.lower(UPSTREAM_JOB.repo) == repo.lower(),
         UPSTREAM_JOB.deleted_at.is_(None),
     )
     order = (UPSTREAM_JOB.received_at.desc(), UPSTREAM_JOB.id.desc())
-    return (await tx.rows_as(UpstreamJobRow, query.order_by(*order).limit(limit)))[::-1]
+    return (await tx.fetch(query.order_by(*order).limit(limit)))[::-1]
 
 
-async def upstream_checks(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[UpstreamCheckRow]:
+async def upstream_checks(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[CheckRunRow]:
     """Return the newest check runs on a commit, including ours and those of workflow jobs, oldest first."""
-    query = sa.select(*(CHECK[name] for name in UpstreamCheckRow.__annotations__)).where(
+    query = select(CheckRunRow, records["check_run"], output_summary=sa.null()).where(
         CHECK.head_sha == sha, sa.func.lower(CHECK.repo) == repo.lower(), CHECK.deleted_at.is_(None)
     )
     order = (CHECK.received_at.desc(), CHECK.id.desc())
-    return (await tx.rows_as(UpstreamCheckRow, query.order_by(*order).limit(limit)))[::-1]
+    return (await tx.fetch(query.order_by(*order).limit(limit)))[::-1]
 
 
 async def _newest_jobs(tx: Transaction, query: Query[SizedJobRow], limit: int) -> list[JobRow]:

@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     from bot.oot.verdict.pull_state import PullState
     from bot.web.blocks import TestMark
 
-NOT_FOUND = 404
-
 
 async def write_check(context: Context, state: PullState, wanted: Write) -> None:
     """Create or update one check run and record it."""
     open_client = context.github.client if wanted.urgent else context.github.low_priority
-    client = open_client(state.repo, checks="write")
+    began = wanted.row["created_at"] if wanted.row else context.clock.now()
+    client = open_client(state.repo, since=began, checks="write")
     check_run_id = wanted.check_run_id
     if check_run_id is not None and not await _update(client, check_run_id, wanted):
         async with context.store.transaction() as tx:  # deleted at GitHub: an intent again
@@ -115,7 +114,7 @@ async def _update(client: Client, check_run_id: int, wanted: Write) -> bool:
         for batch in annotate.split_annotations(await _not_annotated(client, check_run_id, wanted)):
             await client.patch(client.path(f"check-runs/{check_run_id}"), data=_changes(wanted, batch))
     except GitHubRefused as error:
-        if error.status != NOT_FOUND:
+        if not error.gone:
             raise
         return False
     return True

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("bot.oot.publish.comment")
 
-GONE = frozenset({404, 410})
 ASK_AGAIN = 3_600_000  # milliseconds after which a comment is tried where the App might write none
 
 
@@ -49,7 +48,7 @@ class Comment:
 
 async def write_comment(context: Context, task: Task) -> None:
     """Write the comment when it differs from what was written last."""
-    repo, number = task_keys.pull_of(task)
+    repo, number = task_keys.parse_pull(task)
     state = await github_reads.read_current(context, repo, number)
     async with context.store.read() as tx:
         present = await rows.get_comment(tx, repo, number)
@@ -79,7 +78,8 @@ async def _write(
     if state.current is None:
         return
     repo, number = state.repo, state.number
-    client = context.github.low_priority(repo, pull_requests="write")
+    opened_at = state.record["created_at"] if state.record else None
+    client = context.github.low_priority(repo, since=opened_at, pull_requests="write")
     known = present["comment_id"] if present else None
     edited_id = known if known is not None and await _edit(client, known, edited.body) else None
     created_id = None
@@ -112,7 +112,7 @@ async def request_comment(tx: Transaction, settings: Settings, state: PullState)
         metrics.WRITES_SAVED.inc()
         return
     interval = settings.publish_interval
-    tx.enqueue("comment", task_keys.of_pull(state.repo, state.number), delay=interval, max_wait=6 * interval)
+    tx.enqueue("comment", task_keys.pull_key(state.repo, state.number), delay=interval, max_wait=6 * interval)
 
 
 def _is_due(settings: Settings, pull: Pull, present: CommentRow | None) -> bool:
@@ -167,7 +167,7 @@ async def _edit(client: Client, comment_id: int, body: str) -> bool:
     try:
         await client.patch(client.path(f"issues/comments/{comment_id}"), data={"body": body})
     except GitHubRefused as error:
-        if error.status in GONE:
+        if error.gone:
             return False
         raise
     return True

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MARKER = "<!-- ootbot:summary -->"  # the first line, by which our comment is found
 MAX_CHARACTERS = 62_500  # of at most 4 bytes each; GitHub refuses 262,145 bytes
 
+NOT_BLOCKED = "No backend blocks merging; upstream's own checks are not judged here."
 _PAGE = "this pull request's page"
 _ANSWER = 700  # characters of an answer to a command
 _LISTED = 50  # backends in a list of running, passing or watched ones
@@ -174,7 +175,7 @@ def _weight(backends: Sequence[Backend]) -> str:
     blocking = [escaping.code(b.label) for b in gate.judge(backends).stopping]
     if not red and not blocking:
         return ""
-    line = f"Blocks merging: {text.listing(blocking)}." if blocking else "No failure blocks merging."
+    line = f"Blocks merging: {text.listing(blocking)}." if blocking else NOT_BLOCKED
     return f"{line} {failure_text.describe_cause(red)}".rstrip()
 
 

@@ -12,6 +12,7 @@ from bot.oot.publish import job_lines, rows
 from bot.oot.verdict import pull_state
 from bot.oot.verdict import rows as verdict_rows
 from bot.oot.verdict.head import in_doubt
+from bot.oot.verdict.private_view import without_private_names
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -47,7 +48,7 @@ async def read_state(
         doubtful = in_doubt(record, await record_reads.label_events(tx, repo, number))
         if not (doubtful and context.settings.is_upstream(repo)):
             return await _state(tx, context, repo, number, newest=newest)
-    labels = await _labels(context, repo, number)
+    labels = await _labels(context, repo, number, since=record["created_at"] if record else None)
     async with context.store.read() as tx:
         return await _state(tx, context, repo, number, newest=newest, labels=labels)
 
@@ -72,12 +73,13 @@ async def _state(
         also=await rows.unfinished_heads(tx, repo, number) if all_maintained else (),
         compared=newest,
     )
-    return await job_lines.add_job_lines(tx, context, state)
+    full = await job_lines.add_job_lines(tx, context, state)
+    return await without_private_names(tx, context.settings, full)
 
 
-async def _labels(context: Context, repo: str, number: int) -> frozenset[str] | None:
+async def _labels(context: Context, repo: str, number: int, *, since: int | None) -> frozenset[str] | None:
     """Return the labels GitHub shows now; None if it refuses: then our record stands."""
-    client = context.github.caching(repo, pull_requests="read")
+    client = context.github.caching(repo, since=since, pull_requests="read")
     url = client.path(f"issues/{number}/labels{{?per_page}}")
     try:
         return frozenset([one["name"] async for one in client.getiter(url, {"per_page": "100"})])
@@ -92,15 +94,14 @@ async def read_merge_base(context: Context, state: PullState) -> bool:
     if head is None or not any(backend.failing for backend in head.view.backends):
         return False
     sha, base_ref = head.view.head_sha, state.base_ref or ""
-    base = next(
-        (facts.dispatch["base_sha"] for facts in head.facts.values() if facts.dispatch["base_sha"]), None
-    )
+    dispatched = next((facts.dispatch for facts in head.facts.values() if facts.dispatch["base_sha"]), None)
     async with context.store.read() as tx:
         known = sha in await verdict_rows.merge_bases(tx, state.repo, [sha], base_ref=base_ref)
-    if known or base is None:
+    if known or dispatched is None:
         return False
+    base = dispatched["base_sha"]
     try:
-        merge_base = await _merge_base(context, state, base, sha)
+        merge_base = await _merge_base(context, state, base, sha, since=dispatched["created_at"])
     except RetryLater as error:
         log.info("the merge base is asked for later", repo=state.repo, pull=state.number, reason=str(error))
         return False
@@ -109,8 +110,10 @@ async def read_merge_base(context: Context, state: PullState) -> bool:
     return merge_base not in {None, base}
 
 
-async def _merge_base(context: Context, state: PullState, base: str, head: str) -> str | None:
-    client = context.github.client(state.repo, contents="read")
+async def _merge_base(
+    context: Context, state: PullState, base: str | None, head: str, *, since: int
+) -> str | None:
+    client = context.github.client(state.repo, since=since, contents="read")
     url = client.path("compare/{base}...{head}{?page,per_page}")  # the first page alone lists files
     try:
         found = await client.getitem(url, {"base": base, "head": head, "page": "2", "per_page": "1"})
@@ -149,7 +152,8 @@ def _any_line(pull: Pull) -> bool:
 
 
 async def _changed_files(context: Context, state: PullState) -> list[str]:
-    client = context.github.client(state.repo, pull_requests="read")
+    opened_at = state.record["created_at"] if state.record else None
+    client = context.github.client(state.repo, since=opened_at, pull_requests="read")
     url = client.path(f"pulls/{state.number}/files{{?per_page}}")
     paths: list[str] = []
     async for one in client.getiter(url, {"per_page": "100"}):

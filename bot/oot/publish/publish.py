@@ -56,7 +56,7 @@ async def publish_pull(context: Context, task: Task) -> float:
     Returns how long to let reports gather before the next run.
     """
     began = time.perf_counter()
-    repo, number = task_keys.pull_of(task)
+    repo, number = task_keys.parse_pull(task)
     state = await github_reads.read_state(context, repo, number)
     if not context.settings.is_upstream(repo) or not state.heads:
         return 0.0
@@ -217,7 +217,7 @@ def _unconfirmed_runs(heads: Sequence[Head]) -> list[str]:
         green = backend.state == "confirming"
         runs = facts.expected if green else verdict.unjudged_reruns(facts)
         unknown = [item for item in runs.items() if confirmed and item not in facts.run_statuses]
-        keys += [task_keys.of_run(backend.repo, run_id, attempt) for run_id, attempt in unknown]
+        keys += [task_keys.run_key(backend.repo, run_id, attempt) for run_id, attempt in unknown]
     return keys
 
 

@@ -69,7 +69,7 @@ async def _is_on_branch(context: Context, group: MergeGroupRow) -> bool:
     repo, base, branch = group["upstream_repo"], group["base_sha"], group["base_ref"]
     if base is None or branch is None:
         return False
-    client = context.github.client(repo, contents="read")
+    client = context.github.client(repo, since=group["created_at"], contents="read")
     url = client.path("compare/{base}...{head}{?page,per_page}")  # the first page alone lists files
     try:
         found = await client.getitem(url, {"base": base, "head": branch, "page": "2", "per_page": "1"})

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bot.core.errors import Rejected
-from bot.oot.reports import authorization, lifecycle, mismatches, quotas, static_keys
+from bot.oot.reports import authorization, lifecycle, mismatches
 from bot.oot.reports.authorization import Job
 from bot.oot.reports.bodies import Accepted
 from bot.oot.reports.quotas import RateQuota, SizeQuota
-from bot.oot.results import jobs, task_keys
+from bot.oot.reports.store import accepted, static_keys
+from bot.oot.results import task_keys
+from bot.oot.results.store import jobs
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
@@ -43,10 +45,10 @@ async def accept(tx: Transaction, settings: Settings, submissions: Sequence[Subm
     lookup = await authorization.look_up(tx, settings, submissions)
     judged = [_judged(lookup, one) for one in submissions]
     admitted = {at: job for at, job in enumerate(judged) if isinstance(job, Job)}
-    rates = await RateQuota.of(tx, admitted.values())
+    rates = await RateQuota.read(tx, admitted.values())
     recorded = await _record(tx, admitted, rates)
     answers = [recorded[at] if isinstance(result, Job) else result for at, result in enumerate(judged)]
-    await quotas.record_accepted(tx, rates.accepted)
+    await accepted.record(tx, rates.accepted)
     taken = {at for at in admitted if not isinstance(answers[at], Rejected)}
     await static_keys.record_use(tx, {key for at in taken if (key := submissions[at].claims.key_id)})
     wrong = [
@@ -60,9 +62,9 @@ async def accept(tx: Transaction, settings: Settings, submissions: Sequence[Subm
 async def accept_relayed(tx: Transaction, settings: Settings, envelope: Envelope) -> Answer:
     """Accept what an outside relay passes on; returns the answer."""
     job = authorization.relayed(settings, envelope)
-    rates = await RateQuota.of(tx, [job])
+    rates = await RateQuota.read(tx, [job])
     answers = await _record(tx, {0: job}, rates)
-    await quotas.record_accepted(tx, rates.accepted)
+    await accepted.record(tx, rates.accepted)
     return answers[0]
 
 
@@ -76,9 +78,9 @@ def _judged(lookup: Lookup, one: Submission) -> Job | Answer:
 async def _record(
     tx: Transaction, reported: Mapping[int, Job], rates: RateQuota, tries: int = MOST_TRIES
 ) -> dict[int, Answer]:
-    """Write what was reported on jobs; rows that somebody else inserted meanwhile are read again."""
-    present = await jobs.get(tx, {job.key for job in reported.values()})
-    sizes = await SizeQuota.of(tx, reported.values(), rates, known=present.keys())
+    """Write what was reported on jobs; rows that another transaction inserted meanwhile are read again."""
+    present = await jobs.get_jobs(tx, {job.key for job in reported.values()})
+    sizes = await SizeQuota.read(tx, reported.values(), rates, known=present.keys())
     rows = dict(present)
     answers = {at: _apply(job, rows, rates, sizes, now=tx.now) for at, job in reported.items()}
     lost = await jobs.add(tx, {key: row for key, row in rows.items() if key not in present})
@@ -103,30 +105,24 @@ def _apply(job: Job, rows: dict[str, JobRow], rates: RateQuota, sizes: SizeQuota
     try:
         change = lifecycle.decide(present, job.report, now=now, dispatched_at=job.dispatched_at)
         if job.measured:
-            change = lifecycle.as_measured(
-                present,
-                change,
-                queue_time=job.measured.queue_time,
-                execution_time=job.measured.execution_time,
-                now=now,
-            )
+            change = lifecycle.as_measured(present, change, job.measured, now=now)
         if present is None:
             sizes.check(job)
         rates.check(job, now)
     except lifecycle.Conflict as error:
         if job.first_stands:
-            return Accepted(status=job.report.status, duplicate=True)
+            return Accepted(status=job.report.job["status"], duplicate=True)
         return Rejected(409, "conflict", str(error))
     except Rejected as refusal:
         return refusal
     if change is None:
-        return Accepted(status=job.report.status, duplicate=True)
+        return Accepted(status=job.report.job["status"], duplicate=True)
     if present is None:
         sizes.enter(job)
     values = sizes.fitting(job, change)
     values["flags"] = _origin_flags(job, present) | values["flags"]
     rows[job.key] = jobs.whole_row(present or job.row, values)
-    return Accepted(status=job.report.status)
+    return Accepted(status=job.report.job["status"])
 
 
 def _origin_flags(job: Job, present: JobRow | None) -> dict[str, Any]:
@@ -145,6 +141,6 @@ def _follow_up(tx: Transaction, job: Job, answer: Answer) -> None:
         request_publish(tx, row["upstream_repo"], row["pr_number"])
     if job.names:
         tx.enqueue("verify_commit", job.names.commit)
-    if job.confirm and job.report.status == "completed":
-        key = task_keys.of_run(row["downstream_repo"], row["run_id"], row["run_attempt"])
+    if job.confirm and job.report.job["status"] == "completed":
+        key = task_keys.run_key(row["downstream_repo"], row["run_id"], row["run_attempt"])
         tx.enqueue("confirm", key, delay=CONFIRM_AFTER)

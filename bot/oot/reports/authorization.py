@@ -7,7 +7,7 @@ contradicts them, that is counted and logged, and changes nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 from bot.core.errors import Rejected
 from bot.core.json_fields import as_commit
@@ -16,8 +16,17 @@ from bot.ingest.watched import canonical_name
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.allowlist.entry import Level
 from bot.oot.reports import callback_token, mismatches
-from bot.oot.results import dispatches, jobs
-from bot.oot.results.tables import SELF_TRIGGERED
+from bot.oot.results.store import dispatches, jobs
+from bot.oot.results.tables import (
+    SELF_TRIGGERED,
+    JobDispatch,
+    JobFlags,
+    JobIdentity,
+    JobName,
+    JobOrigin,
+    JobRun,
+    JobSubject,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,33 +38,15 @@ if TYPE_CHECKING:
     from bot.oot.reports.mismatches import Flags
     from bot.oot.reports.oidc import Claims
     from bot.oot.reports.report import Report
-    from bot.oot.results.tables import DispatchRow
+    from bot.oot.results.tables import DispatchRow, JobAttempt, JobDurations
 
 
-class Origin(TypedDict):
+class Origin(JobDispatch, JobSubject, JobOrigin, JobFlags):
     """Columns of a job as its dispatch, the allowlist or a relay vouches for them."""
 
-    dispatch_id: str | None
-    downstream_repo: str
-    upstream_repo: str
-    pr_number: int | None
-    head_sha: str | None
-    delivery_id: str
-    downstream_repo_level: int
-    event_type: str
-    source: str
-    flags: dict[str, Any]
 
-
-class TrustedColumns(Origin):
+class TrustedColumns(JobIdentity, Origin, JobName, JobRun):
     """Columns that identify a job and say where it belongs."""
-
-    job_key: str
-    workflow_name: str
-    job_name: str
-    run_id: str
-    run_attempt: int
-    reporter_check_run_id: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +86,7 @@ class Job:
     caller: str = ""  # whose quota of reports it counts against
     limit: int | None = None  # reports a minute; None: not counted
     byte_limit: int | None = None  # of failed tests an hour; None: not counted
-    measured: Envelope | None = None  # from a relay, which measured the times
+    measured: JobDurations | None = None  # by a relay
     first_stands: bool = False  # a contradiction is answered like a repetition
 
     @property
@@ -123,7 +114,7 @@ async def look_up(tx: Transaction, settings: Settings, submissions: Sequence[Sub
     return Lookup(
         settings=settings,
         allowlist=await allowlists.in_force(tx),
-        dispatches=await dispatches.by_id(tx, wanted),
+        dispatches=await dispatches.get_by_id(tx, wanted),
         secret=await secrets.key(tx, "callback"),
         now=tx.now,
     )
@@ -131,13 +122,13 @@ async def look_up(tx: Transaction, settings: Settings, submissions: Sequence[Sub
 
 def admit(lookup: Lookup, one: Submission) -> Job | None:
     """Return the job a report is about, None when unlisted callers are ignored; raises Rejected."""
-    entry = listed(lookup.allowlist, lookup.settings, one.claims)
+    entry = find_entry(lookup.allowlist, lookup.settings, one.claims)
     if entry is None:
         return None
     dispatch = lookup.dispatches.get(dispatches.identity(one.report.delivery_id, entry.repo))
     limit = entry.rate_limit or lookup.settings.rate_limit_per_min
     byte_limit = lookup.settings.report_mb_per_hour * 1_000_000
-    if dispatch is None or dispatch["dispatched_at"] is None:  # what was never sent nobody can know
+    if dispatch is None or dispatch["dispatched_at"] is None:  # an unsent delivery's id cannot be known
         row = _self_triggered(lookup, entry, one)
         stands = lookup.settings.reports == "lenient"
         return Job(
@@ -165,24 +156,21 @@ def relayed(settings: Settings, envelope: Envelope) -> Job:
     """Return the job an outside relay reports on: there is no dispatch and no allowlist entry."""
     report, flags = envelope.report, {}
     if report.event_type in SELF_TRIGGERED:
-        flags = {"no_commit" if envelope.head_sha is None else "unverified": True}
+        flags = {"no_commit" if envelope.subject["head_sha"] is None else "unverified": True}
     origin: Origin = {
         "dispatch_id": None,
-        "downstream_repo": envelope.repository,
-        "upstream_repo": canonical_name(settings, envelope.upstream_repo),
-        "pr_number": envelope.pr_number,
-        "head_sha": envelope.head_sha,
-        "delivery_id": report.delivery_id,
+        **envelope.subject,
+        "upstream_repo": canonical_name(settings, envelope.subject["upstream_repo"]),
         "downstream_repo_level": envelope.level,
         "event_type": report.event_type or "pull_request",
         "source": "relay",
         "flags": flags,
     }
-    row = _identified(origin, report, report.run_id, report.run_attempt)
-    return Job(row=row, report=report, measured=envelope)
+    row = _identified(origin, report, report.job)
+    return Job(row=row, report=report, measured=envelope.measured)
 
 
-def listed(allowlist: Allowlist | None, settings: Settings, claims: Claims) -> Entry | None:
+def find_entry(allowlist: Allowlist | None, settings: Settings, claims: Claims) -> Entry | None:
     """Return the caller's allowlist entry, None when unlisted callers are ignored; raises Rejected."""
     if allowlist is None:
         detail = "no valid allowlist has been read yet: send this again later"
@@ -216,7 +204,7 @@ def _self_triggered(lookup: Lookup, entry: Entry, one: Submission) -> TrustedCol
         raise Rejected(403, "forbidden", detail)
     commit = as_commit(report.delivery_id)
     named = commit is not None or lookup.settings.reports == "lenient"
-    if not named or report.status != "completed":
+    if not named or report.job["status"] != "completed":
         what = "delivery_id must be the upstream commit" if not named else "workflow.status must be completed"
         raise Rejected(400, "invalid_report", f"{what} in a {report.event_type} report")
     origin: Origin = {
@@ -278,25 +266,27 @@ def _unproven(one: Submission) -> Flags:
 def _signed(origin: Origin, one: Submission) -> TrustedColumns:
     """Return the columns with the caller's own run: the token's, where it names one."""
     claims, report = one.claims, one.report
+    job = report.job
+    run: JobAttempt = {
+        "run_id": claims.run_id or job["run_id"],
+        "run_attempt": claims.run_attempt or job["run_attempt"],
+    }
     signed = {"run_id": claims.run_id, "run_attempt": claims.run_attempt}
-    reported = {"run_id": report.run_id, "run_attempt": report.run_attempt}
-    wrong = {name for name, value in signed.items() if value is not None and value != reported[name]}
-    row = _identified(
-        origin, report, claims.run_id or report.run_id, claims.run_attempt or report.run_attempt
-    )
+    wrong = {name for name, value in signed.items() if value is not None and value != job.get(name)}
+    row = _identified(origin, report, run)
     flags = row["flags"] | mismatches.flagged(wrong)
     return {**row, "reporter_check_run_id": claims.check_run_id, "flags": flags}
 
 
-def _identified(origin: Origin, report: Report, run_id: str, run_attempt: int) -> TrustedColumns:
-    run = {"run_id": run_id, "run_attempt": run_attempt}
-    names = {"workflow_name": report.workflow_name, "job_name": report.job_name}
+def _identified(origin: Origin, report: Report, run: JobAttempt) -> TrustedColumns:
+    attempt = {"run_id": run["run_id"], "run_attempt": run["run_attempt"]}
+    names = {"workflow_name": report.job["workflow_name"], "job_name": report.job["job_name"]}
     return {
         **origin,
-        "job_key": jobs.job_key({**origin, **run, **names}),
-        "workflow_name": report.workflow_name,
-        "job_name": report.job_name,
-        "run_id": run_id,
-        "run_attempt": run_attempt,
+        "job_key": jobs.job_key({**origin, **attempt, **names}),
+        "workflow_name": report.job["workflow_name"],
+        "job_name": report.job["job_name"],
+        "run_id": run["run_id"],
+        "run_attempt": run["run_attempt"],
         "reporter_check_run_id": None,
     }

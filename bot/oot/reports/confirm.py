@@ -9,11 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bot.core.errors import GitHubRefused, NotInstalled, NotYet, RetryLater
+from bot.core.errors import GitHubRefused, NotYet, RetryLater
+from bot.github import refusals
 from bot.ingest import delivery, inbox
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.reports import lifecycle
-from bot.oot.results import dispatches, jobs, reruns, run_statuses, task_keys
+from bot.oot.results import task_keys
+from bot.oot.results.store import dispatches, jobs, reruns, run_statuses
 from bot.oot.results.task_keys import request_publish
 from bot.oot.verdict.verdict import PASSING
 
@@ -25,10 +27,9 @@ if TYPE_CHECKING:
 
 SOON = (5.0, 10.0, 20.0, 30.0, 60.0)  # seconds between the first requests
 THEN = 600.0
-YOUNG = 120_000  # milliseconds after the first report during which GitHub may not show a run yet
 
 
-async def run(context: Context, task: Task) -> None:
+async def confirm_run(context: Context, task: Task) -> None:
     """Record GitHub's status of one attempt of one run, and have the pull requests published again."""
     backend, run_id, attempt = task_keys.parse_run(task.key)
     unknown = await context.store.write(partial(_from_delivery, context, backend, run_id, attempt))
@@ -56,10 +57,10 @@ async def _from_delivery(
     context: Context, backend: str, run_id: str, attempt: int, tx: Transaction
 ) -> tuple[list[JobRow], int] | None:
     """Record the status that the run's own delivery had; without one, return the jobs that wait, and for how long."""
-    waiting = await jobs.of_run(tx, backend, run_id)
+    waiting = await jobs.read_for_run(tx, backend, run_id)
     if not waiting:
         return None
-    status_row = await run_statuses.of_attempt(tx, backend, run_id, attempt)
+    status_row = await run_statuses.read_for_attempt(tx, backend, run_id, attempt)
     if status_row is None or status_row["status"] not in {"completed", "missing"}:
         return waiting, await _patience(tx, context, backend)
     if (conclusion := status_row["conclusion"]) and conclusion not in PASSING:
@@ -77,8 +78,8 @@ async def _read_run(
     try:
         found = await _ask(context, backend, run_id, attempt)
     except GitHubRefused as error:
-        missing = error.status == 404 and not isinstance(error, NotInstalled)
-        if not over and not (missing and age >= YOUNG):
+        missing = error.gone
+        if not over and not (missing and age >= refusals.YOUNG):
             raise NotYet(f"run {run_id} of {backend} cannot be read: {error}", after=wait) from error
         return None, "missing" if missing else "unreadable"
     except RetryLater as error:
@@ -122,13 +123,13 @@ async def _end(tx: Transaction, reported: list[JobRow], conclusion: str) -> None
 async def _begin_rerun(tx: Transaction, waiting: list[JobRow], run_id: str, attempt: int) -> None:
     """Have a re-run begin that was asked for while the run went on: by itself it asks GitHub every two minutes."""
     dispatched = {job["dispatch_id"] for job in waiting if job["dispatch_id"]}
-    for row in await reruns.of_dispatches(tx, dispatched):
+    for row in await reruns.read_for_dispatches(tx, dispatched):
         if (row["state"], row["run_id"], row["from_attempt"]) == ("asked", run_id, attempt):
-            tx.enqueue("run_again", task_keys.of_rerun(row["dispatch_id"], attempt, run_id))
+            tx.enqueue("run_again", task_keys.rerun_key(row["dispatch_id"], attempt, run_id))
 
 
 async def _publish(tx: Transaction, waiting: list[JobRow]) -> None:
     for identifier in {job["dispatch_id"] for job in waiting}:
-        dispatch = await dispatches.get(tx, identifier)
+        dispatch = await dispatches.get_dispatch(tx, identifier)
         if dispatch:
             request_publish(tx, dispatch["upstream_repo"], dispatch["pr_number"])

@@ -1,4 +1,4 @@
-"""Endpoints for reports: POST /api/oot/callback and .../batch of backends, /api/oot/results of an outside relay."""
+"""Handlers of reports: one or many of a backend, one that an outside relay passes on."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from bot.core.errors import Rejected
 from bot.db.connection_watchdog import REQUEST_TIMEOUT
 from bot.db.store import LOCK_TIMEOUT
 from bot.oot.allowlist import rows as allowlists
-from bot.oot.reports import acceptance, authorization, static_keys
+from bot.oot.reports import acceptance, authorization
 from bot.oot.reports.authorization import Submission
 from bot.oot.reports.bodies import Accepted, AcceptedOfBatch, BatchAnswer, RefusedOfBatch
 from bot.oot.reports.envelope import parse_envelope, split_batch
 from bot.oot.reports.oidc import VERIFIER, Claims, Verifier
 from bot.oot.reports.report import Malformed, parse_report
 from bot.oot.reports.report_batcher import REPORT_BATCHER, ReportBatcher
+from bot.oot.reports.store import static_keys
 from bot.web.app_keys import CONTEXT
-from bot.web.bodies import SMALL, post_routes, read_body
+from bot.web.bodies import SMALL, read_body
 from bot.web.parameters import is_storable
 from bot.web.refusal_limiter import REFUSAL_LIMITER
 
@@ -82,14 +83,14 @@ async def authenticate(request: web.Request) -> Claims:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     token = token.strip() if scheme.casefold() == "bearer" else ""
     if token.startswith(static_keys.PREFIX) and is_storable(token):
-        return await _of_key(context, token)
+        return await _claims_of_key(context, token)
     return await request.app[VERIFIER].verify(token)
 
 
 async def _refuse_large_from_unlisted(request: web.Request, claims: Claims) -> None:
     """Raise Rejected for a large body from a backend that is not listed, before reading it.
 
-    Anybody who runs a CI can get a token; parsing their batches would keep everybody else waiting.
+    Every CI can get a token; parsing its batches would keep the others waiting.
     """
     if request.content_length is not None and request.content_length <= SMALL:
         return
@@ -102,7 +103,7 @@ async def _entry(request: web.Request, claims: Claims) -> Entry | None:
     """Return the caller's allowlist entry, None when it is ignored; raises Rejected."""
     context = request.app[CONTEXT]
     async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
-        return authorization.listed(await allowlists.in_force(tx), context.settings, claims)
+        return authorization.find_entry(await allowlists.in_force(tx), context.settings, claims)
 
 
 def refused(request: web.Request, refusal: Rejected) -> Rejected:
@@ -120,9 +121,9 @@ def count(answer: Answer) -> None:
         metrics.REPORTS.labels("duplicate" if answer.duplicate else answer.status).inc()
 
 
-async def _of_key(context: Context, key: str) -> Claims:
+async def _claims_of_key(context: Context, key: str) -> Claims:
     async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
-        row = await static_keys.find(tx, key)
+        row = await static_keys.find_key(tx, key)
     if row is None:
         headers = {"WWW-Authenticate": 'Bearer realm="ootbot"'}
         raise Rejected(401, "invalid_token", "this key is unknown or was revoked", headers=headers)
@@ -229,23 +230,11 @@ def _parse_relayed(body: bytes, settings: Settings) -> Envelope:
         raise Rejected(400, "invalid_report", str(error)) from None
 
 
-DOORS = {
-    "/api/oot/callback": callback,
-    "/github/callback": callback,
-    "/api/oot/callback/batch": callback_batch,
-    "/api/oot/results": results,
-    "/api/crcr/results": results,
-    "/crcr/results": results,
-}
-
-
 def setup(app: web.Application) -> None:
-    """Add the endpoints and what they verify and store reports with."""
+    """Add what the endpoints verify and store reports with."""
     context = app[CONTEXT]
     settings = context.settings
     app[REPORT_BATCHER] = ReportBatcher(context)
     app[VERIFIER] = Verifier(
         settings.oidc_issuers, audiences=settings.oidc_audience, http=context.http, clock=context.clock
     )
-    for path, handler in DOORS.items():
-        app.add_routes(post_routes(path, handler))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bot.oot.reports.report import Report
+    from bot.oot.results.tables import JobDurations, JobSubject
 
 T = TypeVar("T")
 
@@ -28,13 +29,9 @@ T = TypeVar("T")
 class Envelope:
     """One report an outside relay passes on."""
 
-    repository: str
+    subject: JobSubject
     level: int
-    queue_time: float | None  # seconds, as the relay measured; None: not measured
-    execution_time: float | None
-    upstream_repo: str
-    pr_number: int | None
-    head_sha: str | None
+    measured: JobDurations  # by the relay; None: not measured
     report: Report
 
 
@@ -49,7 +46,7 @@ class _LenientEnvelope(msgspec.Struct):
     untrusted: bodies.Untrusted
 
 
-LEAST_LEVEL = 2  # of whoever may report
+LEAST_LEVEL = 2  # of a backend that may report
 MOST_SECONDS = 10**9
 _envelope = msgspec.json.Decoder(bodies.Envelope)
 _lenient_envelope = msgspec.json.Decoder(_LenientEnvelope)
@@ -73,13 +70,15 @@ def parse_envelope(body: bytes, *, upstream: str | None = None) -> Envelope:
     report = parse_report(bytes(envelope.untrusted.callback_payload))
     measured = trusted.ci_metrics or bodies.Metrics()
     return Envelope(
-        repository=trusted.verified_repo,
+        subject={
+            "downstream_repo": trusted.verified_repo,
+            "upstream_repo": _upstream(report),
+            "pr_number": _number(report),
+            "head_sha": _sha(report),
+            "delivery_id": report.delivery_id,
+        },
         level=LEVELS[trusted.downstream_repo_level],
-        queue_time=measured.queue_time,
-        execution_time=measured.execution_time,
-        upstream_repo=_upstream(report),
-        pr_number=_number(report),
-        head_sha=_sha(report),
+        measured={"queue_time": measured.queue_time, "execution_time": measured.execution_time},
         report=report,
     )
 
@@ -94,13 +93,18 @@ def _leniently(body: bytes, upstream: str) -> Envelope:
     measured = trusted.ci_metrics if isinstance(trusted.ci_metrics, dict) else {}
     level = trusted.downstream_repo_level
     return Envelope(
-        repository=trusted.verified_repo,
+        subject={
+            "downstream_repo": trusted.verified_repo,
+            "upstream_repo": _or_flagged(_upstream, report, upstream),
+            "pr_number": _or_flagged(_number, report, None),
+            "head_sha": _or_flagged(_sha, report, None),
+            "delivery_id": report.delivery_id,
+        },
         level=LEVELS.get(level, LEAST_LEVEL) if isinstance(level, str | int) else LEAST_LEVEL,
-        queue_time=lenient.number(measured.get("queue_time"), 0, MOST_SECONDS),
-        execution_time=lenient.number(measured.get("execution_time"), 0, MOST_SECONDS),
-        upstream_repo=_or_flagged(_upstream, report, upstream),
-        pr_number=_or_flagged(_number, report, None),
-        head_sha=_or_flagged(_sha, report, None),
+        measured={
+            "queue_time": lenient.number(measured.get("queue_time"), 0, MOST_SECONDS),
+            "execution_time": lenient.number(measured.get("execution_time"), 0, MOST_SECONDS),
+        },
         report=report,
     )
 

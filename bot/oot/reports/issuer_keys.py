@@ -100,7 +100,7 @@ def invalid(detail: str) -> Rejected:
 
 
 def unpublished() -> Rejected:
-    """Return the refusal of a token signed with a key that is nobody's."""
+    """Return the refusal of a token signed with a key that no issuer publishes."""
     return invalid("the token is signed with a key its issuer does not publish")
 
 

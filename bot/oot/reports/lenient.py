@@ -47,7 +47,7 @@ class _Needed(Struct):
 _decoder = msgspec.json.Decoder(_Body)
 
 
-def read(body: bytes, flags: dict[str, Any]) -> bodies.Report:
+def read_report(body: bytes, flags: dict[str, Any]) -> bodies.Report:
     """Read a report, flagging what is dropped; raises DecodeError where what identifies the job is missing."""
     sent = decode(_decoder, body)
     workflow = _workflow(sent.workflow, flags) if isinstance(sent.workflow, dict) else sent.workflow

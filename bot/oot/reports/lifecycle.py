@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from bot.oot.results import shown
+from bot.oot.results.tables import JobReported
 
 if TYPE_CHECKING:
     from bot.oot.reports.report import Report
-    from bot.oot.results.tables import JobChange, JobReported, JobRow
+    from bot.oot.results.tables import JobChange, JobDurations, JobRow
 
 
 class Conflict(ValueError):
@@ -35,13 +36,13 @@ def _transition(job: JobRow | None, report: Report, now: int, dispatched_at: int
     """Return the columns of a job that begins or ends, None where it does neither; raises Conflict."""
     if job is None:
         return _first(report, now, dispatched_at)
-    if report.status == "in_progress":
+    if report.job["status"] == "in_progress":
         if job["status"] == "completed" and "no_start" in job["flags"]:
             raise Conflict("this job has completed already: report in_progress before completed")
         return None
     if job["status"] == "completed":
         if "swept" not in job["flags"]:
-            if job["conclusion"] == report.conclusion:
+            if job["conclusion"] == report.job["conclusion"]:
                 return None
             raise Conflict(
                 f"this job has completed with {job['conclusion']} already; the first report stands"
@@ -51,35 +52,28 @@ def _transition(job: JobRow | None, report: Report, now: int, dispatched_at: int
 
 
 def as_measured(
-    job: JobRow | None,
-    change: JobChange | None,
-    *,
-    queue_time: float | None,
-    execution_time: float | None,
-    now: int,
+    job: JobRow | None, change: JobChange | None, measured: JobDurations, *, now: int
 ) -> JobChange | None:
     """Return a change with the times an outside relay measured instead of ours; without them the stored ones stay.
 
     Where the report itself changes nothing, times that were missing do.
     """
+    queue_time, execution_time = measured["queue_time"], measured["execution_time"]
     if change is None and job is not None:
-        news = (job["queue_time"] is None and queue_time is not None) or (
-            job["execution_time"] is None and execution_time is not None
-        )
-        if not news:
-            return None
         queue_time = queue_time if job["queue_time"] is None else None
         execution_time = execution_time if job["execution_time"] is None else None
+        if queue_time is None and execution_time is None:
+            return None
         change = {**_same(job), "updated_at": now}
     assert change is not None  # a first report always changes something
-    measured = change.copy()
-    measured.pop("queue_time", None)
-    measured.pop("execution_time", None)
+    changed = change.copy()
+    changed.pop("queue_time", None)
+    changed.pop("execution_time", None)
     if queue_time is not None:
-        measured["queue_time"] = queue_time
+        changed["queue_time"] = queue_time
     if execution_time is not None:
-        measured["execution_time"] = execution_time
-    return measured
+        changed["execution_time"] = execution_time
+    return changed
 
 
 def swept(job: JobRow, *, now: int, conclusion: str = "timed_out") -> JobChange:
@@ -95,11 +89,11 @@ def swept(job: JobRow, *, now: int, conclusion: str = "timed_out") -> JobChange:
 
 
 def _first(report: Report, now: int, dispatched_at: int | None) -> JobChange:
-    first_attempt = report.run_attempt == 1
-    started = report.status == "in_progress"
+    first_attempt = report.job["run_attempt"] == 1
+    started = report.job["status"] == "in_progress"
     change: JobChange = {
-        "status": report.status,
-        "conclusion": report.conclusion,
+        "status": report.job["status"],
+        "conclusion": report.job["conclusion"],
         "started_at": now,
         "completed_at": None if started else now,
         "queue_time": _seconds(dispatched_at, now) if started and first_attempt else None,
@@ -115,7 +109,7 @@ def _completed(job: JobRow, report: Report, now: int, flags: dict[str, Any]) -> 
     kept = {name: value for name, value in job["flags"].items() if name != "swept"}
     change: JobChange = {
         "status": "completed",
-        "conclusion": report.conclusion,
+        "conclusion": report.job["conclusion"],
         "completed_at": now,
         "execution_time": None if "no_start" in kept else _seconds(job["started_at"], now),
         "flags": kept | report.flags | flags,
@@ -150,21 +144,10 @@ def _is_odd(job: JobRow | None, change: JobChange, now: int, dispatched_at: int 
 
 def _reported(report: Report) -> JobChange:
     """Return the columns a report has values for: absent ones erase nothing."""
-    reported: JobReported = {
-        "workflow_run_url": report.url,
-        "check_run_id": report.check_run_id,
-        "total_tests": report.total,
-        "passed_tests": report.passed,
-        "failed_tests": report.failed,
-        "skipped_tests": report.skipped,
-        "failed_tests_json": report.failed_tests,
-        "artifact_url": report.artifact_url,
-        "environment": report.environment,
-        "reported_started_at": report.reported_started_at,
-        "reported_completed_at": report.reported_completed_at,
-        "triage_verdict": report.triage_verdict,
-    }
-    return cast("JobChange", {name: value for name, value in reported.items() if value is not None})
+    claimed = cast("dict[str, Any]", report.job)
+    names = JobReported.__annotations__
+    reported = {name: value for name in names if (value := claimed[name]) is not None}
+    return cast("JobChange", reported)
 
 
 def _seconds(start: int | None, end: int) -> float | None:

@@ -42,7 +42,7 @@ class _Payload(msgspec.Struct):
     pull_request: _Pull | None = None
     repository: _Named | None = None
     after: Any = None
-    head_sha: Any = None  # as clients write it that make up a payload for a run nobody dispatched
+    head_sha: Any = None  # as clients write it that make up a payload for a run that was not dispatched
     truncated: Any = None
 
 

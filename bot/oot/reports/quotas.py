@@ -1,4 +1,4 @@
-"""Quotas of a backend, so that none slows the others down: reads and writes of oot_rate.
+"""Quotas of a backend, so that none slows the others down.
 
 Limited are reports, bytes and new commits in a span of time, and the jobs and failed tests of a dispatch.
 """
@@ -10,15 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
-import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY
 
 from bot.core.clock import JITTER
 from bot.core.errors import Rejected
-from bot.db.statements import Statement
-from bot.oot.reports import verify_commit
-from bot.oot.reports.tables import oot_rate
-from bot.oot.results import jobs
+from bot.oot.reports.store import accepted, unverified
+from bot.oot.results.store import jobs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -29,31 +25,11 @@ if TYPE_CHECKING:
 
 MINUTE, HOUR = 60, 3600  # seconds
 NEW_COMMITS = 60  # an hour and backend: each may cost some of the calls that GitHub allows us upstream
-MOST_JOBS = 1_000  # of one dispatch, or of one backend on one commit where nobody dispatched
+MOST_JOBS = 1_000  # of one dispatch, or of one backend on one commit of a run that was not dispatched
 MOST_TESTS = (
     4_000_000  # characters of failed tests of these: the page of the pull request or commit reads them
 )
 WIDENED = 2  # times as long failed tests are stored at most: PostgreSQL puts spaces between them
-LONGEST_WINDOW = 3600  # seconds
-LOCK = 1  # namespace of these advisory locks
-RATE = oot_rate.c
-ACCEPTED_LATELY = Statement(
-    sa.select(
-        RATE.caller,
-        sa.func.sum(RATE.accepted).label("count"),
-        sa.func.min(RATE.second).label("oldest"),
-    )
-    .where(
-        sa.or_(
-            RATE.caller.in_(sa.bindparam("minutely", expanding=True))
-            & (RATE.second > sa.bindparam("minute_ago")),
-            RATE.caller.in_(sa.bindparam("hourly", expanding=True))
-            & (RATE.second > sa.bindparam("hour_ago")),
-        ),
-        RATE.second <= sa.bindparam("latest"),
-    )
-    .group_by(RATE.caller)
-)
 
 
 @dataclass(kw_only=True)
@@ -66,17 +42,19 @@ class RateQuota:
     taken: Counter[str] = field(default_factory=Counter)  # here and now
 
     @classmethod
-    async def of(cls, tx: Transaction, new: Collection[Job]) -> RateQuota:
+    async def read(cls, tx: Transaction, new: Collection[Job]) -> RateQuota:
         """Return what these jobs' callers have used up; locked against others until the transaction ends."""
-        reports = {share.key for job in new if (share := _of_reports(job))}
-        tests = [(job.caller, share) for job in new if (share := _of_bytes(job))]
-        hourly = {share.key for job in new if (share := _of_commits(job))} | {share.key for _, share in tests}
-        await _lock(tx, reports | hourly)
-        spent = await accepted_lately(tx, minutely=reports, hourly=hourly)
+        reports = {share.key for job in new if (share := _share_of_reports(job))}
+        tests = [(job.caller, share) for job in new if (share := _share_of_bytes(job))]
+        hourly = {share.key for job in new if (share := _share_of_commits(job))} | {
+            share.key for _, share in tests
+        }
+        await accepted.lock(tx, reports | hourly)
+        spent = await accepted.read_lately(tx, minutely=reports, hourly=hourly)
         bytes_of = Counter({caller: spent.get(share.key, (0, 0))[0] for caller, share in tests})
         for caller, share in tests:
             bytes_of[caller] += share.amount
-        named = set(await verify_commit.counts(tx, _commits(new)))
+        named = set(await unverified.count_jobs(tx, _commits(new)))
         return cls(spent=spent, named=named, bytes_of=bytes_of)
 
     @property
@@ -86,7 +64,11 @@ class RateQuota:
 
     def check(self, job: Job, now: int) -> None:
         """Raise Rejected 429 when the caller has used up a share."""
-        shares = [_of_reports(job), None if job.names in self.named else _of_commits(job), _of_bytes(job)]
+        shares = [
+            _share_of_reports(job),
+            None if job.names in self.named else _share_of_commits(job),
+            _share_of_bytes(job),
+        ]
         taken = [share for share in shares if share]
         for share in taken:
             count, oldest = self.spent.get(share.key, (0, now // 1000))
@@ -122,14 +104,14 @@ class _Share:
     amount: int = 1  # that this report needs
 
 
-def _of_reports(job: Job) -> _Share | None:
+def _share_of_reports(job: Job) -> _Share | None:
     if job.limit is None:
         return None
     rule = f"{job.caller} may send {job.limit} reports a minute"
     return _Share(key=job.caller, most=job.limit, window=MINUTE, rule=rule)
 
 
-def _of_commits(job: Job) -> _Share | None:
+def _share_of_commits(job: Job) -> _Share | None:
     if job.names is None:
         return None
     backend = job.names.backend
@@ -137,24 +119,24 @@ def _of_commits(job: Job) -> _Share | None:
     return _Share(key=f"commits of {backend}", most=NEW_COMMITS, window=HOUR, rule=rule)
 
 
-def _of_bytes(job: Job) -> _Share | None:
+def _share_of_bytes(job: Job) -> _Share | None:
     """Return the share of the database: failed tests are what makes a report large."""
-    if job.byte_limit is None or not job.report.failed_tests:
+    if job.byte_limit is None or not job.report.job["failed_tests_json"]:
         return None
     rule = f"{job.caller} may report {job.byte_limit / 1_000_000:,.0f} MB of failed tests an hour"
-    size = len(msgspec.json.encode(job.report.failed_tests))
+    size = len(msgspec.json.encode(job.report.job["failed_tests_json"]))
     return _Share(key=f"bytes of {job.caller}", most=job.byte_limit, window=HOUR, rule=rule, amount=size)
 
 
 @dataclass(kw_only=True)
 class SizeQuota:
-    """Jobs and failed tests stored for a dispatch, or for (backend, commit) where nobody dispatched."""
+    """Jobs and failed tests stored for a dispatch, or for (backend, commit) of a run that was not dispatched."""
 
     jobs: Counter[str | tuple[str, str]] = field(default_factory=Counter)
     tests: Counter[str | tuple[str, str]] = field(default_factory=Counter)  # characters
 
     @classmethod
-    async def of(
+    async def read(
         cls, tx: Transaction, reported: Collection[Job], rates: RateQuota, *, known: Collection[str]
     ) -> SizeQuota:
         """Return what is stored where these reports belong, as far as it could be too much.
@@ -163,13 +145,15 @@ class SizeQuota:
         """
         new = [job for job in reported if job.key not in known]
         failing = [
-            job for job in reported if job.report.failed_tests and not rates.tests_certainly_fit(job, tx.now)
+            job
+            for job in reported
+            if job.report.job["failed_tests_json"] and not rates.tests_certainly_fit(job, tx.now)
         ]
         sizes = cls()
         sizes.jobs.update(await jobs.counts(tx, _dispatches(new)))
         sizes.tests.update(await jobs.lengths_of_tests(tx, _dispatches(failing)))
-        sizes.jobs.update(await verify_commit.counts(tx, _commits(new)))
-        sizes.tests.update(await verify_commit.lengths_of_tests(tx, _commits(failing)))
+        sizes.jobs.update(await unverified.count_jobs(tx, _commits(new)))
+        sizes.tests.update(await unverified.measure_tests(tx, _commits(failing)))
         return sizes
 
     def check(self, job: Job) -> None:
@@ -211,45 +195,5 @@ def _dispatches(new: Iterable[Job]) -> set[str]:
     return {key for job in new if (key := job.row["dispatch_id"])}
 
 
-def _commits(new: Iterable[Job]) -> set[verify_commit.Commit]:
+def _commits(new: Iterable[Job]) -> set[unverified.Commit]:
     return {job.unasked for job in new if job.unasked}
-
-
-async def _lock(tx: Transaction, callers: Collection[str]) -> None:
-    """Let no other process accept reports of these callers until the transaction ends: both could exceed a limit."""
-    if callers and not tx.sqlite:  # which has one writer at a time
-        names = sa.func.unnest(sa.literal(sorted(callers), ARRAY(sa.Text))).column_valued("name")
-        digest = sa.func.hashtext(names).label("digest")
-        ordered = sa.select(digest).distinct().order_by(digest).subquery()
-        await tx.run(sa.select(sa.func.pg_advisory_xact_lock(LOCK, ordered.c.digest)))
-
-
-async def accepted_lately(
-    tx: Transaction, *, minutely: Collection[str] = (), hourly: Collection[str] = ()
-) -> dict[str, tuple[int, int]]:
-    """Return how much of each share was accepted within its minute or hour, and the second of the oldest."""
-    if not minutely and not hourly:
-        return {}
-    now = tx.now // 1000
-    spans = {"minutely": sorted(minutely), "minute_ago": now - MINUTE}
-    spans |= {"hourly": sorted(hourly), "hour_ago": now - HOUR}
-    # later ones a wrong clock noted
-    rows = await tx.rows(ACCEPTED_LATELY, spans | {"latest": (tx.now + JITTER) // 1000})
-    return {row["caller"]: (int(row["count"]), int(row["oldest"])) for row in rows}
-
-
-async def record_accepted(tx: Transaction, accepted: Mapping[str, int]) -> None:
-    """Record how many reports were accepted, by caller."""
-    if not accepted:
-        return
-    second = tx.now // 1000
-    rows = [
-        {"caller": caller, "second": second, "accepted": count} for caller, count in sorted(accepted.items())
-    ]
-    await tx.upsert(oot_rate, rows, added=("accepted",))
-
-
-async def forget(tx: Transaction) -> None:
-    """Delete counts older than any window."""
-    first, last = tx.now // 1000 - LONGEST_WINDOW, (tx.now + JITTER) // 1000
-    await tx.run(sa.delete(oot_rate).where(~oot_rate.c.second.between(first, last)))

@@ -15,6 +15,7 @@ from bot.core.links import safe_url
 from bot.oot.reports import bodies, lenient, triage
 from bot.oot.reports.bodies import CONCLUSIONS, MOST_ID, MOST_NAME, STATUSES, TestResults
 from bot.oot.reports.payload_echo import Echo, read_echo
+from bot.oot.results.tables import JobAttempt, JobName, JobOutcome, JobReported
 
 if TYPE_CHECKING:
     from bot.oot.reports.bodies import FailedTest
@@ -29,6 +30,10 @@ class Malformed(ValueError):
     """A malformed report; the message names the field."""
 
 
+class ReportedJob(JobOutcome, JobReported, JobName, JobAttempt):
+    """The columns of a job that a report has values for, as its backend claims them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """One well-formed report; every value is the caller's claim."""
@@ -36,24 +41,7 @@ class Report:
     event_type: str
     delivery_id: str
     callback_token: str | None
-    status: str
-    conclusion: str | None
-    workflow_name: str
-    job_name: str
-    run_id: str
-    run_attempt: int
-    check_run_id: str | None
-    url: str | None
-    artifact_url: str | None
-    total: int | None
-    passed: int | None
-    failed: int | None
-    skipped: int | None
-    failed_tests: list[dict[str, Any]] | None
-    environment: dict[str, str] | None
-    reported_started_at: int | None = None  # epoch milliseconds
-    reported_completed_at: int | None = None
-    triage_verdict: dict[str, Any] | None = None
+    job: ReportedJob
     echo: Echo = field(default_factory=Echo)
     backend: Any = None  # of any type: compared, never trusted
     level: Any = None
@@ -72,7 +60,7 @@ def parse_report(body: bytes, *, leniently: bool = False) -> Report:
         raise Malformed(f"the body is nested more than {MOST_DEPTH} levels deep")
     flags: dict[str, Any] = {}
     try:
-        sent = lenient.read(body, flags) if leniently else _decoder.decode(body)
+        sent = lenient.read_report(body, flags) if leniently else _decoder.decode(body)
     except msgspec.DecodeError as error:
         raise Malformed(str(error).replace("$.", "")) from None
     except (RecursionError, UnicodeDecodeError):
@@ -83,37 +71,42 @@ def parse_report(body: bytes, *, leniently: bool = False) -> Report:
     if work.status == "completed" and work.conclusion not in CONCLUSIONS:
         raise Malformed(f"workflow.conclusion must be one of {', '.join(sorted(CONCLUSIONS))} when completed")
     _check_keys(sent)
-    counts = work.test_results or TestResults()
-    known = [count for count in (counts.passed, counts.failed, counts.skipped) if count is not None]
     return Report(
         event_type=clean(sent.event_type or "")[:100],
         delivery_id=sent.delivery_id,
         callback_token=sent.callback_token,
-        status=work.status,
-        conclusion=work.conclusion if work.status == "completed" else None,
-        workflow_name=clean(work.name),
-        job_name=clean(work.job_name),
-        run_id=str(work.run_id),
-        run_attempt=_attempt(work.run_attempt),
-        check_run_id=None if work.check_run_id is None else str(work.check_run_id),
-        url=_url(work.url, "url", flags),
-        artifact_url=_url(work.artifact_url, "artifact_url", flags),
-        total=counts.total if counts.total is not None else sum(known) if known else None,
-        passed=counts.passed,
-        failed=counts.failed,
-        skipped=counts.skipped,
-        failed_tests=_failed_tests(
-            work.failed_tests_detail if work.failed_tests is None else work.failed_tests, flags
-        ),
-        environment=_environment(work.environment),
-        reported_started_at=_time(work.started_at, flags),
-        reported_completed_at=_time(work.completed_at, flags),
-        triage_verdict=_triage(work.triage_verdict, flags),
+        job=_job(work, flags),
         echo=read_echo(sent.payload),
         backend=sent.downstream_repo or sent.verified_repo,
         level=sent.downstream_repo_level or sent.level,
         flags=flags,
     )
+
+
+def _job(work: bodies.Workflow, flags: dict[str, Any]) -> ReportedJob:
+    counts = work.test_results or TestResults()
+    known = [count for count in (counts.passed, counts.failed, counts.skipped) if count is not None]
+    tests = work.failed_tests_detail if work.failed_tests is None else work.failed_tests
+    return {
+        "status": work.status,
+        "conclusion": work.conclusion if work.status == "completed" else None,
+        "workflow_name": clean(work.name),
+        "job_name": clean(work.job_name),
+        "run_id": str(work.run_id),
+        "run_attempt": _attempt(work.run_attempt),
+        "check_run_id": None if work.check_run_id is None else str(work.check_run_id),
+        "workflow_run_url": _url(work.url, "url", flags),
+        "artifact_url": _url(work.artifact_url, "artifact_url", flags),
+        "total_tests": counts.total if counts.total is not None else sum(known) if known else None,
+        "passed_tests": counts.passed,
+        "failed_tests": counts.failed,
+        "skipped_tests": counts.skipped,
+        "failed_tests_json": _failed_tests(tests, flags),
+        "environment": _environment(work.environment),
+        "reported_started_at": _time(work.started_at, flags),
+        "reported_completed_at": _time(work.completed_at, flags),
+        "triage_verdict": _triage(work.triage_verdict, flags),
+    }
 
 
 ONE_KIND = bytes.maketrans(b"[]", b"{}")
@@ -169,7 +162,7 @@ def _time(sent: Any, flags: dict[str, Any]) -> int | None:
 
 
 def _triage(sent: Any, flags: dict[str, Any]) -> dict[str, Any] | None:
-    found = None if sent is None else triage.read(sent)
+    found = None if sent is None else triage.read_verdict(sent)
     if found is None and sent is not None:
         flags["triage_verdict_dropped"] = True
     return found

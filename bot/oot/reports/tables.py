@@ -7,16 +7,34 @@ from typing import TypedDict
 from bot.db.rows import Big, Bytes, Int, Millis, Text, table
 
 
-class KeyRow(TypedDict):
-    """A static key of a backend."""
+class KeyName(TypedDict):
+    """The public part of a static key, and whose it is."""
 
     id: Text  # the part of a static key that is no secret
     repo: Text
-    digest: Bytes  # SHA-256 of the secret part
+
+
+class KeyUse(TypedDict):
+    """What a static key is for, and since and until when it is used."""
+
     note: Text
     created_at: Millis
     used_at: Millis | None
     revoked_at: Millis | None
+
+
+class KeySecret(TypedDict):
+    """What a static key is recognised by."""
+
+    digest: Bytes  # SHA-256 of the secret part
+
+
+class KeyRow(KeyName, KeySecret, KeyUse):
+    """A static key of a backend."""
+
+
+class ListedKeyRow(KeyName, KeyUse):
+    """A static key without its digest."""
 
 
 oot_key = table("oot_key", KeyRow, key=("id",))

@@ -60,7 +60,7 @@ class Triage(Struct, omit_defaults=True):
     analyzed_at: Text | None = None
 
 
-def read(sent: Any) -> dict[str, Any] | None:
+def read_verdict(sent: Any) -> dict[str, Any] | None:
     """Return a verdict as it is stored; None for one that does not have the shape of version 1."""
     if not isinstance(sent, dict) or str(sent.get("schema_version")).strip() != "1":
         return None

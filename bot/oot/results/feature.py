@@ -7,5 +7,5 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="results",
     tables="bot.oot.results.tables",
-    retained="bot.oot.results.jobs:retained",
+    retained="bot.oot.results.store.jobs:retained",
 )

@@ -41,7 +41,7 @@ async def private(tx: Transaction, settings: Settings, asked: Collection[str]) -
     """Return which repositories are private according to their records, by every name they ever had.
 
     Only those asked for, upstream, the allowlist's own and those our rows are about: there may be any number of others.
-    Upstream and the allowlist's own are private until somebody has said otherwise.
+    Upstream and the allowlist's own are private until GitHub has said otherwise.
     """
     source = on_github(settings.allowlist)
     named = {*settings.upstream_repo, *([source.repo] if source else [])}

@@ -10,34 +10,80 @@ from bot.db.columns import partial_index
 from bot.db.rows import Big, Float, Int, Json, Millis, Text, table
 
 
-class DispatchRow(TypedDict):
-    """One `repository_dispatch` of one delivery to one backend."""
+class DispatchKey(TypedDict):
+    """Our own key of it."""
 
     id: Text
+
+
+class DispatchEvent(TypedDict):
+    """What all dispatches of one event have in common."""
+
     delivery_id: Text  # what the backend knows it by
     source_guid: Text  # the stored delivery whose body is dispatched
     upstream_repo: Text
     event_type: Text
-    action: Text | None  # of a pull request; closed also for a deleted ref: nobody has to answer
+    action: Text | None  # of a pull request; closed also for a deleted ref: no answer is expected
     pr_number: Big | None
     head_sha: Text | None
     base_sha: Text | None
     base_ref: Text | None  # the branch a pull request is meant for: a push has none
     labels: Json[list[str]] | None
+
+
+class DispatchBackend(TypedDict):
+    """The backend it is sent to, as the allowlist had it."""
+
     backend: Text
     backend_key: Text  # the name, case folded
     level: Int
     device: Text | None
+
+
+class DispatchState(TypedDict):
+    """How far it has come, and when it was recorded."""
+
     # pending | held (by policy) | sent | not_installed | failed | superseded | cancelled | never_started | not_run
     state: Text
     attempts: Int
     created_at: Millis
+
+
+class DispatchTimes(TypedDict):
+    """When it was sent and answered, and the token it was sent with."""
+
     dispatched_at: Millis | None
     heard_at: Millis | None  # when the first report on it came
     token_jti: Text
+
+
+class DispatchAnswers(TypedDict):
+    """Whether its backend has to answer."""
+
     answers: Text | None  # some: silence is no failure; null: all, a report is expected
+
+
+class DispatchOutcome(TypedDict):
+    """The run it started, or why it failed."""
+
     run_id: Text | None  # the run a workflow_dispatch started: reports have to be about it
     error: Text | None
+
+
+class DispatchRow(
+    DispatchKey,
+    DispatchEvent,
+    DispatchBackend,
+    DispatchState,
+    DispatchTimes,
+    DispatchAnswers,
+    DispatchOutcome,
+):
+    """One `repository_dispatch` of one delivery to one backend."""
+
+
+class CountedDispatch(DispatchKey, DispatchBackend, DispatchState):
+    """What says which days a dispatch counts for."""
 
 
 oot_dispatch = table(
@@ -79,11 +125,20 @@ class ApprovalRow(TypedDict):
 oot_approval = table("oot_approval", ApprovalRow, key=("upstream_repo", "pr_number", "head_sha"))
 
 
-class JobKey(TypedDict):
-    """Which attempt of which job it is, by our keys."""
+class JobIdentity(TypedDict):
+    """Which attempt of which job it is."""
 
     job_key: Text  # SHA-256 of the six identifying columns
+
+
+class JobDispatch(TypedDict):
+    """The dispatch that asked for it."""
+
     dispatch_id: Text | None
+
+
+class JobKey(JobIdentity, JobDispatch):
+    """Which attempt of which job it is, by our keys."""
 
 
 class JobOutcome(TypedDict):
@@ -122,12 +177,21 @@ class JobCheckRun(TypedDict, total=False):
     check_run_id: Text | None
 
 
-class JobRun(TypedDict):
-    """Its run."""
+class JobReporter(TypedDict):
+    """The check run of the job that reported it."""
 
     reporter_check_run_id: Text | None
+
+
+class JobAttempt(TypedDict):
+    """The attempt of its run."""
+
     run_id: Text
     run_attempt: Int
+
+
+class JobRun(JobReporter, JobAttempt):
+    """Its run."""
 
 
 class JobDurations(TypedDict, total=False):
@@ -137,16 +201,26 @@ class JobDurations(TypedDict, total=False):
     execution_time: Float | None
 
 
-class JobResult(TypedDict, total=False):
-    """What was reported of it, and when it began and ended."""
+class JobSpan(TypedDict, total=False):
+    """When it began and ended, by our clock."""
 
     started_at: Millis | None
     completed_at: Millis | None
+
+
+class JobTests(TypedDict, total=False):
+    """The tests that ran in it."""
+
     total_tests: Big | None
     passed_tests: Big | None
     failed_tests: Big | None
     skipped_tests: Big | None
     failed_tests_json: Json[list[dict[str, Any]]] | None
+
+
+class JobDetails(TypedDict, total=False):
+    """What else was reported of it."""
+
     artifact_url: Text | None
     environment: Json[dict[str, str]] | None
     reported_started_at: Millis | None
@@ -169,7 +243,7 @@ class JobFlags(TypedDict):
 
 
 class JobTimes(TypedDict, total=False):
-    """When we were told of it."""
+    """When it was first and last reported."""
 
     received_at: Millis
     updated_at: Millis
@@ -184,7 +258,9 @@ class JobRow(
     JobCheckRun,
     JobRun,
     JobDurations,
-    JobResult,
+    JobSpan,
+    JobTests,
+    JobDetails,
     JobOrigin,
     JobFlags,
     JobTimes,
@@ -192,12 +268,16 @@ class JobRow(
     """What a backend reported on one job."""
 
 
-class JobReported(JobPage, JobCheckRun, JobResult):
+class JobReported(JobPage, JobCheckRun, JobTests, JobDetails):
     """What the body of a report says of a job."""
 
 
-class JobChange(JobOutcome, JobReported, JobDurations, JobFlags, JobTimes):
+class JobChange(JobOutcome, JobReported, JobSpan, JobDurations, JobFlags, JobTimes):
     """What a report changes of a job, not all of it each time."""
+
+
+class CountedJob(JobKey, JobSubject, JobName, JobRun, JobTimes):
+    """What says which days a job counts for."""
 
 
 oot_workflow_job = table("oot_workflow_job", JobRow, key=("job_key",))
@@ -289,7 +369,7 @@ class IgnoreRow(TypedDict):
 
 
 oot_ignore = table("oot_ignore", IgnoreRow, key=("upstream_repo", "pr_number", "head_sha", "backend_key"))
-SELF_TRIGGERED = ("nightly", "periodic")  # event types of runs that nobody dispatched
+SELF_TRIGGERED = ("nightly", "periodic")  # event types of runs that were not dispatched
 
 
 class CommandRow(TypedDict):

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from bot.queue.tasks import Task
 
 
-def of_pull(repo: str, number: int) -> str:
+def pull_key(repo: str, number: int) -> str:
     """Return the key of a pull request, `owner/repo#number`."""
     return f"{repo}#{number}"
 
 
-def pull_of(task: Task) -> tuple[str, int]:
+def parse_pull(task: Task) -> tuple[str, int]:
     """Return repository and number of a task's pull request; raises GiveUp when its key names none."""
     repo, _, number = task.key.rpartition("#")
     if not repo or not number.isdigit():
@@ -27,7 +27,7 @@ def pull_of(task: Task) -> tuple[str, int]:
     return repo, int(number)
 
 
-async def delivery_of(context: Context, tx: Transaction, task: Task) -> tuple[str, dict[str, Any]]:
+async def read_delivery(context: Context, tx: Transaction, task: Task) -> tuple[str, dict[str, Any]]:
     """Return event and body of the delivery a task is about; raises GiveUp when it is no longer stored."""
     stored = await inbox.find(tx, task.key)
     if stored is None:
@@ -38,10 +38,10 @@ async def delivery_of(context: Context, tx: Transaction, task: Task) -> tuple[st
 def request_publish(tx: Transaction, repo: str, number: int | None, *, delay: float = 0) -> None:
     """Bring what is shown on a pull request up to date; a push has no number and shows nothing."""
     if number is not None:
-        tx.enqueue("publish", of_pull(repo, number), delay=delay)
+        tx.enqueue("publish", pull_key(repo, number), delay=delay)
 
 
-def of_run(backend: str, run_id: str | int, attempt: int) -> str:
+def run_key(backend: str, run_id: str | int, attempt: int) -> str:
     """Return the key of an attempt of a backend's run, `owner/repo/run_id/attempt`, case folded."""
     return f"{backend.casefold()}/{run_id}/{attempt}"
 
@@ -53,7 +53,7 @@ def parse_run(key: str) -> tuple[str, str, int]:
     return f"{owner}/{name}", run_id, int(attempt)
 
 
-def of_rerun(dispatch_id: str, attempt: int, run_id: str) -> str:
+def rerun_key(dispatch_id: str, attempt: int, run_id: str) -> str:
     """Return the key of a re-run, `dispatch/attempt/run_id`: the attempt the run is at now."""
     return f"{dispatch_id}/{attempt}/{run_id}"
 

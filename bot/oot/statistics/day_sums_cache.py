@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from aiohttp import web
 
-from bot.oot.statistics import rollup
 from bot.oot.statistics.days import DAY
+from bot.oot.statistics.store import rollup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from bot.db.transaction import Transaction
     from bot.oot.statistics.days import Day
-    from bot.oot.statistics.rollup import Fingerprints
+    from bot.oot.statistics.store.rollup import Fingerprints
 
 T = TypeVar("T")
 MOST = 24  # kinds of sums in the cache
@@ -57,8 +57,8 @@ class DaySumsCache:
             sums = _unchanged(known, now, changing) if known else {}
             changed = (now.keys() | changing) - sums.keys()
             parts: dict[str, list[Day]] = {key: [] for key in changed}
-            for one in await rollup.read(tx, first, last=last, backends=None if not sums else changed):
-                parts.setdefault(one.key, []).append(one)
+            for one in await rollup.read_days(tx, first, last=last, backends=None if not sums else changed):
+                parts.setdefault(one.backend_key, []).append(one)
             for key, part in parts.items():
                 sums[key] = make(part)
             known = _Entry(fingerprint=fingerprint, fingerprints=now, changing=changing, sums=sums)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from bot.oot.statistics import histogram
 from bot.oot.statistics.stats import EMPTY, Tally, grade, outcome, tally, total
+from bot.oot.statistics.tables import DayOfBackend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bot.oot.statistics.countable_jobs import CountableJob, SilentDispatch
+    from bot.oot.statistics.store.countable_jobs import CountableJob, SilentDispatch
 
 _Key = tuple[int, str, str, str]  # day, backend and upstream (both case folded), kind of event
 DAY, HOUR = 86_400_000, 3_600_000  # milliseconds
@@ -20,21 +21,11 @@ RATED = frozenset({"success", "failure", "timed_out"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Day:
+class Day(DayOfBackend):
     """What one backend did on one UTC day for one upstream repository and kind of event."""
 
-    day: int  # days since 1970
-    backend: str  # spelled as in its newest row
-    level: int
-    upstream: str  # case folded
-    event: str
     tally: Tally
     hours: dict[str, list[int]] = field(default_factory=dict)  # hour -> [rated, success]
-
-    @property
-    def key(self) -> str:
-        """The backend's case folded name."""
-        return self.backend.casefold()
 
 
 @dataclass(kw_only=True, slots=True)
@@ -73,15 +64,16 @@ class DayCounter:
         """Return the days of all rows so far."""
         return [
             Day(
+                backend_key=backend_key,
                 day=day,
+                upstream_key=upstream_key,
+                event_type=event_type,
                 backend=sums.newest[1],
                 level=sums.newest[2],
-                upstream=upstream,
-                event=event,
                 tally=sums.tally,
                 hours=sums.hours,
             )
-            for (day, _, upstream, event), sums in self._sums.items()
+            for (day, backend_key, upstream_key, event_type), sums in self._sums.items()
         ]
 
 

@@ -7,6 +7,6 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="statistics",
     tables="bot.oot.statistics.tables",
-    sums=("bot.oot.statistics.rollup:BACKENDS",),
-    before_commit="bot.oot.statistics.rollup:note_changed",
+    sums=("bot.oot.statistics.store.rollup:BACKENDS",),
+    before_commit="bot.oot.statistics.store.rollup:note_changed",
 )

@@ -47,7 +47,7 @@ class Column:
 
     workflow: str
     name: str  # of shards: with their count in place of their numbers
-    shards: int = 0  # different ones seen; 0: not a sharded job
+    shard_count: int = 0  # different ones seen; 0: not a sharded job
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,7 @@ def _groups(jobs: set[Name]) -> dict[Name, Column]:
     groups: dict[Name, Column] = {}
     for (workflow, stem), members in stems.items():
         shards = len(members) if len(members) > 1 else 0
-        column = Column(workflow=workflow, name=stem if shards else members[0][1], shards=shards)
+        column = Column(workflow=workflow, name=stem if shards else members[0][1], shard_count=shards)
         groups |= dict.fromkeys(members, column)
     return groups
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from bot.oot.statistics import histogram
+from bot.oot.statistics.tables import COUNTS, Counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bot.oot.statistics.countable_jobs import CountableJob, SilentDispatch
+    from bot.oot.results.tables import JobOutcome
+    from bot.oot.statistics.store.countable_jobs import CountableJob, SilentDispatch
 
 GREEN_FROM = 0.95
 AMBER_FROM = 0.80
@@ -21,60 +23,31 @@ FAILED = frozenset({"failure", "timed_out"})  # outcomes
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackendStats:
-    """One backend in one window; a run is one job of one workflow run at its latest attempt."""
+class BackendStats(Counts):
+    """One backend in one window."""
 
-    runs: int = 0  # the sum of all counts up to `running`
-    success: int = 0
-    failure: int = 0  # also action_required, startup_failure and stale
-    timed_out: int = 0
-    cancelled: int = 0
-    skipped: int = 0
-    neutral: int = 0
-    running: int = 0
-    never_started: int = 0  # dispatches sent and never reported on
-    not_run: int = 0  # the same, of backends that need not answer
-    not_dispatched: int = 0  # dispatches GitHub refused, or without the App on the backend
-    superseded: int = 0  # dispatches dropped for a newer commit before they were sent
-    infra: int = 0  # of failure and timed_out: those whose log says that it was infrastructure
     pass_rate: float | None = None  # 0..1; None when nothing counts
-    pass_rate_without_infra: float | None = None  # the same without those
+    pass_rate_without_infra: float | None = None  # the same without failures of infrastructure
     median_execution_time: float | None = None  # seconds
     p90_execution_time: float | None = None
     median_queue_time: float | None = None
     p90_queue_time: float | None = None
     last_at: int | None = None  # epoch milliseconds of the last report
 
-    @property
-    def rated(self) -> int:
-        """How many outcomes the pass rate is made of."""
-        return self.success + self.failure + self.timed_out + self.never_started
 
-
-def numbers(of: Tally) -> BackendStats:
+def numbers(sums: Tally) -> BackendStats:
     """Return the numbers of a tally."""
-    execution, queue = histogram.summary(of.execution), histogram.summary(of.queue)
+    execution, queue = histogram.summary(sums.execution), histogram.summary(sums.queue)
+    rated = sums.rated - sums.infra
     return BackendStats(
-        runs=of.runs,
-        success=of.success,
-        failure=of.failure,
-        timed_out=of.timed_out,
-        cancelled=of.cancelled,
-        skipped=of.skipped,
-        neutral=of.neutral,
-        running=of.running,
-        never_started=of.never_started,
-        not_run=of.not_run,
-        not_dispatched=of.not_dispatched,
-        superseded=of.superseded,
-        infra=of.infra,
-        pass_rate=of.pass_rate,
-        pass_rate_without_infra=of.success / (of.rated - of.infra) if of.rated > of.infra else None,
+        **{name: getattr(sums, name) for name in COUNTS},
+        pass_rate=sums.pass_rate,
+        pass_rate_without_infra=sums.success / rated if rated > 0 else None,
         median_execution_time=execution[0],
         p90_execution_time=execution[1],
         median_queue_time=queue[0],
         p90_queue_time=queue[1],
-        last_at=of.last_at or None,
+        last_at=sums.last_at or None,
     )
 
 
@@ -108,39 +81,14 @@ ENDS = {
 }  # how a dispatch without reports ended
 
 
-class Concluded(TypedDict):
-    """What the outcome of a job depends on; any row with these columns will do."""
-
-    status: str
-    conclusion: str | None
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tally:
-    """Runs by outcome, dispatches without a report by reason, and histograms of times (see `histogram`)."""
+class Tally(Counts):
+    """Counts, and histograms of times (see `histogram`)."""
 
-    runs: int = 0
-    success: int = 0
-    failure: int = 0
-    timed_out: int = 0
-    cancelled: int = 0
-    skipped: int = 0
-    neutral: int = 0
-    running: int = 0
-    never_started: int = 0
-    not_run: int = 0
-    not_dispatched: int = 0
-    superseded: int = 0
-    infra: int = 0  # of failure and timed_out
     execution: int = 0  # first to last report
     queue: int = 0  # dispatch to first report
     whole: int = 0  # both together, of runs whose execution time is known
     last_at: int = 0  # epoch milliseconds of the last report, 0 without any
-
-    @property
-    def rated(self) -> int:
-        """How many outcomes the pass rate is made of."""
-        return self.success + self.failure + self.timed_out + self.never_started
 
     @property
     def pass_rate(self) -> float | None:
@@ -183,7 +131,7 @@ def tally(jobs: Iterable[CountableJob], dispatches: Iterable[SilentDispatch]) ->
     )
 
 
-def outcome(job: Concluded) -> str:
+def outcome(job: JobOutcome) -> str:
     """Return the count of a tally that a job belongs to."""
     if job["status"] != "completed":
         return "running"

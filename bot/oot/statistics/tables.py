@@ -2,41 +2,84 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
+from typing import Annotated, TypedDict
+
 import sqlalchemy as sa
 
-from bot.db.columns import Big, Json, metadata
-from bot.db.columns import must as _must
-from bot.oot.statistics.stats import ADDED
-
-HISTOGRAMS = ("execution", "queue", "whole")
-COUNTS = tuple(name for name in ADDED if name not in HISTOGRAMS)
-ADDED_LATER = {"not_run": "0", "infra": "0"}  # an older version writes days without them
+from bot.db.rows import Big, Bytes, Default, Int, Json, Millis, Text, table
 
 
-oot_day = sa.Table(
-    "oot_day",
-    metadata,
-    _must("backend_key", sa.Text),  # case folded
-    _must("day", sa.Integer),  # days since 1970, UTC
-    _must("upstream_key", sa.Text),  # case folded too; by it, private upstreams are left out
-    _must("event_type", sa.Text),
-    _must("backend", sa.Text),
-    _must("level", sa.Integer),
-    *(_must(name, Big, server_default=ADDED_LATER.get(name)) for name in COUNTS),
-    *(_must(name, sa.LargeBinary) for name in HISTOGRAMS),  # see bot.oot.statistics.histogram
-    _must("hours", Json),
-    _must("last_at", Big),
-    _must("written_at", Big),
-    sa.PrimaryKeyConstraint("backend_key", "day", "upstream_key", "event_type", name="pk_oot_day"),
-)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DayOfBackend:
+    """Which day of which backend it is, by upstream repository and kind of event."""
+
+    backend_key: Text  # case folded
+    day: Int  # days since 1970, UTC
+    upstream_key: Text  # case folded too; by it, private upstreams are left out
+    event_type: Text
+    backend: Text  # spelled as in its newest row
+    level: Int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """Runs by outcome, and dispatches without a report by reason."""
+
+    runs: Big = 0  # one job of one workflow run at its latest attempt; the sum of all up to `running`
+    success: Big = 0
+    failure: Big = 0  # also action_required, startup_failure and stale
+    timed_out: Big = 0
+    cancelled: Big = 0
+    skipped: Big = 0
+    neutral: Big = 0
+    running: Big = 0
+    never_started: Big = 0  # dispatches sent and never reported on
+    # an older version writes days without what has a default
+    not_run: Annotated[Big, Default("0")] = 0  # the same, of backends that need not answer
+    not_dispatched: Big = 0  # dispatches GitHub refused, or without the App on the backend
+    superseded: Big = 0  # dispatches dropped for a newer commit before they were sent
+    infra: Annotated[Big, Default("0")] = 0  # failures and timeouts whose log says that it was infrastructure
+
+    @property
+    def rated(self) -> int:
+        """How many outcomes the pass rate is made of."""
+        return self.success + self.failure + self.timed_out + self.never_started
+
+
+class DayTimes(TypedDict):
+    """Histograms of times, see bot.oot.statistics.histogram."""
+
+    execution: Bytes
+    queue: Bytes
+    whole: Bytes
+
+
+class DayHours(TypedDict):
+    """Outcomes that enter the pass rate, by hour."""
+
+    hours: Json[dict[str, list[int]]]  # hour -> [rated, success]
+
+
+class DayWritten(TypedDict):
+    """When the last report came, and when the row was written."""
+
+    last_at: Millis
+    written_at: Millis
+
+
+HISTOGRAMS = tuple(DayTimes.__annotations__)
+COUNTS = tuple(one.name for one in fields(Counts))
+_DAY = ("backend_key", "day", "upstream_key", "event_type")
+oot_day = table("oot_day", DayOfBackend, Counts, DayTimes, DayHours, DayWritten, key=_DAY)
 sa.Index("ix_oot_day_day", oot_day.c.day, oot_day.c.written_at, oot_day.c.backend_key)
 
 
-oot_failure_kind = sa.Table(  # why a job failed, where its log was read and says so
-    "oot_failure_kind",
-    metadata,
-    sa.Column("job_key", sa.Text, primary_key=True),  # of oot_workflow_job
-    _must("kind", sa.Text),
-)
+class FailureKindRow(TypedDict):
+    """Why a job failed, where its log was read and says so."""
+
+    job_key: Text  # of oot_workflow_job
+    kind: Text
+
+
+oot_failure_kind = table("oot_failure_kind", FailureKindRow, key=("job_key",))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from bot.oot.results import jobs, reruns, run_statuses
+from bot.oot.results.store import jobs, reruns, run_statuses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -63,11 +63,11 @@ async def read_facts(
 ) -> dict[str, Facts]:
     """Return the facts of each dispatch by its id; failed tests and environment only of those in `tests_of`."""
     ids = [row["id"] for row in dispatches]
-    reported = await jobs.of_dispatches(tx, ids, tests_of=tests_of)
-    requested = await reruns.of_dispatches(tx, ids)
+    reported = await jobs.read_for_dispatches(tx, ids, tests_of=tests_of)
+    requested = await reruns.read_for_dispatches(tx, ids)
     backends = {row["id"]: row["backend_key"] for row in dispatches}
     runs = {(backends[row["dispatch_id"] or ""], row["run_id"]) for row in reported}
-    statuses = await run_statuses.of_runs(tx, runs)
+    statuses = await run_statuses.read_for_runs(tx, runs)
     jobs_of = _grouped(reported, lambda row: row["dispatch_id"])
     reruns_of = _grouped(requested, lambda row: row["dispatch_id"])
     statuses_of = _grouped(statuses, lambda row: row["backend_key"])

@@ -86,13 +86,16 @@ class Gate:
                 return self._waiting()
 
     def sentence(self, *, open_: bool) -> str:
-        """Return what it means for merging; `open_`: the commit is the newest of an open pull request."""
+        """Return what the backends say of merging; `open_`: the commit is the newest of an open pull request.
+
+        Upstream's own checks are not judged: whether all that is required has passed, GitHub alone says.
+        """
         match self.state:
             case _ if self.left:
                 return self.title
             case GateState.PASSED:
                 total = f" of {len(self.deciding)}"
-                return f"{'can merge' if open_ else 'passed'}: {self._passed(total=total)}"
+                return f"{'backends allow it' if open_ else 'passed'}: {self._passed(total=total)}"
             case GateState.FAILED:
                 listed = [f"{one.label}: {_why(one)}" for one in self.stopping]
                 return f"blocked by {text.listing(listed)}"

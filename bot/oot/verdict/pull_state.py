@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bot.ingest import record_reads
 from bot.oot.allowlist import rows as allowlists
-from bot.oot.results import commands, dispatches
+from bot.oot.results.store import commands, dispatches
 from bot.oot.verdict import comparing, facts, rows
 from bot.oot.verdict.comparing import Comparison
 from bot.oot.verdict.head import Judge
@@ -155,7 +155,7 @@ async def _judge_heads(
 ) -> list[Head]:
     """Return all heads, judged those in `judged` (None: all), and with failed tests those in `with_tests`."""
     rows_of: defaultdict[str | None, list[DispatchRow]] = defaultdict(list)
-    for row in await dispatches.of_pull(tx, judge.repo, judge.number, heads=judged):
+    for row in await dispatches.read_for_pull(tx, judge.repo, judge.number, heads=judged):
         rows_of[row["head_sha"]].append(row)
     chosen = {sha: _Dispatches.of(record, rows_of[sha]) for sha in (shas if judged is None else judged)}
     known = await facts.read_facts(

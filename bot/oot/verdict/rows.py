@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement
 from bot.ingest.tables import records
-from bot.oot.results.tables import SELF_TRIGGERED, oot_dispatch, oot_workflow_job
+from bot.oot.results.tables import (
+    SELF_TRIGGERED,
+    JobFlags,
+    JobOutcome,
+    JobPage,
+    JobSpan,
+    JobSubject,
+    JobTests,
+    oot_dispatch,
+    oot_workflow_job,
+)
 from bot.oot.verdict.tables import ComparedRow, oot_compared, oot_merge_base
 from bot.oot.verdict.verdict import RED_CONCLUSIONS
 
@@ -21,16 +31,16 @@ if TYPE_CHECKING:
     from bot.oot.results.tables import JobRow
 
 JOB = oot_workflow_job.c
-PAST = (
-    JOB.pr_number, JOB.conclusion, JOB.failed_tests, JOB.failed_tests_json, JOB.workflow_run_url, JOB.completed_at,
-    JOB.flags,
-)  # fmt: skip
 # cancelled or skipped runs show nothing, and there may be many
 DECISIVE = sorted({"success", *RED_CONCLUSIONS})
 KEYS_PER_QUERY = 500
 
 
-def _past(*conditions: sa.ColumnElement[bool]) -> Statement:
+class PastRow(JobOutcome, JobSubject, JobPage, JobSpan, JobTests, JobFlags):
+    """How a job ended: the columns that are compared."""
+
+
+def _past(*conditions: sa.ColumnElement[bool]) -> RowStatement[PastRow]:
     """Return the query of runs of the same job, reported by the backend itself, newest first."""
     bound = sa.bindparam
     same = (
@@ -44,8 +54,9 @@ def _past(*conditions: sa.ColumnElement[bool]) -> Statement:
         JOB.source == "callback",
         JOB.job_key != bound("key"),
     )
-    newest_first = sa.select(*PAST).where(*same, *conditions).order_by(JOB.completed_at.desc(), JOB.job_key)
-    return Statement(newest_first.limit(bound("most")))
+    query = select(PastRow, oot_workflow_job).where(*same, *conditions)
+    newest_first = query.order_by(JOB.completed_at.desc(), JOB.job_key)
+    return RowStatement(newest_first.limit(bound("most")))
 
 
 def _on_base() -> sa.ColumnElement[bool]:
@@ -70,18 +81,6 @@ ON_OTHER_PULLS = _past(
 )
 
 
-class PastRow(TypedDict):
-    """How a job ended: the columns that are compared."""
-
-    pr_number: int | None
-    conclusion: str | None
-    failed_tests: int | None
-    failed_tests_json: Any
-    workflow_run_url: str | None
-    completed_at: int | None
-    flags: Any
-
-
 @dataclass(frozen=True, kw_only=True)
 class Failed:
     """A failed job to be compared, and the commits its own is based on."""
@@ -94,13 +93,13 @@ class Failed:
 async def past_on_base(tx: Transaction, failed: Failed, *, within: int, limit: int) -> list[PastRow]:
     """Return the runs of a job on the base branch or merge base that ended before it did, newest first."""
     about = {"ref": f"refs/heads/{failed.base_ref}", "bases": sorted(failed.base_shas)}
-    return await tx.rows_as(PastRow, ON_BASE, _about(failed.job, within, limit) | about)
+    return await tx.fetch(ON_BASE, _about(failed.job, within, limit) | about)
 
 
 async def past_on_other_pulls(tx: Transaction, failed: Failed, *, within: int, limit: int) -> list[PastRow]:
     """Return the runs of a job on other pull requests that ended before it did, newest first."""
     about = {"pull": failed.job["pr_number"], "head": failed.job["head_sha"]}
-    return await tx.rows_as(PastRow, ON_OTHER_PULLS, _about(failed.job, within, limit) | about)
+    return await tx.fetch(ON_OTHER_PULLS, _about(failed.job, within, limit) | about)
 
 
 COMPARED = RowStatement(

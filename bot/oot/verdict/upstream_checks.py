@@ -4,45 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from bot.oot.verdict.verdict import RED_CONCLUSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from bot.ingest.rows import CheckRunRow, WorkflowJobRow
+
 _WORDS = {"success": "passed", "failure": "failed", "in_progress": "running"}  # as for backends
-
-
-class UpstreamJobRow(TypedDict):
-    """A workflow job of upstream: the columns shown."""
-
-    id: int
-    workflow_name: str | None
-    name: str | None
-    run_id: int | None
-    run_attempt: int | None
-    status: str | None
-    conclusion: str | None
-    html_url: str | None
-    created_at: int | None
-    started_at: int | None
-    completed_at: int | None
-
-
-class UpstreamCheckRow(TypedDict):
-    """A check run on a commit: the columns shown."""
-
-    id: int
-    name: str | None
-    app_id: int | None
-    app_slug: str | None
-    status: str | None
-    conclusion: str | None
-    html_url: str | None
-    output_title: str | None
-    started_at: int | None
-    completed_at: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +47,10 @@ class UpstreamCheck:
 
 
 def merge_checks(
-    jobs: Iterable[UpstreamJobRow], checks: Iterable[UpstreamCheckRow], *, ours: int
+    jobs: Iterable[WorkflowJobRow], checks: Iterable[CheckRunRow], *, ours: int
 ) -> list[UpstreamCheck]:
     """Return upstream's own checks, the red ones first, without those of our App, whose id is `ours`."""
-    latest: dict[tuple[str | None, str | None, int | None], UpstreamJobRow] = {}
+    latest: dict[tuple[str | None, str | None, int | None], WorkflowJobRow] = {}
     identifiers = set()
     for row in jobs:
         identifiers.add(row["id"])
@@ -87,7 +58,7 @@ def merge_checks(
         known = latest.get(name)
         if known is None or (row["run_attempt"] or 1) >= (known["run_attempt"] or 1):
             latest[name] = row
-    newest: dict[tuple[str | None, str | None], UpstreamCheckRow] = {}
+    newest: dict[tuple[str | None, str | None], CheckRunRow] = {}
     for check in checks:
         # every workflow job is also a check run, with the same id
         if check["id"] not in identifiers and check["app_id"] != ours:
@@ -111,7 +82,7 @@ def counts(found: Sequence[UpstreamCheck]) -> str:
     return ", ".join(parts)
 
 
-def _job(row: UpstreamJobRow) -> UpstreamCheck:
+def _job(row: WorkflowJobRow) -> UpstreamCheck:
     return UpstreamCheck(
         group=row["workflow_name"] or "workflow",
         name=row["name"] or "",
@@ -124,7 +95,7 @@ def _job(row: UpstreamJobRow) -> UpstreamCheck:
     )
 
 
-def _check(row: UpstreamCheckRow) -> UpstreamCheck:
+def _check(row: CheckRunRow) -> UpstreamCheck:
     return UpstreamCheck(
         group=row["app_slug"] or "check run",
         name=row["name"] or "",
@@ -136,7 +107,7 @@ def _check(row: UpstreamCheckRow) -> UpstreamCheck:
     )
 
 
-def _seconds(row: UpstreamJobRow | UpstreamCheckRow) -> float | None:
+def _seconds(row: WorkflowJobRow | CheckRunRow) -> float | None:
     return _between(row["started_at"], row["completed_at"])
 
 

@@ -25,7 +25,7 @@ class State(StrEnum):
     QUEUED = "queued"  # dispatched (or to be), no report yet
     RUNNING = "running"  # at least one job unfinished
     CONFIRMING = "confirming"  # reported success, waiting for GitHub's confirmation
-    HELD = "held"  # policy: trusted, and nobody with write access has given ok-to-test
+    HELD = "held"  # policy: trusted, and no one with write access has given ok-to-test
     SUCCESS = "success"
     FAILURE = "failure"
     TIMED_OUT = "timed_out"
@@ -89,14 +89,14 @@ def state_of(facts: Facts, entry: Entry | None, *, now: int) -> State:
 def judge(facts: Facts, entry: Entry | None, *, now: int) -> Verdict:
     """Return the verdict on a dispatched backend; `entry` is None when it has left the allowlist."""
     if not facts.jobs:
-        return _of_dispatch(facts.dispatch)
+        return _judge_dispatch(facts.dispatch)
     return judge_reports(facts, entry, blocks=facts.dispatch["level"] >= Level.L4, now=now)
 
 
 def judge_reports(reports: Reports, entry: Entry | None, *, blocks: bool, now: int) -> Verdict:
     """Return the verdict on a backend that has reported; one that `blocks` is green only once confirmed."""
     jobs = _counted(reports, entry, now)
-    state, reason = _of_jobs(reports, jobs, entry, blocks=blocks, now=now)
+    state, reason = _judge_jobs(reports, jobs, entry, blocks=blocks, now=now)
     return Verdict(state=state, reason=reason, jobs=jobs)
 
 
@@ -200,33 +200,33 @@ def _is_final(reports: Reports, run: str, attempt: int) -> bool:
     return status is not None and status["status"] in FINAL_STATUSES
 
 
-def _of_dispatch(dispatch: DispatchRow) -> Verdict:
+def _judge_dispatch(dispatch: DispatchRow) -> Verdict:
     """Return the verdict on a backend that has not reported."""
     state = STATE_OF_DISPATCH.get(dispatch["state"], State.QUEUED)
     error = dispatch["error"] if state.finished else ""
     return Verdict(state=state, reason=error or REASONS.get(dispatch["state"], ""))
 
 
-def _of_jobs(
+def _judge_jobs(
     reports: Reports, jobs: Sequence[JobRow], entry: Entry | None, *, blocks: bool, now: int
 ) -> tuple[State, str]:
     expected = reports.expected
     if awaited := {run: at for run, at in expected.items() if at > reports.reported.get(run, 0)}:
-        return _failed_at_github(reports, awaited) or _of_rerun(reports, awaited)
+        return _failed_at_github(reports, awaited) or _judge_rerun(reports, awaited)
     if red := [job for job in jobs if is_red(job)]:
         timed_out = all(job["conclusion"] == "timed_out" for job in red)
         return (State.TIMED_OUT if timed_out else State.FAILURE), ""
     confirmed = blocks and (entry is None or entry.confirm)
     if confirmed and (contradiction := _contradiction(reports, expected)):
         return contradiction
-    state, reason = _of_unfailed(jobs)
+    state, reason = _judge_unfailed(jobs)
     if state is State.SUCCESS and blocks:
         settled = _is_confirmed(reports, expected) if confirmed else _is_quiet(reports, now)
         state = State.SUCCESS if settled else State.CONFIRMING
     return state, reason
 
 
-def _of_unfailed(jobs: Sequence[JobRow]) -> tuple[State, str]:
+def _judge_unfailed(jobs: Sequence[JobRow]) -> tuple[State, str]:
     """Return the state of jobs none of which failed."""
     if not all(is_finished(job) for job in jobs):
         return State.RUNNING, ""
@@ -239,7 +239,7 @@ def _of_unfailed(jobs: Sequence[JobRow]) -> tuple[State, str]:
     return State.SUCCESS, ""
 
 
-def _of_rerun(reports: Reports, awaited: Mapping[str, int]) -> tuple[State, str]:
+def _judge_rerun(reports: Reports, awaited: Mapping[str, int]) -> tuple[State, str]:
     """Return the state of a requested re-run without a report."""
     silent = [row for row in reports.reruns if row["state"] == "never_started"]
     if any(awaited.get(row["run_id"]) == row["from_attempt"] + 1 for row in silent):

@@ -1,6 +1,6 @@
 """What check runs, comment and pages show of a pull request's head, built from facts and verdicts.
 
-Text from outside (names, messages, URLs) is kept as it came: whoever renders it escapes it (`bot.core.escaping`).
+Text from outside (names, messages, URLs) is kept as it came: rendering escapes it (`bot.core.escaping`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Role(StrEnum):
 
     BLOCKING = "blocking"  # the gate needs it
     REQUESTED = "requested"  # by its label: it has a check run
-    WATCHING = "watching"  # shown, nobody waits for it
+    WATCHING = "watching"  # shown, no gate waits for it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class Job:
     failed_tests: tuple[FailedTest, ...] = ()
     artifact_url: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
-    unsaid: bool = False  # it ended, and nobody said how
+    unsaid: bool = False  # it ended without a reported result
     triage: str = ""  # why it failed, according to its backend
     history: History | None = None
     evidence_url: str | None = None  # the run that shows it

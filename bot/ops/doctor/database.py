@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.core.errors import StoreUnavailable
+from bot.core.errors import Misconfigured, StoreUnavailable
 from bot.core.finding import Finding, error, ok, warning
 from bot.db import db_clock, migrate
 from bot.ingest import backlog, sweeps
@@ -35,9 +35,9 @@ async def usable(target: Target) -> tuple[Finding, bool]:
             return _older_version(version), False
         async with store.transaction(lock_timeout=10) as tx:
             await backlog.touch(tx)
-    except StoreUnavailable as problem:
+    except (Misconfigured, StoreUnavailable) as problem:
         todo = "check that it runs, DATABASE_URL, its disk and its permissions"
-        return error("database", str(problem)[:300], todo), False
+        return error("database", str(problem)[:400], todo), False
     kind = "SQLite" if store.sqlite else "PostgreSQL"
     return ok("database", f"{kind}, version {version}, can be written"), True
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from typing import TYPE_CHECKING
 
 from bot.core import presets
+from bot.core.disk import GB, LITTLE, TOO_LITTLE, free_bytes
 from bot.core.errors import OotbotError
 from bot.core.finding import Finding, error, ok, warning
 from bot.core.setting_types import LOOPBACK
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from bot.oot.allowlist.allowlist import Allowlist
     from bot.ops.doctor.target import Target
 
-GB = 1024**3
-LITTLE, TOO_LITTLE = 2 * GB, GB // 4  # bytes free
 GROUP, OTHERS = stat.S_IRWXG, stat.S_IRWXO
 
 
@@ -68,8 +66,9 @@ def keys(files: Iterable[Path]) -> list[Finding]:
 
 def disk(folder: Path) -> Finding:
     """Check the free disk space."""
-    there = next(each for each in (folder, *folder.resolve().parents) if each.exists())
-    free = shutil.disk_usage(there).free
+    free = free_bytes(folder)
+    if free is None:
+        return error("disk", f"{folder} cannot be read", "check DATA_DIR and who may read it")
     detail = f"{free / GB:.1f} GB free at {folder}"
     if free < TOO_LITTLE:
         return error("disk", detail, "free space now: deliveries are refused when the disk is full")

@@ -21,7 +21,7 @@ async def allowlist(target: Target) -> tuple[Finding, Allowlist | None]:
     """Read the allowlist as the bot would."""
     source, default_events = target.settings.allowlist, frozenset(target.settings.default_events)
     try:
-        found = allowlist_file.parse(await source_file.read(source, target.app_for), default_events)
+        found = allowlist_file.parse(await source_file.read_source(source, target.app_for), default_events)
     except RetryLater as problem:
         return error(
             "allowlist", f"{source} cannot be read: {problem}", "check the network and try again"

@@ -54,6 +54,43 @@ async def test_the_line_is_in_comment_and_check_run_within_a_minute(bot, github,
         assert "](https://evil.example" not in line
 
 
+async def test_once_a_re_run_has_passed_pages_no_longer_say_why_the_job_failed(bot, github, pull):
+    job = await fails(bot, github)
+    await bot.wait(60)
+    places = (f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}")
+    for place in places:
+        assert "Why jobs failed" in (await bot.get(place))[1]
+    github.begin_attempt(job.run)
+    again = await github.start_job(job.run, "build")
+    await bot.report(bot.dispatch(L4), conclusion="success", run_id=str(job.run.id), attempt=2)
+    await github.finish_job(again, "success", log="fine\n")
+    await github.finish_run(job.run, "success")
+    await bot.wait(60)
+    for place in places:
+        assert "Why jobs failed" not in (await bot.get(place))[1]
+    own = await github.start_run(UPSTREAM, event="pull_request", name="lint", head_sha=pull.head_sha)
+    await github.finish_job(await github.start_job(own, "lint"), "failure", log=LOG)
+    await github.finish_run(own, "failure")
+    await bot.wait(60)
+    assert "Why jobs failed" in (await bot.get(places[0]))[1]
+    github.begin_attempt(own)
+    await github.finish_job(await github.start_job(own, "lint"), "success", log="fine\n")
+    await github.finish_run(own, "success")
+    await bot.wait(60)
+    assert "Why jobs failed" not in (await bot.get(places[0]))[1]
+
+
+async def test_a_backend_dispatched_again_is_no_longer_said_to_fail(bot, github, pull):
+    await fails(bot, github)
+    await bot.wait(60)
+    bot.clock.advance(5)
+    await github.comment(pull, "/oot run tpu", by="alice")
+    await bot.wait(30)
+    await bot.report(bot.dispatch(L4), conclusion="success", run_id="901")
+    await bot.wait(60)
+    assert "Why jobs failed" not in (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1]
+
+
 async def test_the_step_is_named_where_the_lines_have_times(bot, github, pull):
     at = datetime.fromtimestamp(bot.clock.now() / 1000, UTC)
     await fails(bot, github, log=f"{at:%Y-%m-%dT%H:%M:%S}.0000000Z a.cc:3:1: error: x\n")

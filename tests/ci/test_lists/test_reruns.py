@@ -6,7 +6,7 @@ import pytest
 
 from bot.ci.test_lists import make_time_lists
 from bot.ci.test_lists.reruns import MOST, Case, Place, Reruns, count_reruns
-from bot.ci.test_results.block import Code
+from bot.ci.test_results.parse.block import Code
 from tests.ci.test_results.reported import ran, xml
 
 X = Place("test_x", "TestX", "f.py")

@@ -6,8 +6,8 @@ import pytest
 
 from bot.ci.test_lists import slow, times
 from bot.ci.test_lists.times import Spent
-from bot.ci.test_results import block
-from bot.ci.test_results.block import Code
+from bot.ci.test_results.parse import block
+from bot.ci.test_results.parse.block import Code
 
 
 def spent(job, file, suite, seconds, *, base="linux", config="default"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from bot.ci.test_results import block
+from bot.ci.test_results.parse import block
 from bot.ci.test_results.tables import test, test_class
 from tests.harness import UPSTREAM
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bot.ci.test_results import block, day_counts
+from bot.ci.test_results import day_counts
+from bot.ci.test_results.parse import block
 from tests.ci.test_results.reported import case, jsonl, xml
 
 INTERNAL = {
@@ -49,7 +50,7 @@ def shown(rows):
         "days": sorted(
             (row["day"], tests[test_id], group, counts)
             for row in rows("test_day")
-            for test_id, group, counts in day_counts.of_tests(row["counts"], tests)
+            for test_id, group, counts in day_counts.counts_of_tests(row["counts"], tests)
             if day_counts.page_of(test_id) == row["page"]
         ),
     }  # fmt: skip

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from bot.ci.test_results import block, identity
-from bot.ci.test_results.block import NO_TIME, Code
+from bot.ci.test_results.parse import block, identity
+from bot.ci.test_results.parse.block import NO_TIME, Code
 
 
 def made(count, seed=1):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bot.ci.test_results import block
-from bot.ci.test_results.block import NO_TIME, Code, code_of
-from bot.ci.test_results.pages.comparing import Change, add, compare
+from bot.ci.test_results.comparing import Change, add, compare
+from bot.ci.test_results.parse import block
+from bot.ci.test_results.parse.block import NO_TIME, Code, code_of
 
 P, F, E, S, X = Code.PASSED, Code.FAILED, Code.ERROR, Code.SKIPPED, Code.XFAILED
 

@@ -7,9 +7,11 @@ import random
 import pytest
 
 from bot.ci.collect import keys
-from bot.ci.test_results import block, count_days, day_counts
-from bot.ci.test_results.block import Code
+from bot.ci.test_results import day_counts
 from bot.ci.test_results.day_counts import Counts
+from bot.ci.test_results.parse import block
+from bot.ci.test_results.parse.block import Code
+from bot.ci.test_results.store import count_days
 from tests.ci.test_results.reported import JOB, case, known_tests, leave, ran, xml
 from tests.harness import UPSTREAM
 
@@ -39,11 +41,11 @@ def test_outcomes_are_counted_and_times_summed():
         (job(Code.PASSED, Code.FAILED, Code.SKIPPED, Code.XFAILED), "linux", 1),
         (job(Code.PASSED, Code.ERROR, flaky=True, time=block.NO_TIME), "linux", 1),
     )
-    found = {test_id: counts for test_id, _, counts in day_counts.of_tests(stored[0], range(5, 20))}
+    found = {test_id: counts for test_id, _, counts in day_counts.counts_of_tests(stored[0], range(5, 20))}
     assert found == {
         5: Counts(runs=2, flaky=1, units=2),
-        6: Counts(runs=2, failed=1, errors=1, flaky=1, units=2),
-        7: Counts(runs=1, skipped=1, units=2),
+        6: Counts(runs=2, failed=1, erred=1, flaky=1, units=2),
+        7: Counts(runs=1, skips=1, units=2),
         8: Counts(runs=1, units=2),
     }
     assert (found[5].passed, found[6].passed, found[5].time_ms) == (2, 0, 20)
@@ -75,7 +77,7 @@ async def counted(bot):
     (owner,) = {row["repository_id"] for row in await bot.rows("test_job")}
     days = {row["counted_day"] or row["at"] // DAY for row in await bot.rows("test_job")}
     async with bot.store.read() as tx:
-        found = await count_days.history(tx, owner, names, since=min(days), until=max(days))
+        found = await count_days.days_of_tests(tx, owner, names, since=min(days), until=max(days))
     return {
         names[test_id][2]: {group: counts for groups in by_day.values() for group, counts in groups.items()}
         for test_id, by_day in found.items()

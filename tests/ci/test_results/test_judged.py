@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from bot.ci.test_results import across
-from bot.ci.test_results.across import Across
+from bot.ci.test_results import across_devices
+from bot.ci.test_results.across_devices import Across
 from bot.ci.test_results.tables import test_state
 from tests.ci.test_results.reported import JOB, case, known_tests, leave, ran, xml
 from tests.harness import L3, UPSTREAM
@@ -145,7 +145,7 @@ async def test_a_failure_of_a_backend_is_held_against_upstreams_own_jobs(bot, gi
     ids = {row["backend"]: row["repository_id"] for row in await bot.rows("test_job")}
     names = await known_tests(bot)
     found = {
-        names[row["test_id"]][2]: across.words(
+        names[row["test_id"]][2]: across_devices.words(
             _across(row["evidence"]), {ids[None]: "upstream", ids[L3]: "npu"}
         )
         for row in await bot.rows("test_failure")
@@ -175,4 +175,4 @@ def _across(evidence):
     ],
 )  # fmt: skip
 def test_what_is_said_across_backends(found, words):
-    assert across.words(found, {1: "upstream", 2: "npu", 3: "tpu"}) == words
+    assert across_devices.words(found, {1: "upstream", 2: "npu", 3: "tpu"}) == words

@@ -6,9 +6,10 @@ import pytest
 import sqlalchemy as sa
 
 from bot.ci.collect import blobs
-from bot.ci.test_results import prune
-from bot.ci.test_results.rows import GENERATIONS
-from bot.ci.test_results.tables import test_failure, test_job, test_summary
+from bot.ci.test_results.job_tables import test_job
+from bot.ci.test_results.store import prune
+from bot.ci.test_results.store.rows import GENERATIONS
+from bot.ci.test_results.tables import test_failure, test_summary
 from bot.demo.github.serializers import actions
 from bot.demo.github.serializers.repository import repository as show
 from bot.ingest.tables import records

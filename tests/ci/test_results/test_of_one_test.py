@@ -56,7 +56,7 @@ async def states(bot, test):
     return [(one["state"], one["by"]) for one in answer["states"]]
 
 
-async def test_the_administrator_resets_a_test_from_its_page_and_nobody_else_does(bot, flaky):
+async def test_the_administrator_resets_a_test_from_its_page_and_no_other_visitor_does(bot, flaky):
     address = f"{bot.url}/{UPSTREAM}/test/{flaky}"
     action = f"{bot.url}/admin/tests/{UPSTREAM}/{flaky}/reset"
     assert "<button>Reset" not in (await bot.get(f"/{UPSTREAM}/test/{flaky}"))[1]

@@ -7,7 +7,7 @@ import json
 import pytest
 import sqlalchemy as sa
 
-from bot.ci.test_results.tables import test_job
+from bot.ci.test_results.job_tables import test_job
 from tests.ci.test_results.reported import JOB, case, leave, ran, xml
 from tests.harness import L3, L4, UPSTREAM
 from tests.serving import SQLITE
@@ -128,6 +128,24 @@ async def test_a_test_that_passes_when_it_is_run_again_leaves_the_comment(bot, g
     await leave(github, run, job, {"a.xml": xml(case("test_add"))})
     await bot.settle(horizon=HORIZON)
     assert "test_add" not in comment(github, pull)
+
+
+async def test_pages_show_what_stands_after_a_re_run_has_passed(bot, github, pull):
+    run = await backend_ci(bot, github, L3, case("test_add", "failed"))
+    await backend_ci(bot, github, L4, case("test_add", "failed"), case("test_sub", "failed"))
+    places = (f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}")
+    for place in (*places, f"/{UPSTREAM}/commit/{pull.head_sha}/tests"):
+        page = (await bot.get(place))[1]
+        assert "fails on npu and tpu" in page, place
+    github.begin_attempt(run)
+    job = await github.start_job(run, JOB.replace("cuda", "device"))
+    await bot.report(bot.dispatch(L3), conclusion="success", run_id=str(run.id), attempt=2)
+    await leave(github, run, job, {"a.xml": xml(case("test_add"))})
+    await bot.settle(horizon=HORIZON)
+    for place in (*places, f"/{UPSTREAM}/commit/{pull.head_sha}/tests"):
+        page = (await bot.get(place))[1]
+        assert "fails on npu and tpu" not in page, place
+        assert "fails on tpu" in page, place
 
 
 async def test_over_ten_failing_tests_are_a_link(bot, github, pull):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bot.ci.test_results import parity
-from bot.ci.test_results.pages import comparing
+from bot.ci.test_results import comparing, parity
 
 
 def compared(upstream, backend, *, names=None, theirs=None):

@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from bot.ci.test_results import run_report
+from bot.ci.test_results.parse import run_report
 from bot.cli import main
 
 HEAD = {
@@ -120,6 +120,6 @@ def test_the_end_of_a_stack_trace_is_kept_where_there_is_one():
     failed = line(outcome="failed", properties={"stack": "x" * 5000 + "here"})
     others = [line(case_name=str(stack), properties={"stack": stack}) for stack in (5, None, [])]
     others.append(line(case_name="none", properties=None))
-    (group,) = run_report.read([text(HEAD, failed, *others).encode()]).cases.groups.values()
+    (group,) = run_report.parse_run_report([text(HEAD, failed, *others).encode()]).cases.groups.values()
     stacks = [attempt.stack for attempts in group.attempts.values() for attempt in attempts]
     assert [(len(stack), stack[-4:]) for stack in stacks if stack] == [(4096, "here")]

@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from bot.ci.test_results import evaluate_states, states
+from bot.ci.test_results import states
 from bot.ci.test_results.states import DAY, Judged, Observation, State
+from bot.ci.test_results.store import evaluate_states
 from tests.ci.test_results.reported import case, known_tests, ran, xml
 from tests.command import ootbot
 from tests.harness import UPSTREAM
@@ -33,7 +34,7 @@ def runs(drawing, *, every=3_600_000, until=NOW):
             at=until - (len(found) - 1 - index) * every,
             job_id=index,
             sha=str(sha),
-            family="f",
+            job_family="f",
             failed=sign == "F",
             flaky=sign == "~",
         )
@@ -131,7 +132,7 @@ async def test_trusted_runs_make_a_test_flaky_and_a_fork_called_main_does_not(bo
     (row,) = await bot.rows("test_state")
     assert (row["state"], row["since"]) == (before["state"], before["since"])
     async with bot.store.transaction() as tx:
-        assert await evaluate_states.reset(tx, row["repository_id"], row["test_id"], by="octocat") == 1
+        assert await evaluate_states.reset_test(tx, row["repository_id"], row["test_id"], by="octocat") == 1
     await bot.settle(horizon=7 * 3600)
     assert await shown(bot) == {"test_a": "healthy"}
     (row,) = await bot.rows("test_state")

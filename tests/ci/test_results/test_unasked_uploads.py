@@ -1,4 +1,4 @@
-"""Results that backends upload of runs that nobody dispatched: theirs alone, and no pull request's."""
+"""Results that backends upload of runs without a dispatch: theirs alone, and no pull request's."""
 
 from __future__ import annotations
 

@@ -85,12 +85,14 @@ def job(
 
 
 def run(
-    bot, commit, *, number=77, event="push", status="completed", conclusion="success", name="pull", attempt=1
-):
+    bot, commit, *, number=77, event="push", status="completed", conclusion="success", name="pull", attempt=1,
+    workflow_id=None,
+):  # fmt: skip
     """A workflow run on a commit."""
     body = {
         "id": number,
         "run_attempt": attempt,
+        "workflow_id": workflow_id,
         "name": name,
         "event": event,
         "status": status,
@@ -103,7 +105,7 @@ def run(
     return ("workflow_run", {"action": status, "repository": repository(bot), "workflow_run": body})
 
 
-async def told(bot, *deliveries):
+async def deliver(bot, *deliveries):
     """Have the bot handle some deliveries."""
     for event, body in deliveries:
         await bot.send(event, body)

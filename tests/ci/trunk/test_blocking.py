@@ -9,8 +9,8 @@ import pytest
 from bot.ci.collect.settings import CollectSettings
 from tests.ci.disabled import issues
 from tests.ci.disabled.issues import issue, may_write
-from tests.ci.trunk.branch import COMMITS, job, push, told
-from tests.ci.trunk.test_gauge import broken, failing
+from tests.ci.trunk.branch import COMMITS, deliver, job, push
+from tests.ci.trunk.test_broken_counts import broken, failing
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
 
@@ -42,7 +42,7 @@ async def verdict(bot):
 
 async def a_commit(bot):
     """A push with jobs: `lint` passed, `build` failed, both shards of a test passed."""
-    await told(bot, push(bot, "A"), job(bot, "lint", "A"), job(bot, "build", "A", "failure"),
+    await deliver(bot, push(bot, "A"), job(bot, "lint", "A"), job(bot, "build", "A", "failure"),
                *(job(bot, TEST.format(shard), "A") for shard in (1, 2)))  # fmt: skip
 
 
@@ -105,22 +105,22 @@ class TestUnstable:
     )
     async def test_its_job_is_shown_apart_and_blocks_nothing(self, bot, title, failing):
         may_write(bot, "erin")
-        await told(bot, push(bot, "A"), job(bot, "lint", "A"), job(bot, failing, "A", "failure"),
+        await deliver(bot, push(bot, "A"), job(bot, "lint", "A"), job(bot, failing, "A", "failure"),
                    job(bot, TEST.format(2), "A"))  # fmt: skip
         assert await verdict(bot) == "red"
-        await issues.told(bot, issue(bot, 5, f"UNSTABLE {title}"))
+        await issues.deliver(bot, issue(bot, 5, f"UNSTABLE {title}"))
         found = await columns(bot)
         assert ("Unstable", False) in found.values()
         assert found["lint"] == ("Lint", True)
         assert await verdict(bot) == "green"
-        await issues.told(bot, issue(bot, 5, f"UNSTABLE {title}", state="closed", at=60))
+        await issues.deliver(bot, issue(bot, 5, f"UNSTABLE {title}", state="closed", at=60))
         assert await verdict(bot) == "red"
 
     @SQLITE
     async def test_a_workflow_names_all_of_its_jobs(self, bot):
         may_write(bot, "erin")
         await a_commit(bot)
-        await issues.told(bot, issue(bot, 5, "UNSTABLE pull"))
+        await issues.deliver(bot, issue(bot, 5, "UNSTABLE pull"))
         assert set((await columns(bot)).values()) == {("Unstable", False)}
         assert (await bot.get(f"{API}?hide=unstable"))[1]["columns"] == []
         assert (await bot.get(LAST_GOOD))[0] == 404  # nothing blocks: nothing can be good
@@ -128,7 +128,7 @@ class TestUnstable:
     @SQLITE
     async def test_an_issue_of_somebody_without_write_access_changes_nothing(self, bot):
         await a_commit(bot)
-        await issues.told(bot, issue(bot, 5, "UNSTABLE pull / build", by="mallory"))
+        await issues.deliver(bot, issue(bot, 5, "UNSTABLE pull / build", by="mallory"))
         assert await verdict(bot) == "red"
 
     @SQLITE
@@ -136,6 +136,6 @@ class TestUnstable:
         may_write(bot, "erin")
         await failing(bot)
         assert (await broken(bot))["main", "Linux"] == 1
-        await issues.told(bot, issue(bot, 5, "UNSTABLE pull / linux"))
+        await issues.deliver(bot, issue(bot, 5, "UNSTABLE pull / linux"))
         await bot.wait(60)
         assert ("main", "Linux") not in await broken(bot)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.ci.trunk import trouble
-from bot.ci.trunk.cells import Cell, Run, cell, details
-from bot.ci.trunk.trouble import State
+from bot.ci.trunk import broken_columns
+from bot.ci.trunk.broken_columns import State
+from bot.ci.trunk.cells import NO_FAILURE, Cell, Run, cell, details
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "ci.md"
 LINE = re.compile(r"^\| ([A-E]) \| (s1[^|]*) \| ([^|]*) \|", re.MULTILINE)
@@ -65,13 +65,13 @@ def test_the_example_of_the_document_holds():
 def test_the_example_breaks_as_the_document_says():
     cells = [cell(runs) for runs, _ in documented().values()]
     newest_first = list(reversed(cells))
-    assert trouble.breakage(newest_first[1:]) is None
-    assert trouble.state(newest_first[1:]) is State.SUSPECT
-    broken = trouble.breakage(newest_first)
+    assert broken_columns.breakage(newest_first[1:]) is None
+    assert broken_columns.state(newest_first[1:]) is State.SUSPECT
+    broken = broken_columns.breakage(newest_first)
     assert (broken.first_bad, broken.last_good, list(broken.suspects)) == (2, 3, [2])
-    split = trouble.reliability(newest_first)
+    split = broken_columns.reliability(newest_first)
     assert (split.runs, split.passed, split.broken, split.flaky, split.infra) == (5, 2, 3, 1, 0)
-    split = trouble.reliability(newest_first, outage={1})
+    split = broken_columns.reliability(newest_first, outage={1})
     assert (split.runs, split.passed, split.broken, split.flaky, split.infra) == (5, 2, 0, 3, 1)
     assert newest_first[3].job == 11
 
@@ -154,11 +154,11 @@ def test_a_job_that_waits_is_queued_and_not_running():
     ],
 )
 def test_the_state_of_a_column(characters, state):
-    assert trouble.state(column(characters)) is state
+    assert broken_columns.state(column(characters)) is state
 
 
 def test_changes_name_the_first_bad_commit_and_the_last_good_one():
-    found = list(trouble.changes(column("OXXXXFOX")))  # places from the newest: 7 to 0
+    found = list(broken_columns.changes(column("OXXXXFOX")))  # places from the newest: 7 to 0
     assert [(each.before, each.after) for each in found] == [
         (State.OK, State.SUSPECT),
         (State.SUSPECT, State.BROKEN),
@@ -171,20 +171,19 @@ def test_changes_name_the_first_bad_commit_and_the_last_good_one():
 
 
 def test_failures_that_look_different_are_not_one_breakage():
-    def failure(signature):
-        return cell([Run(id="1", status="completed", conclusion="failure", signature=signature)])
+    assert broken_columns.breakage([failure("a"), failure("a"), failure(None)]).same
+    assert not broken_columns.breakage([failure("a"), failure("b"), failure(None)]).same
 
-    assert trouble.breakage([failure("a"), failure("a"), failure(None)]).same
-    assert not trouble.breakage([failure("a"), failure("b"), failure(None)]).same
+
+def failure(signature):
+    """The cell of a failure; without a signature its log was not read."""
+    cause = {**NO_FAILURE, "signature": signature, "failure_kind": "test"} if signature else None
+    return cell([Run(id="1", status="completed", conclusion="failure", failure=cause)])
 
 
 def failed(*signatures):
     """A column with a pass, then failures with these signatures, oldest first; None: its log was not read."""
-    made = [
-        cell([Run(id="1", status="completed", conclusion="failure", signature=signature)])
-        for signature in signatures
-    ]
-    return [*reversed(made), *column("O")]
+    return [*map(failure, reversed(signatures)), *column("O")]
 
 
 @pytest.mark.parametrize(
@@ -198,28 +197,28 @@ def failed(*signatures):
     ],
 )
 def test_a_failure_that_looks_different_is_suspected_of_its_own(signatures, expected):
-    found = list(trouble.changes(failed(*signatures)))
+    found = list(broken_columns.changes(failed(*signatures)))
     assert [(each.after, each.first_bad) for each in found] == expected
     assert {each.last_good for each in found} == {len(signatures)}
-    (mended,) = list(trouble.changes([*column("O"), *failed(*signatures)]))[len(expected) :]
+    (mended,) = list(broken_columns.changes([*column("O"), *failed(*signatures)]))[len(expected) :]
     assert (mended.before, mended.first_bad) == (expected[-1][0], expected[-1][1] + 1)
 
 
 def test_an_outage_needs_many_columns_of_more_than_one_workflow():
-    columns = [("pull" if at else "docs", column("OX")) for at in range(trouble.OUTAGE_FROM)]
-    assert trouble.outages(columns) == {0}
-    assert trouble.outages(columns[:-1]) == frozenset()
-    assert trouble.outages([("pull", one) for _, one in columns]) == frozenset()
-    assert trouble.outages([]) == frozenset()
+    columns = [("pull" if at else "docs", column("OX")) for at in range(broken_columns.OUTAGE_FROM)]
+    assert broken_columns.outages(columns) == {0}
+    assert broken_columns.outages(columns[:-1]) == frozenset()
+    assert broken_columns.outages([("pull", one) for _, one in columns]) == frozenset()
+    assert broken_columns.outages([]) == frozenset()
 
 
 def test_a_lone_failure_between_passes_is_a_flake():
-    assert trouble.flakes(column("OXO")) == {1}
-    assert trouble.flakes(column("OXX")) == frozenset()
-    assert trouble.flakes(column("OXXO")) == frozenset()
-    assert trouble.flakes([*column("O"), *failed("a", "b")]) == {1, 2}  # each alone of its kind
-    assert trouble.flakes([*column("O"), *failed("a", "a")]) == frozenset()
-    assert trouble.flakes(column("OF")) == {0}
+    assert broken_columns.flakes(column("OXO")) == {1}
+    assert broken_columns.flakes(column("OXX")) == frozenset()
+    assert broken_columns.flakes(column("OXXO")) == frozenset()
+    assert broken_columns.flakes([*column("O"), *failed("a", "b")]) == {1, 2}  # each alone of its kind
+    assert broken_columns.flakes([*column("O"), *failed("a", "a")]) == frozenset()
+    assert broken_columns.flakes(column("OF")) == {0}
     assert isinstance(column("O")[0], Cell)
 
 
@@ -247,7 +246,7 @@ def test_the_infrastructure_is_to_blame_where_all_failures_say_so(runs, infra):
             conclusion="success" if kind == "passes" else "failure",
             shard=int(shard),
             shards=2,
-            failure_kind=None if kind in {"unread", "passes"} else kind,
+            failure=None if kind in {"unread", "passes"} else {**NO_FAILURE, "failure_kind": kind},
         )
 
     assert cell(one(number, text) for number, text in enumerate(runs.split(", "))).infra is infra

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from bot.ci.trunk import hud_view
 from bot.ci.trunk.settings import TrunkSettings
-from tests.ci.trunk.branch import COMMITS, iso, job, push, repository, told
+from bot.ci.trunk.views import hud_view
+from tests.ci.trunk.branch import COMMITS, deliver, iso, job, push, repository
 from tests.ci.trunk.test_hud import API, HUD
 from tests.console.test_messages import ootbot
 from tests.harness import START, UPSTREAM
@@ -56,7 +56,7 @@ async def test_more_columns_than_fit_are_counted_with_a_way_to_fewer(bot):
 async def test_a_job_that_ended_before_it_began_took_no_time(bot):
     event, body = job(bot, "build", "A")
     body["workflow_job"]["completed_at"] = iso(START - 3_600_000)
-    await told(bot, push(bot, "A"), (event, body))
+    await deliver(bot, push(bot, "A"), (event, body))
     await bot.wait(60)
     (one,) = (await bot.get(f"/api/ci/reliability/{UPSTREAM}"))[1]["jobs"]
     assert (one["runs"], one["job_seconds"]) == (1, 0)
@@ -76,7 +76,7 @@ def check_run(bot, commit, name="build (linux)", *, app="other-ci"):
 @SQLITE
 @options(ci_checks="on")
 async def test_checks_of_other_apps_are_columns_on_request(bot):
-    await told(bot, push(bot, "A"), job(bot, "lint", "A"), check_run(bot, "A"))
+    await deliver(bot, push(bot, "A"), job(bot, "lint", "A"), check_run(bot, "A"))
     body = (await bot.get(API))[1]
     assert [(column["name"], column["group"], column["blocking"]) for column in body["columns"]] == [
         ("pull / lint", "Lint", True), ("checks / other-ci / build (linux)", "Checks", False),
@@ -87,14 +87,14 @@ async def test_checks_of_other_apps_are_columns_on_request(bot):
 
 @SQLITE
 async def test_without_the_request_they_are_not(bot):
-    await told(bot, push(bot, "A"), job(bot, "lint", "A"), check_run(bot, "A"))
+    await deliver(bot, push(bot, "A"), job(bot, "lint", "A"), check_run(bot, "A"))
     assert await names(bot) == ["pull / lint"]
 
 
 @SQLITE
 @options(ci_aliases=((r"\blf\.", ""), (r"linux-(\w+)-v1", r"linux-\1")))
 async def test_a_renamed_job_keeps_its_column(bot):
-    await told(bot, push(bot, "A"), push(bot, "B", parent="A", at=1), push(bot, "C", parent="B", at=2),
+    await deliver(bot, push(bot, "A"), push(bot, "B", parent="A", at=1), push(bot, "C", parent="B", at=2),
                job(bot, "linux-test-v1", "A", "failure"), job(bot, "lf.linux-test", "B", "failure"),
                job(bot, "linux-test", "C", "failure"))  # fmt: skip
     assert await names(bot) == ["pull / linux-test"]
@@ -105,7 +105,7 @@ async def test_a_renamed_job_keeps_its_column(bot):
 @SQLITE
 @options(ci_blocking=("/ lint$", "^backends / npu"))
 async def test_only_what_is_named_blocks(bot):
-    await told(bot, push(bot, "A"), push(bot, "B", parent="A", at=1), job(bot, "lint", "A"),
+    await deliver(bot, push(bot, "A"), push(bot, "B", parent="A", at=1), job(bot, "lint", "A"),
                job(bot, "build", "A", "failure"), job(bot, "lint", "B", "failure"), job(bot, "build", "B"))  # fmt: skip
     body = (await bot.get(API))[1]
     assert {column["name"]: column["blocking"] for column in body["columns"]} == {

@@ -9,7 +9,7 @@ import pytest
 
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.trunk.settings import TrunkSettings
-from tests.ci.trunk.branch import push, told
+from tests.ci.trunk.branch import deliver, push
 from tests.command import ootbot
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
@@ -121,7 +121,7 @@ async def test_commits_that_were_listed_before_their_push_fold_under_its_head(bo
     assert [title for title, _ in await lines(bot)][:4] == ["Three", "Two", "One", "Base"]
     event, body = push(bot, shas[-1], parent=base, title="Three")
     body["commits"] = [{"id": sha} for sha in shas]
-    await told(bot, (event, body))
+    await deliver(bot, (event, body))
     expected = [(line["title"], line["sha"]) for line in (await bot.get(API))[1]["lines"]]
     assert expected[:2] == [("Three", shas[-1]), ("Base", base)]
     (head,) = [row for row in await bot.rows("branch_commit") if row["sha"] == shas[-1]]
@@ -141,7 +141,7 @@ class TestBranches:
 
     @SQLITE
     async def test_a_watched_branch_is_listed_however_many_others_there_are(self, bot, github):
-        await told(bot, push(bot, "A", branch="release/1"), push(bot, "B", branch="release/0"))
+        await deliver(bot, push(bot, "A", branch="release/1"), push(bot, "B", branch="release/0"))
         for number in range(210):
             event, body = push(bot, f"{number:040x}", branch=f"feature/{number}", at=number + 1)
             await bot.send(event, body)

@@ -12,7 +12,7 @@ from bot.ci.trunk import doctor
 from bot.ci.trunk import groups as groups_of_columns
 from bot.ci.trunk.settings import TrunkSettings
 from bot.ops.doctor.target import AppUnderTest, Target
-from tests.ci.trunk.branch import job, push, told
+from tests.ci.trunk.branch import deliver, job, push
 from tests.ci.trunk.test_hud import API
 from tests.console.test_messages import ootbot
 from tests.harness import L2, SECRET, UPSTREAM
@@ -29,13 +29,13 @@ def chosen():
 
 @pytest.fixture
 def settings(settings, chosen):
-    made = TrunkSettings(ci_groups=groups_of_columns.read(chosen))
+    made = TrunkSettings(ci_groups=groups_of_columns.read_groups(chosen))
     return replace(settings, of_features={**settings.of_features, TrunkSettings: made})
 
 
 async def groups(bot):
     """The groups with their jobs, in the order of the grid."""
-    await told(bot, push(bot, "A"), *(job(bot, name, "A") for name in JOBS))
+    await deliver(bot, push(bot, "A"), *(job(bot, name, "A") for name in JOBS))
     found = {}
     for column in (await bot.get(API))[1]["columns"]:
         found.setdefault(column["group"], []).append(column["name"].removeprefix("pull / "))
@@ -100,5 +100,5 @@ async def test_doctor_names_repositories_that_nobody_hears_of(bot):
     target = Target(
         settings=context.settings, store=context.store, http=context.http, clock=context.clock, apps=(app,)
     )
-    (found,) = await doctor.check(target)
-    assert (found.status, found.detail) == ("warning", "nobody hears of org/typo")
+    (found,) = await doctor.check_groups(target)
+    assert (found.status, found.detail) == ("warning", "no event comes from org/typo")

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tests.ci.trunk.branch import COMMITS, job, push, run, told
+from tests.ci.trunk.branch import COMMITS, deliver, job, push, run
 from tests.harness import L2, L3, UPSTREAM
 from tests.oot.pages.page_checks import add_job, check_escaped, page_text
 from tests.serving import SQLITE
@@ -27,7 +27,7 @@ def example(bot):
         job(bot, first, "B", "failure", number=11), job(bot, first, "B", number=21, attempt=2),
         job(bot, second, "B", number=12),
         job(bot, first, "C", "failure", number=31), job(bot, second, "C", "cancelled", number=32),
-        job(bot, second, "C", number=42),
+        job(bot, second, "C", number=42, run=78),
         job(bot, first, "D", "failure", number=51), job(bot, second, "D", "", number=52),
     ]  # fmt: skip
 
@@ -38,7 +38,7 @@ def shown(body, at=0):
 
 @pytest.mark.logic
 async def test_the_example_of_the_document_is_what_the_bot_shows(bot):
-    await told(bot, *example(bot))
+    await deliver(bot, *example(bot))
     status, body = await bot.get(API)
     assert status == 200
     assert body["columns"] == [
@@ -69,7 +69,7 @@ async def test_the_example_of_the_document_is_what_the_bot_shows(bot):
 @SQLITE
 async def test_any_order_of_the_deliveries_gives_the_same_json(bot, elsewhere):
     deliveries = [*example(bot), run(bot, "D", status="in_progress", conclusion=None)]
-    await told(bot, *deliveries)
+    await deliver(bot, *deliveries)
     expected = await text_of(bot)
     chance = random.Random(3)
     for _ in range(3):
@@ -87,8 +87,8 @@ async def text_of(bot):
 
 @pytest.mark.logic
 async def test_the_page_shows_lines_cells_and_what_is_broken(bot):
-    await told(bot, *example(bot), push(bot, "E", parent="D", at=40))
-    await told(
+    await deliver(bot, *example(bot), push(bot, "E", parent="D", at=40))
+    await deliver(
         bot, job(bot, TEST.format(1), "E", "failure", number=61), job(bot, TEST.format(2), "E", number=62)
     )
     status, page = await bot.get(HUD)
@@ -112,7 +112,7 @@ async def test_the_page_shows_lines_cells_and_what_is_broken(bot):
 
 @pytest.mark.logic
 async def test_the_home_of_a_repository_is_its_default_branch(bot):
-    await told(bot, *example(bot))
+    await deliver(bot, *example(bot))
     async with bot.http.get(f"{bot.url}/hud/{UPSTREAM}", allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (302, HUD)
 
@@ -126,14 +126,14 @@ async def test_the_front_page_is_the_grid_once_pushes_are_known(bot):
 
     assert await leads_to("/") == "/oot"
     assert await leads_to("/hud") == f"/hud/{UPSTREAM}"
-    await told(bot, *example(bot))
+    await deliver(bot, *example(bot))
     assert await leads_to("/") == HUD
     assert await leads_to("/hud") == HUD
 
 
 @SQLITE
 async def test_a_branch_with_slashes_and_one_nobody_heard_of(bot):
-    await told(bot, *example(bot), push(bot, "E", branch="release/2.1"))
+    await deliver(bot, *example(bot), push(bot, "E", branch="release/2.1"))
     assert (await bot.get(f"/api/ci/hud/{UPSTREAM}/release/2.1"))[1]["branch"] == "release/2.1"
     text = await page_text(bot, f"/hud/{UPSTREAM}/feature/none")
     assert "No commit of this branch is known" in text
@@ -145,7 +145,7 @@ async def test_a_branch_with_slashes_and_one_nobody_heard_of(bot):
 
 @SQLITE
 async def test_a_private_repository_is_answered_as_an_unknown_one(bot):
-    await told(bot, *example(bot))
+    await deliver(bot, *example(bot))
     _event, body = push(bot, "E")
     body["repository"] |= {"private": True}
     await bot.send("repository", {"action": "privatized", "repository": body["repository"]
@@ -157,7 +157,7 @@ async def test_a_private_repository_is_answered_as_an_unknown_one(bot):
 
 @SQLITE
 async def test_lines_are_in_the_order_of_the_pushes_whatever_the_clocks_say(bot):
-    await told(
+    await deliver(
         bot, push(bot, "A", at=50), push(bot, "B", parent="A", at=10), push(bot, "C", parent="B", at=30)
     )
     lines = (await bot.get(API))[1]["lines"]
@@ -167,7 +167,7 @@ async def test_lines_are_in_the_order_of_the_pushes_whatever_the_clocks_say(bot)
 @SQLITE
 async def test_pages_of_lines_follow_one_another(bot):
     names = [f"{number:040x}" for number in range(1, 30)]
-    await told(bot, *(push(bot, name, parent=parent, at=number) for number, (parent, name)
+    await deliver(bot, *(push(bot, name, parent=parent, at=number) for number, (parent, name)
                       in enumerate(itertools.pairwise([None, *names]))))  # fmt: skip
     seen, before = [], ""
     while before is not None:
@@ -180,7 +180,7 @@ async def test_pages_of_lines_follow_one_another(bot):
 
 @SQLITE
 async def test_a_forced_push_strikes_out_what_it_replaced(bot):
-    await told(bot, push(bot, "A"), push(bot, "B", parent="A", at=10),
+    await deliver(bot, push(bot, "A"), push(bot, "B", parent="A", at=10),
                push(bot, "C", parent="B", at=20, forced=True))  # fmt: skip
     page = (await bot.get(HUD))[1]
     assert page.count(' class="gone">') == 1
@@ -189,7 +189,7 @@ async def test_a_forced_push_strikes_out_what_it_replaced(bot):
 
 @SQLITE
 async def test_backends_stand_on_the_same_commits(bot):
-    await told(bot, *example(bot))
+    await deliver(bot, *example(bot))
     await add_job(bot, pr_number=None, event_type="push", head_sha=COMMITS["D"], downstream_repo=L3, job_name="build",
                   workflow_name="CI", conclusion="failure")  # fmt: skip
     await add_job(bot, pr_number=None, event_type="nightly", head_sha=COMMITS["C"], downstream_repo=L2,
@@ -207,14 +207,14 @@ async def test_backends_stand_on_the_same_commits(bot):
 
 @SQLITE
 async def test_runs_that_have_nothing_to_do_with_the_commit_are_left_out(bot):
-    await told(bot, push(bot, "A"), run(bot, "A", number=5, event="issue_comment"),
+    await deliver(bot, push(bot, "A"), run(bot, "A", number=5, event="issue_comment"),
                job(bot, "answer", "A", run=5), job(bot, "mark stale", "A", workflow="stale bot"))  # fmt: skip
     assert (await bot.get(API))[1]["columns"] == []
 
 
 @SQLITE
 async def test_a_run_that_never_started_is_to_be_seen(bot):
-    await told(bot, push(bot, "A"), run(bot, "A", conclusion="startup_failure", name="pull"))
+    await deliver(bot, push(bot, "A"), run(bot, "A", conclusion="startup_failure", name="pull"))
     body = (await bot.get(API))[1]
     assert [column["name"] for column in body["columns"]] == ["pull / (did not start)"]
     assert shown(body)[0]["c"] == "X"
@@ -222,7 +222,7 @@ async def test_a_run_that_never_started_is_to_be_seen(bot):
 
 @SQLITE
 async def test_jobs_that_are_still_to_come_are_marked(bot):
-    await told(bot, push(bot, "A"), push(bot, "B", parent="A", at=9), job(bot, "build", "A"), run(bot, "A"),
+    await deliver(bot, push(bot, "A"), push(bot, "B", parent="A", at=9), job(bot, "build", "A"), run(bot, "A"),
                run(bot, "B", number=78, status="in_progress", conclusion=None))  # fmt: skip
     body = (await bot.get(API))[1]
     assert [cell["c"] for cell in shown(body)] == ["~", "O"]
@@ -252,7 +252,7 @@ async def test_jobs_that_are_still_to_come_are_marked(bot):
     ],
 )
 async def test_columns_can_be_chosen(bot, query, names):
-    await told(bot, push(bot, "A"), job(bot, "lint", "A"), job(bot, "linux / build", "A", "failure"),
+    await deliver(bot, push(bot, "A"), job(bot, "lint", "A"), job(bot, "linux / build", "A", "failure"),
                job(bot, "linux / test (x, unstable)", "A"),
                job(bot, "linux / test (x, mem_leak_check)", "A"))  # fmt: skip
     assert [column["name"] for column in (await bot.get(f"{API}?{query}"))[1]["columns"]] == names
@@ -263,7 +263,7 @@ async def test_columns_can_be_chosen(bot, query, names):
     "query", ["name=/(?=a)/", "name=" + "x" * 201, "only=none", "hide=all", "per=0", "per=501", "before=zz"]
 )
 async def test_a_wrong_parameter_is_named(bot, query):
-    await told(bot, push(bot, "A"))
+    await deliver(bot, push(bot, "A"))
     status, body = await bot.get(f"{API}?{query}")
     assert (status, body["error"]) == (400, "invalid_parameter")
     assert query.partition("=")[0] in body["detail"]
@@ -272,7 +272,7 @@ async def test_a_wrong_parameter_is_named(bot, query):
 @SQLITE
 async def test_names_from_outside_are_inert(bot):
     hostile = "<script>x</script> [a](javascript:b) \u202e" + "n" * 300
-    await told(bot, push(bot, "A", title=hostile), job(bot, hostile, "A", "failure", workflow=hostile))
+    await deliver(bot, push(bot, "A", title=hostile), job(bot, hostile, "A", "failure", workflow=hostile))
     page = (await bot.get(HUD))[1]
     check_escaped(page)
     assert "\u202e" not in page
@@ -280,14 +280,14 @@ async def test_names_from_outside_are_inert(bot):
 
 @SQLITE
 async def test_a_job_without_a_name_is_shown(bot):
-    await told(bot, push(bot, "A"), job(bot, None, "A", "failure"), job(bot, "", "A", workflow=None))
+    await deliver(bot, push(bot, "A"), job(bot, None, "A", "failure"), job(bot, "", "A", workflow=None))
     names = [column["name"] for column in (await bot.get(API))[1]["columns"]]
     assert sorted(names) == ["(no name)", "pull / (no name)"]
 
 
 @SQLITE
 async def test_a_merge_leads_to_its_pull_request(bot):
-    await told(
+    await deliver(
         bot,
         push(bot, "A", title="Merge pull request #12 from octocat/patch-1"),
         push(bot, "B", parent="A", at=1, title="Merge pull request #x from octocat/patch-2"),

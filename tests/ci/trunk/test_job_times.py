@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bot.ci.trunk.job_times import SHOWN
+from bot.ci.trunk.views.job_times import SHOWN
 from bot.web.timeline import Bar, timeline
-from tests.ci.trunk.branch import COMMITS, iso, job, push, run, told
+from tests.ci.trunk.branch import COMMITS, deliver, iso, job, push, run
 from tests.harness import START, UPSTREAM
 from tests.oot.pages.page_checks import check_escaped, page_text
 from tests.serving import SQLITE
@@ -42,7 +42,7 @@ def test_clocks_that_contradict_one_another_draw_nothing_wrong():
 
 
 async def test_a_commit_shows_when_its_jobs_waited_and_ran(bot):
-    await told(bot, push(bot, "A"), job(bot, "build", "A", number=7),
+    await deliver(bot, push(bot, "A"), job(bot, "build", "A", number=7),
                job(bot, "test (default, 1, 2)", "A", "failure", number=8))  # fmt: skip
     text = await page_text(bot, COMMIT)
     assert "When jobs waited and ran" in text
@@ -53,7 +53,7 @@ async def test_a_commit_shows_when_its_jobs_waited_and_ran(bot):
 
 @SQLITE
 async def test_of_many_jobs_those_that_ended_last_are_shown(bot):
-    await told(bot, push(bot, "A"), *(job(bot, f"job {at:02}", "A", at=at) for at in range(SHOWN + 5)))
+    await deliver(bot, push(bot, "A"), *(job(bot, f"job {at:02}", "A", at=at) for at in range(SHOWN + 5)))
     page = (await bot.get(COMMIT))[1]
     assert f"the {SHOWN} of {SHOWN + 5} that ended last" in page
     shown = page.partition('class="timeline"')[2]
@@ -74,7 +74,9 @@ async def test_a_run_shows_the_steps_of_its_newest_attempt(bot):
          "started_at": start and iso(START + start * 1000), "completed_at": end and iso(START + end * 1000)}
         for at, (name, conclusion, start, end) in enumerate(steps)
     ]  # fmt: skip
-    await told(bot, run(bot, "A"), run(bot, "A", attempt=2), job(bot, "build", "A", number=8), (event, body))
+    await deliver(
+        bot, run(bot, "A"), run(bot, "A", attempt=2), job(bot, "build", "A", number=8), (event, body)
+    )
     page = (await bot.get(f"/{UPSTREAM}/run/77"))[1]
     check_escaped(page)
     drawn = page.partition('class="timeline"')[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from bot.db.columns import metadata
-from tests.ci.trunk.branch import COMMITS, job, push, run, told
+from tests.ci.trunk.branch import COMMITS, deliver, job, push, run
 from tests.ci.trunk.test_hud import API, example
 from tests.command import ootbot
 from tests.harness import UPSTREAM
@@ -25,7 +25,7 @@ async def later(bot, days):
 
 
 async def test_the_grid_is_kept_as_long_as_records_are(bot):
-    await told(bot, *example(bot), push(bot, "E", parent="D", at=40), run(bot, "A"),
+    await deliver(bot, *example(bot), push(bot, "E", parent="D", at=40), run(bot, "A", conclusion="failure"),
                job(bot, "linux / test (default, 1, 2, linux.4xlarge)", "E", "failure", number=61, at=40))  # fmt: skip
     await bot.wait(60)
     assert all((await counts(bot)).values())
@@ -34,7 +34,7 @@ async def test_the_grid_is_kept_as_long_as_records_are(bot):
     assert all(before.values())
     young = "f" * 40
     at = 399 * MINUTES
-    await told(bot, push(bot, young, parent="E", at=at), job(bot, "build", young, number=99, at=at))
+    await deliver(bot, push(bot, young, parent="E", at=at), job(bot, "build", young, number=99, at=at))
     await later(bot, 2)
     assert {row["sha"] for row in await bot.rows("branch_commit")} == {young}
     assert {row["job_id"] for row in await bot.rows("ci_cell")} == {99}
@@ -51,7 +51,7 @@ async def test_the_grid_is_kept_as_long_as_records_are(bot):
 async def test_a_cell_without_any_time_goes_with_its_record(bot):
     event, body = job(bot, "build", "A", number=7)
     body["workflow_job"] |= {"created_at": None, "started_at": None, "completed_at": None}
-    await told(bot, push(bot, "A"), (event, body))
+    await deliver(bot, push(bot, "A"), (event, body))
     await later(bot, 300)
     assert [row["job_id"] for row in await bot.rows("ci_cell")] == [7]
     await later(bot, 102)
@@ -60,7 +60,7 @@ async def test_a_cell_without_any_time_goes_with_its_record(bot):
 
 
 async def test_replaying_the_deliveries_makes_cells_and_commits_again(bot):
-    await told(bot, *example(bot))
+    await deliver(bot, *example(bot))
     expected = (await bot.get(API))[1]
     async with bot.store.transaction() as tx:
         for table in ("ci_cell", "ci_column", "branch_commit"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from bot.ci.trunk import failing_lines
-from tests.ci.trunk.branch import COMMITS, job, push, run, told
+from bot.ci.trunk.store import job_causes
+from tests.ci.trunk.branch import COMMITS, deliver, job, push, run
 from tests.ci.trunk.test_hud import API, HUD, shown
 from tests.harness import UPSTREAM
 from tests.oot.pages.page_checks import page_text
@@ -19,7 +19,7 @@ async def history(bot, *conclusions, name="build"):
               in enumerate(itertools.pairwise([None, *names]))]  # fmt: skip
     jobs = [job(bot, name, one, conclusion, at=at * 10)
             for at, (one, conclusion) in enumerate(zip(names, conclusions, strict=True)) if conclusion]  # fmt: skip
-    await told(bot, *pushes, *jobs)
+    await deliver(bot, *pushes, *jobs)
 
 
 async def columns(bot):
@@ -42,13 +42,13 @@ async def test_a_job_without_a_result_on_the_newest_commits_is_not_called_green(
     await history(bot, "success", None, None, None)
     assert await columns(bot) == {"pull / build": "unknown"}
     assert 'class="stale"' in (await bot.get(f"{HUD}?groups=0"))[1]
-    await told(bot, job(bot, "build twice", "A"))
+    await deliver(bot, job(bot, "build twice", "A"))
     assert "2 green, 2 without news" in await page_text(bot, HUD)
 
 
 async def outage(bot, *workflows):
     """Ten jobs that fail on one commit; the words on its line, and how the first job's failure counts."""
-    await told(bot, push(bot, "A"), *(job(bot, f"job {at}", "A", "failure", workflow=workflows[at % len(workflows)])
+    await deliver(bot, push(bot, "A"), *(job(bot, f"job {at}", "A", "failure", workflow=workflows[at % len(workflows)])
                                       for at in range(10)))  # fmt: skip
     await bot.wait(60)
     (one, *_) = (await bot.get(f"/api/ci/reliability/{UPSTREAM}"))[1]["jobs"]
@@ -71,7 +71,7 @@ async def test_a_second_failure_for_another_reason_is_a_change_of_its_own(bot):
     for row in await bot.rows("ci_cell"):
         if row["head_sha"] != COMMITS["A"]:
             async with bot.store.transaction() as tx:
-                await failing_lines.write(tx, row["repository_id"], row["job_id"], kind="test",
+                await job_causes.write_line(tx, row["repository_id"], row["job_id"], kind="test",
                                           signature=row["head_sha"][:2], line="it broke")  # fmt: skip
     await bot.wait(60)
     changes = (await bot.get(f"/api/ci/metrics/{UPSTREAM}"))[1]["changes"]
@@ -86,7 +86,7 @@ async def test_an_attempt_of_a_run_that_nobody_told_of_was_started_by_the_same_e
     await history(bot, "failure")
     again = run(bot, "A", attempt=2)
     again[1]["workflow_run"]["triggering_actor"] = {"login": "octocat"}
-    await told(bot, again, job(bot, "build", "A", attempt=2, number=2))
+    await deliver(bot, again, job(bot, "build", "A", attempt=2, number=2))
     key = (await bot.get(HUD))[1].partition('data-key="')[2].partition('"')[0]
     text = await page_text(bot, f"{HUD}?cell={COMMITS['A'][:12]}.{key}")
     assert "success – attempt 2 by octocat 4 min" in text
@@ -101,7 +101,7 @@ def rerun(bot, number):
 async def test_a_failed_job_leads_to_where_github_runs_it_again(bot):
     deliveries = [job(bot, "build", name, "failure", number=at + 1) for at, name in enumerate("ABC")]
     deliveries.append(job(bot, "build", "C", "failure", number=9, attempt=2))
-    await told(
+    await deliver(
         bot, push(bot, "A"), push(bot, "B", parent="A", at=1), push(bot, "C", parent="B", at=2), *deliveries
     )
     link = (await bot.get(HUD))[1].partition('">its last failure')[0].rpartition('href="')[2]
@@ -121,7 +121,7 @@ async def test_a_job_that_passed_need_not_run_again(bot):
 
 @SQLITE
 async def test_an_outcome_that_nobody_knows_makes_no_commit_green(bot):
-    await told(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "lint", "A", "stale"),
+    await deliver(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "lint", "A", "stale"),
                push(bot, "B", parent="A", at=1), job(bot, "build", "B"), job(bot, "lint", "B", "skipped"))  # fmt: skip
     assert [line["verdict"] for line in (await bot.get(API))[1]["lines"]] == ["green", "none"]
     assert "no verdict" in (await bot.get(HUD))[1]
@@ -130,19 +130,19 @@ async def test_an_outcome_that_nobody_knows_makes_no_commit_green(bot):
 @SQLITE
 async def test_a_line_says_how_long_its_full_result_took(bot):
     await history(bot, "success", "")
-    await told(bot, job(bot, "lint", "A", at=2))
+    await deliver(bot, job(bot, "lint", "A", at=2))
     await bot.wait(60)
     text = await page_text(bot, HUD)
     assert text.count("full result in") == 1  # one still runs
     assert "full result in 7 min" in text
-    await told(bot, job(bot, "docs", "A", "", at=3))
+    await deliver(bot, job(bot, "docs", "A", "", at=3))
     assert "full result in" not in await page_text(bot, HUD)
 
 
 @SQLITE
 async def test_a_pass_on_a_second_try_mends_nothing(bot):
     await history(bot, "success", "failure", "failure", "failure", "failure")
-    await told(bot, job(bot, "build", "E", attempt=2, number=10**9))
+    await deliver(bot, job(bot, "build", "E", attempt=2, number=10**9))
     assert await columns(bot) == {"pull / build": "broken"}
     assert "3 failures in a row" in await page_text(bot, HUD)
 
@@ -153,7 +153,7 @@ async def test_an_open_cell_says_what_started_each_run_and_how_long_it_took(bot)
     again, dispatched = run(bot, "A", attempt=2), run(bot, "A", number=78, event="workflow_dispatch")
     for _, body in (again, dispatched):
         body["workflow_run"]["triggering_actor"] = {"login": "octocat"}
-    await told(bot, run(bot, "A"), again, dispatched, job(bot, "build", "A", attempt=2, number=2),
+    await deliver(bot, run(bot, "A", conclusion="failure"), again, dispatched, job(bot, "build", "A", attempt=2, number=2),
                job(bot, "build", "A", run=78, number=3))  # fmt: skip
     key = (await bot.get(HUD))[1].partition('data-key="')[2].partition('"')[0]
     text = await page_text(bot, f"{HUD}?cell={COMMITS['A'][:12]}.{key}")

@@ -8,7 +8,7 @@ import pytest
 
 from bot.ci.trunk import trunk_numbers
 from bot.ci.trunk.settings import TrunkSettings
-from tests.ci.trunk.branch import COMMITS, job, push, run, told
+from tests.ci.trunk.branch import COMMITS, deliver, job, push, run
 from tests.ci.trunk.test_hud import example
 from tests.harness import L3, UPSTREAM
 from tests.oot.pages.page_checks import add_job, check_escaped, page_text
@@ -19,7 +19,7 @@ METRICS, RELIABILITY, QUEUE = (f"/api/ci/{name}/{UPSTREAM}" for name in ("metric
 
 async def a_day(bot):
     """The example of docs/ci.md with its fifth commit."""
-    await told(bot, *example(bot), push(bot, "E", parent="D", at=40),
+    await deliver(bot, *example(bot), push(bot, "E", parent="D", at=40),
                job(bot, "linux / test (default, 1, 2, linux.4xlarge)", "E", "failure", number=61, at=40),
                job(bot, "linux / test (default, 2, 2, linux.4xlarge)", "E", number=62, at=40))  # fmt: skip
     await bot.wait(60)
@@ -39,7 +39,7 @@ async def test_the_reliability_of_the_documents_example(bot):
 
 @SQLITE
 async def test_a_job_whose_numbers_are_no_shard_has_its_hours(bot):
-    await told(bot, push(bot, "A"), job(bot, "linux / test (default, 1, 1, linux.4xlarge)", "A"))
+    await deliver(bot, push(bot, "A"), job(bot, "linux / test (default, 1, 1, linux.4xlarge)", "A"))
     await bot.wait(60)
     (one,) = (await bot.get(RELIABILITY))[1]["jobs"]
     assert one["name"] == "pull / linux / test (default, 1, 1)"
@@ -96,7 +96,7 @@ async def test_changes_of_a_column_are_recorded_once(bot):
 
 @pytest.mark.logic
 async def test_runners_show_what_waits_and_how_long_jobs_waited(bot):
-    await told(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "lint", "A", "", status="queued"),
+    await deliver(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "lint", "A", "", status="queued"),
                job(bot, "docs", "A", "", status="in_progress"))  # fmt: skip
     await bot.wait(600)
     answer = (await bot.get(QUEUE))[1]
@@ -118,7 +118,7 @@ async def test_a_job_waits_while_its_runner_of_a_scale_set_is_prepared(bot):
         body["workflow_job"] |= {"runner_name": runner, "labels": ["npu-8"]}
         body["workflow_job"]["steps"] = [{"name": str(at), "number": at} for at in range(steps)]
         deliveries.append((event, body))
-    await told(bot, push(bot, "A"), *deliveries)
+    await deliver(bot, push(bot, "A"), *deliveries)
     seen = []
     for minutes in (4, 3, 4):
         bot.clock.advance(minutes * 60)
@@ -129,7 +129,7 @@ async def test_a_job_waits_while_its_runner_of_a_scale_set_is_prepared(bot):
 
 @SQLITE
 async def test_only_first_attempts_make_up_the_queue_time(bot):
-    await told(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "build", "A", attempt=2))
+    await deliver(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "build", "A", attempt=2, at=9))
     await bot.wait(60)
     (one,) = (await bot.get(QUEUE))[1]["runners"]
     assert (one["jobs"], sum(one["queue_counts_week"])) == (2, 1)
@@ -147,11 +147,11 @@ class TestRunnerNames:
     @SQLITE
     async def test_the_first_pattern_that_any_label_matches_names_it(self, bot):
         labels = (["self-hosted", "linux", "npu-8.large"], ["gpu.a"], ["gpu.b", "x"], ["other", "gp"], [])
-        await told(bot, push(bot, "A"))
+        await deliver(bot, push(bot, "A"))
         for each in labels:
             event, body = job(bot, f"job {len(each)} {each}", "A")
             body["workflow_job"]["labels"] = each
-            await told(bot, (event, body))
+            await deliver(bot, (event, body))
         await bot.wait(60)
         found = {one["label"]: one["jobs"] for one in (await bot.get(QUEUE))[1]["runners"]}
         assert found == {"npu 8": 1, "GPUs": 2, "gp": 1, "unknown": 1}
@@ -161,7 +161,7 @@ class TestRunnerNames:
 
 @SQLITE
 async def test_what_a_backend_reports_later_is_counted_too(bot):
-    await told(bot, push(bot, "A"), job(bot, "build", "A"))
+    await deliver(bot, push(bot, "A"), job(bot, "build", "A"))
     await bot.wait(60)
     await add_job(bot, pr_number=None, event_type="push", head_sha=COMMITS["A"], downstream_repo=L3, job_name="build",
                   workflow_name="CI")  # fmt: skip
@@ -173,7 +173,7 @@ async def test_what_a_backend_reports_later_is_counted_too(bot):
 
 @SQLITE
 async def test_branches_that_nobody_watches_are_not_counted(bot):
-    await told(bot, push(bot, "A", branch="feature/x"), job(bot, "build", "A"), run(bot, "A"))
+    await deliver(bot, push(bot, "A", branch="feature/x"), job(bot, "build", "A"), run(bot, "A"))
     await bot.wait(60)
     assert await bot.rows("ci_day") == []
     assert await bot.rows("ci_line") == []

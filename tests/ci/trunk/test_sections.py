@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.ci.trunk.branch import COMMITS, job, push, run, told
+from tests.ci.trunk.branch import COMMITS, deliver, job, push, run
 from tests.harness import L3, UPSTREAM
 from tests.oot.pages.page_checks import add_job, check_escaped, page_text
 from tests.serving import SQLITE
@@ -19,10 +19,10 @@ async def a_branch(bot, **conclusions):
     words = {"O": "success", "X": "failure"}
     parent = None
     for at, name in enumerate("ABCDE"):
-        await told(bot, push(bot, name, parent=parent, at=at))
+        await deliver(bot, push(bot, name, parent=parent, at=at))
         for workflow, row in conclusions.items():
             if row[at] != ".":
-                await told(bot, job(bot, TEST, name, words[row[at]], workflow=workflow, at=at))
+                await deliver(bot, job(bot, TEST, name, words[row[at]], workflow=workflow, at=at))
         parent = name
 
 
@@ -61,7 +61,7 @@ async def test_a_commit_says_which_failures_were_there_before_it(bot):
 
 @SQLITE
 async def test_a_commit_of_no_branch_says_nothing_of_the_grid(bot):
-    await told(bot, push(bot, "A"), job(bot, TEST, "B", "failure"))
+    await deliver(bot, push(bot, "A"), job(bot, TEST, "B", "failure"))
     assert await of_commit(bot, "B") == []
 
 
@@ -72,7 +72,7 @@ async def test_the_cell_of_an_old_commit_is_found_too(bot):
     for at, name in enumerate(names):
         await bot.send(*push(bot, name, parent=parent, at=at))
         parent = name
-    await told(bot, job(bot, TEST, names[1], "failure"))
+    await deliver(bot, job(bot, TEST, names[1], "failure"))
     _, (_, url) = await section(bot, f"/{UPSTREAM}/commit/{names[1]}", "In the grid of main")
     assert "the open cell" in (await bot.get(url.partition("#")[0]))[1].lower()
 
@@ -94,15 +94,15 @@ async def test_a_pull_request_says_what_fails_on_its_base_branch_too(bot, github
     page = f"/{UPSTREAM}/pull/{pull.number}"
     await bot.settle()
     sha = pull.head_sha
-    await told(
+    await deliver(
         bot,
         job(bot, TEST, sha, workflow="docs"),
         job(bot, TEST, sha, workflow="slow"),
-        run(bot, sha, event="pull_request"),
+        run(bot, sha, event="pull_request", conclusion="failure"),
     )
     assert await section(bot, page, "Upstream's jobs compared with main") == []
     assert await section(bot, page, "Upstream&#39;s jobs compared with main") == []
-    await told(bot, *(job(bot, TEST, sha, "failure", workflow=workflow, number=900 + at)
+    await deliver(bot, *(job(bot, TEST, sha, "failure", workflow=workflow, number=900 + at)
                       for at, workflow in enumerate(("pull", "trunk", "new"))))  # fmt: skip
     text = await page_text(bot, page)
     assert "Upstream's jobs compared with main" in text

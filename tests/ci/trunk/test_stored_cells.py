@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from bot.ci.trunk import failing_lines
 from bot.ci.trunk.settings import TrunkSettings
-from tests.ci.trunk.branch import COMMITS, job, push, run, told
+from bot.ci.trunk.store import job_causes
+from tests.ci.trunk.branch import COMMITS, deliver, job, push, run
 from tests.ci.trunk.test_hud import API, HUD, TEST, example, shown, text_of
 from tests.serving import SQLITE
 
@@ -25,12 +25,12 @@ async def characters(bot):
 
 @pytest.mark.logic
 async def test_stored_cells_are_what_was_shown_before_and_give_way_to_what_changes(bot):
-    await told(bot, *example(bot))
+    await deliver(bot, *example(bot))
     expected = await text_of(bot)
     assert await stored(bot) == {COMMITS[name] for name in "ABCD"}
     assert await text_of(bot) == expected
     assert await characters(bot) == ["X", "X", "F", "O"]
-    await told(
+    await deliver(
         bot, job(bot, TEST.format(1), "D", number=71, attempt=2), job(bot, TEST.format(2), "D", number=52)
     )
     assert await characters(bot) == ["F", "X", "F", "O"]
@@ -41,26 +41,28 @@ async def test_stored_cells_are_what_was_shown_before_and_give_way_to_what_chang
 
 @SQLITE
 async def test_a_line_that_is_read_later_is_shown(bot):
-    await told(bot, *example(bot))
+    await deliver(bot, *example(bot))
     assert COMMITS["D"] in await stored(bot)
     (row,) = [row for row in await bot.rows("ci_cell") if row["job_id"] == 51]
     async with bot.store.transaction() as tx:
-        await failing_lines.write(tx, row["repository_id"], 51, kind="test", signature="ab", line="it broke")
+        await job_causes.write_line(
+            tx, row["repository_id"], 51, kind="test", signature="ab", line="it broke"
+        )
     assert shown((await bot.get(API))[1])[0]["line"] == "it broke"
 
 
 @SQLITE
 async def test_a_run_that_turns_out_to_be_foreign_is_left_out(bot):
-    await told(bot, push(bot, "A"), job(bot, "answer", "A", run=5))
+    await deliver(bot, push(bot, "A"), job(bot, "answer", "A", run=5))
     assert COMMITS["A"] in await stored(bot)
     assert await characters(bot) == ["O"]
-    await told(bot, run(bot, "A", number=5, event="issue_comment"))
+    await deliver(bot, run(bot, "A", number=5, event="issue_comment"))
     assert (await bot.get(API))[1]["columns"] == []
 
 
 @SQLITE
 async def test_shards_and_the_runs_of_a_cell_are_read_singly(bot):
-    await told(bot, *example(bot))
+    await deliver(bot, *example(bot))
     await stored(bot)
     body = (await bot.get(f"{API}?shards=1"))[1]
     assert [column["name"] for column in body["columns"]] == [
@@ -74,11 +76,11 @@ async def test_shards_and_the_runs_of_a_cell_are_read_singly(bot):
 
 @SQLITE
 async def test_commits_whose_runs_never_started_count_as_broken(bot):
-    await told(
+    await deliver(
         bot, *(push(bot, name, parent=parent) for parent, name in ((None, "A"), ("A", "B"), ("B", "C")))
     )
     await bot.wait(60)
-    await told(
+    await deliver(
         bot,
         *(run(bot, name, number=number, conclusion="startup_failure") for number, name in enumerate("ABC")),
     )
@@ -97,7 +99,7 @@ class TestAliases:
 
     @SQLITE
     async def test_runs_of_both_names_make_one_cell(self, bot):
-        await told(bot, push(bot, "A"), push(bot, "B", parent="A"), job(bot, "old", "A"),
+        await deliver(bot, push(bot, "A"), push(bot, "B", parent="A"), job(bot, "old", "A"),
                    job(bot, "old", "B", "failure", number=5), job(bot, "new", "B", number=6))  # fmt: skip
         expected = await text_of(bot)
         assert await characters(bot) == ["F", "O"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bot.ci.collect.settings import CollectSettings
-from tests.ci.trunk.branch import COMMITS, job, push, told
+from tests.ci.trunk.branch import COMMITS, deliver, job, push
 from tests.ci.trunk.test_hud import API, HUD
 from tests.harness import UPSTREAM
 from tests.oot.pages.page_checks import check_escaped, page_text
@@ -36,7 +36,7 @@ async def broken(bot):
 
 @pytest.mark.logic
 async def test_what_came_with_a_push_is_among_the_suspects(bot):
-    await told(bot, *breakage(bot, commits=3))
+    await deliver(bot, *breakage(bot, commits=3))
     one = await broken(bot)
     assert (one["name"], one["failures"], one["same"]) == ("pull / build", 3, True)
     assert (one["first_bad"], one["last_good"]) == (COMMITS["C"], COMMITS["A"])
@@ -57,7 +57,7 @@ async def test_what_came_with_a_push_is_among_the_suspects(bot):
 
 @SQLITE
 async def test_a_commit_that_a_forced_push_took_away_is_no_suspect(bot):
-    await told(bot, *breakage(bot, forced=True))
+    await deliver(bot, *breakage(bot, forced=True))
     lines = (await bot.get(API))[1]["lines"]
     assert [line["gone"] for line in lines] == [False, False, False, True, False]
     assert [each["sha"] for each in (await broken(bot))["suspects"]] == [COMMITS["C"]]
@@ -65,7 +65,7 @@ async def test_a_commit_that_a_forced_push_took_away_is_no_suspect(bot):
 
 @SQLITE
 async def test_many_suspects_are_counted(bot):
-    await told(bot, *breakage(bot, commits=300))
+    await deliver(bot, *breakage(bot, commits=300))
     one = await broken(bot)
     assert (len(one["suspects"]), one["more_suspects"]) == (100, 201)
     text = await page_text(bot, HUD)
@@ -79,7 +79,7 @@ async def test_without_a_last_good_commit_the_first_bad_one_is_shown(bot):
     deliveries = [
         one for one in breakage(bot, commits=2) if one[1].get("after") not in map(COMMITS.get, "AB")
     ]
-    await told(bot, *(one for one in deliveries
+    await deliver(bot, *(one for one in deliveries
                       if one[1].get("workflow_job", {}).get("head_sha") != COMMITS["A"]))  # fmt: skip
     one = await broken(bot)
     assert (one["last_good"], [each["sha"] for each in one["suspects"]]) == (
@@ -110,15 +110,15 @@ class TestTitles:
             await bot.wait(700)
         event, body = push(bot, shas[-1], parent=base, title="Three (#3)")
         body["commits"] = [{"id": sha} for sha in shas]
-        await told(bot, (event, body), job(bot, "build", base))
+        await deliver(bot, (event, body), job(bot, "build", base))
         github.faults.clear()
         newest = shas[-1]
         for name in "DE":
             bot.clock.advance(60)
-            await told(bot, job(bot, "build", newest, "failure"))
+            await deliver(bot, job(bot, "build", newest, "failure"))
             newest = await github.push(UPSTREAM, message=name)
         await bot.settle()
-        await told(bot, job(bot, "build", newest, "failure"))
+        await deliver(bot, job(bot, "build", newest, "failure"))
         await bot.wait(700)
         suspects = (await broken(bot))["suspects"]
         assert [(each["title"], each["pushed_with"]) for each in suspects] == [
@@ -132,10 +132,12 @@ class TestTitles:
 async def test_what_failed_on_a_commit_that_a_forced_push_took_away_is_no_evidence(bot):
     pushes = [push(bot, name, parent=parent, at=at, forced=name == "C")
               for at, (name, parent) in enumerate(zip("ABCDE", (None, *"ABCD"), strict=True))]  # fmt: skip
-    await told(bot, *pushes, job(bot, "build", "A"), *(job(bot, "build", name, "failure") for name in "BCD"))
+    await deliver(
+        bot, *pushes, job(bot, "build", "A"), *(job(bot, "build", name, "failure") for name in "BCD")
+    )
     body = (await bot.get(API))[1]
     assert (body["columns"][0]["state"], body["broken"]) == ("suspect", [])
-    await told(bot, job(bot, "build", "E", "failure"))
+    await deliver(bot, job(bot, "build", "E", "failure"))
     one = await broken(bot)
     assert (one["first_bad"], one["last_good"], one["failures"]) == (COMMITS["C"], COMMITS["A"], 3)
     assert [each["sha"] for each in one["suspects"]] == [COMMITS["C"]]

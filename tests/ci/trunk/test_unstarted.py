@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ci.trunk.branch import COMMITS, job, push, run, told
+from tests.ci.trunk.branch import COMMITS, deliver, job, push, run
 from tests.ci.trunk.test_hud import API, HUD
 from tests.harness import UPSTREAM
 from tests.oot.pages.page_checks import page_text
@@ -30,7 +30,7 @@ async def shown(bot):
 
 @pytest.mark.logic
 async def test_a_cell_says_that_nothing_was_started_and_where_the_reason_is(bot):
-    await told(bot, push(bot, "A"), unstarted(bot, "A"))
+    await deliver(bot, push(bot, "A"), unstarted(bot, "A"))
     assert await shown(bot) == {"pull / (did not start)": {"c": "X", "line": f"startup failure: {SAYS_WHY}"}}
     page = (await bot.get(HUD))[1]
     key = page.partition('data-key="')[2].partition('"')[0]
@@ -42,7 +42,7 @@ async def test_a_cell_says_that_nothing_was_started_and_where_the_reason_is(bot)
 
 @SQLITE
 async def test_a_workflow_file_that_github_cannot_read_ends_as_a_failure_without_jobs(bot):
-    await told(bot, push(bot, "A"), unstarted(bot, "A", conclusion="failure", name=FILE))
+    await deliver(bot, push(bot, "A"), unstarted(bot, "A", conclusion="failure", name=FILE))
     name = f"{FILE} / (did not start)"
     assert await shown(bot) == {name: {"c": "X", "line": f"failure: {SAYS_WHY}"}}
     await bot.settle(60)  # once the cells of the commit are stored
@@ -51,7 +51,7 @@ async def test_a_workflow_file_that_github_cannot_read_ends_as_a_failure_without
 
 @SQLITE
 async def test_a_workflow_without_a_name_whose_job_failed_was_started(bot):
-    await told(bot, push(bot, "A"), unstarted(bot, "A", conclusion="failure", name=FILE),
+    await deliver(bot, push(bot, "A"), unstarted(bot, "A", conclusion="failure", name=FILE),
                job(bot, "build", "A", "failure", workflow=FILE))  # fmt: skip
     assert list(await shown(bot)) == [f"{FILE} / build"]
     await bot.settle(60)
@@ -60,7 +60,7 @@ async def test_a_workflow_without_a_name_whose_job_failed_was_started(bot):
 
 @SQLITE
 async def test_the_pages_of_the_run_and_the_commit_say_so_too(bot):
-    await told(bot, push(bot, "A"), unstarted(bot, "A"))
+    await deliver(bot, push(bot, "A"), unstarted(bot, "A"))
     assert SAYS_WHY in await page_text(bot, f"/{UPSTREAM}/run/77")
     assert f"startup failure: {SAYS_WHY}" in await page_text(bot, f"/{UPSTREAM}/commit/{COMMITS['A']}")
 
@@ -68,7 +68,7 @@ async def test_the_pages_of_the_run_and_the_commit_say_so_too(bot):
 @SQLITE
 async def test_the_page_of_a_pull_request_says_so_too(bot, github):
     pull = await github.open_pull(UPSTREAM)
-    await told(bot, push(bot, "A"), unstarted(bot, pull.head_sha))
+    await deliver(bot, push(bot, "A"), unstarted(bot, pull.head_sha))
     text = await page_text(bot, f"/{UPSTREAM}/pull/{pull.number}")
     assert f"pull / (did not start): failure (startup failure: {SAYS_WHY}), no result on main" in text
 
@@ -77,7 +77,7 @@ async def test_the_page_of_a_pull_request_says_so_too(bot, github):
 async def test_a_hostile_path_is_inert(bot):
     event, body = unstarted(bot, "A")
     body["workflow_run"] |= {"path": "<script>x</script>" + "p" * 1_000, "html_url": "javascript:x"}
-    await told(bot, push(bot, "A"), (event, body))
+    await deliver(bot, push(bot, "A"), (event, body))
     page = (await bot.get(HUD))[1]
     assert "<script>x" not in page
     assert "javascript:x" not in page

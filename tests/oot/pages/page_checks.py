@@ -6,7 +6,7 @@ import html
 import re
 from html.parser import HTMLParser
 
-from bot.oot.results import jobs
+from bot.oot.results.store import jobs
 from tests.harness import UPSTREAM
 
 

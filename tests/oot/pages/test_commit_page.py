@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.oot.results import jobs
+from bot.oot.results.store import jobs
 from tests.harness import L2, L3, L4, UPSTREAM
 from tests.oot.pages.page_checks import add_job, check_escaped, links, page_text
 from tests.serving import SQLITE

@@ -47,7 +47,7 @@ async def test_a_backend_nobody_waits_for_turns_no_commit_red(bot, github, pull)
     await finish(bot, github, L4)
     await bot.wait(LATE)
     page, answer = await seen(bot, pull)
-    assert gate_of_page(page) == ("passed", "can merge: 1 of 1 blocking backend passed")
+    assert gate_of_page(page) == ("passed", "backends allow it: 1 of 1 blocking backend passed")
     assert mark_of_page(page) == "good"
     counts = counts_of_page(page)
     assert counts["blocking"] == {"passed": 1}
@@ -83,8 +83,27 @@ async def test_it_says_by_whom_and_by_what_it_is_blocked(bot, github, pull):
     await github.comment(pull, "/oot ignore tpu the lab moves", by="alice")
     await bot.settle(horizon=60)
     page, answer = await seen(bot, pull)
-    assert gate_of_page(page) == ("passed", "can merge: 1 blocking backend ignored")
+    assert gate_of_page(page) == ("passed", "backends allow it: 1 blocking backend ignored")
     assert answer["gate"]["ignored"] == 1
+
+
+async def test_it_says_that_upstreams_own_failures_are_not_judged(bot, github, pull):
+    await finish(bot, github, L4)
+    run = await github.start_run(UPSTREAM, event="pull_request", name="lint", head_sha=pull.head_sha)
+    await github.finish_job(await github.start_job(run, "lint"), "failure")
+    await github.finish_run(run, "failure")
+    await bot.settle()
+    page, _ = await seen(bot, pull)
+    assert gate_of_page(page) == ("passed", "backends allow it: 1 of 1 blocking backend passed")
+    banner = await page_text(bot, f"/{UPSTREAM}/pull/{pull.number}")
+    assert "not judged here: upstream's own CI , 0 of 1 passed, 1 failed" in banner
+    await bot.report(bot.dispatch(L3), conclusion="failure")
+    await github.label(pull, "ciflow/oot/npu")
+    await bot.settle(horizon=60)
+    assert (
+        "No backend blocks merging; upstream's own checks are not judged here."
+        in github.comments(pull)[-1].body
+    )
 
 
 async def test_failures_that_are_new_with_the_change_are_called_new(bot, github):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from bot.oot.results import jobs
+from bot.oot.results.store import jobs
 from tests.harness import L1, L2, L3, L4, UPSTREAM
 from tests.oot.pages.page_checks import check_escaped
 from tests.serving import SQLITE

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bot.core.json_fields import iso_time
-from bot.oot.results import dispatches
+from bot.oot.results.store import dispatches
 from tests.harness import L2, L4, UPSTREAM, running
 from tests.oot.pages.page_checks import check_escaped, links, page_text
 

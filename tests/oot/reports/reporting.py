@@ -1,4 +1,4 @@
-"""What do tests send through the doors, and what do accepted reports leave behind?"""
+"""What do tests report, and what is stored of it?"""
 
 from __future__ import annotations
 

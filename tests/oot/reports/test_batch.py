@@ -124,14 +124,17 @@ async def test_one_dispatch_has_so_many_jobs_at_most(bot, pull):
 
 async def test_what_is_over_the_limit_of_reports_takes_no_job_s_place(bot, pull):
     narrow = replace(bot.context, settings=replace(bot.context.settings, rate_limit_per_min=2))
-    dispatch, told = bot.dispatch(L4), []
+    dispatch, reports = bot.dispatch(L4), []
     for first in (0, 300, 600):
         await send(bot, [report(dispatch, f"job {number}") for number in range(first, first + 300)])
         bot.clock.advance(61)
     for number in range(900, 1_000):
-        told += [report(dispatch, f"job {number}", status="in_progress"), report(dispatch, f"job {number}")]
+        reports += [
+            report(dispatch, f"job {number}", status="in_progress"),
+            report(dispatch, f"job {number}"),
+        ]
     async with serving(bot, make_app(narrow)) as served:
-        _, answer = await send(served, told)
+        _, answer = await send(served, reports)
     assert [one["code"] for one in answer["reports"]] == [200] * 2 + [429] * 198
 
 

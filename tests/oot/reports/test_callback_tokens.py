@@ -1,4 +1,4 @@
-"""Whose token is believed? Only what a trusted issuer signed for us, just now; without its keys nobody's."""
+"""Whose token is believed? Only what a trusted issuer signed for us, just now; without its keys no token is believed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.serving import SQLITE
 
 
 async def public_pem(bot) -> tuple[str, bytes]:
-    """The issuer's key id and public key, as anybody can fetch them."""
+    """The issuer's key id and public key, as everyone can fetch them."""
     async with bot.http.get(bot.issuer.url + "/.well-known/jwks") as answer:
         (key,) = (await answer.json())["keys"]
     public = jwt.PyJWK(key, algorithm="RS256").key
@@ -26,7 +26,7 @@ async def public_pem(bot) -> tuple[str, bytes]:
 
 
 async def forged_tokens(bot):
-    """name: a token nobody should believe, and a word the refusal must have."""
+    """name: a token not to be believed, and a word the refusal must have."""
     honest = token_of(bot, L4)
     header, claims, signature = honest.split(".")
     kid, pem = await public_pem(bot)

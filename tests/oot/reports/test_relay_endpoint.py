@@ -1,4 +1,4 @@
-"""What does an outside relay get in, and what never? /api/oot/results, and random JSON at every report door."""
+"""What may an outside relay report, and what not? /api/oot/results, and random JSON at every endpoint for reports."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def pull(bot, github):
 
 
 @pytest.fixture
-async def door(bot):
-    """The bot, its door for relays open."""
+async def relayed(bot):
+    """The bot with a token for relays."""
     open_to_relays = replace(bot.context, settings=replace(bot.context.settings, relay_token=TOKEN))
     async with serving(bot, make_app(open_to_relays)) as served:
         yield served
@@ -65,9 +65,9 @@ def envelope(
     }
 
 
-async def relay(door, body, token=TOKEN):
+async def relay(relayed, body, token=TOKEN):
     headers = {} if token is None else {"X-OOT-Relay-Token": token}
-    return await door.request("POST", "/api/oot/results", json=body, headers=headers)
+    return await relayed.request("POST", "/api/oot/results", json=body, headers=headers)
 
 
 @SQLITE
@@ -79,17 +79,17 @@ async def test_without_a_token_of_ours_the_door_is_closed(bot):
 
 
 @SQLITE
-async def test_only_the_right_token_opens_the_door(door):
+async def test_only_the_right_token_is_accepted(relayed):
     for token in (None, "", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), f"Bearer {TOKEN}", "é"):
-        status, answer = await relay(door, envelope(), token)
+        status, answer = await relay(relayed, envelope(), token)
         assert (status, answer["error"]) == (401, "invalid_token")
         assert TOKEN not in str(answer)
-    assert await door.rows("oot_workflow_job") == []
-    assert (await relay(door, envelope()))[0] == 200
+    assert await relayed.rows("oot_workflow_job") == []
+    assert (await relay(relayed, envelope()))[0] == 200
 
 
 @pytest.mark.logic
-async def test_the_longest_names_and_ids_are_kept_whatever_their_letters(door):
+async def test_the_longest_names_and_ids_are_kept_whatever_their_letters(relayed):
     letters = [chr(number) for number in range(0x4E00, 0x9FFF)]
     random.Random(7).shuffle(letters)  # nothing a database could press together
     name, other, run, delivery = (
@@ -98,87 +98,87 @@ async def test_the_longest_names_and_ids_are_kept_whatever_their_letters(door):
     )
     body = envelope(f"{'o' * 100}/{'r' * 100}", name=name, job_name=other, run_id=run)
     body["untrusted"]["callback_payload"]["delivery_id"] = delivery
-    assert (await relay(door, body))[0] == 200
-    (row,) = await door.rows("oot_workflow_job")
+    assert (await relay(relayed, body))[0] == 200
+    (row,) = await relayed.rows("oot_workflow_job")
     assert (row["workflow_name"], row["job_name"]) == (name, other)
     assert (row["run_id"], row["delivery_id"]) == (run, delivery)
 
 
 @pytest.mark.logic
-async def test_a_relayed_report_is_shown_as_such_and_never_reaches_the_pull_request(door, github, pull):
-    before = door.checks(UPSTREAM, pull.head_sha)
+async def test_a_relayed_report_is_shown_as_such_and_never_reaches_the_pull_request(relayed, github, pull):
+    before = relayed.checks(UPSTREAM, pull.head_sha)
     body = envelope(L4, level="L4", queue_time=12.5, execution_time=90, number=pull.number, sha=pull.head_sha,
                     conclusion="failure", test_results={"passed": 3, "failed": 1, "skipped": 0},
                     failed_tests=[{"name": "test_add"}])  # fmt: skip
-    assert await relay(door, body) == (200, {"ok": True, "status": "completed"})
-    await door.wait(120)
-    assert door.checks(UPSTREAM, pull.head_sha) == before
+    assert await relay(relayed, body) == (200, {"ok": True, "status": "completed"})
+    await relayed.wait(120)
+    assert relayed.checks(UPSTREAM, pull.head_sha) == before
     assert github.comments(pull) == []
-    _, shown = await door.get(f"/api/oot/pulls/{UPSTREAM}/{pull.number}")
+    _, shown = await relayed.get(f"/api/oot/pulls/{UPSTREAM}/{pull.number}")
     (job,) = shown["jobs"]
     assert (job["source"], job["downstream_repo"], job["downstream_repo_level"]) == ("relay", L4, 4)
     assert (job["queue_time"], job["execution_time"], job["conclusion"]) == (12.5, 90, "failure")
     assert [test["name"] for test in job["failed_tests_json"]] == ["test_add"]
-    _, backend = await door.get(f"/api/oot/backends/{L4}")
+    _, backend = await relayed.get(f"/api/oot/backends/{L4}")
     assert [row["source"] for row in backend["jobs"]] == ["relay"]
 
 
 @pytest.mark.logic
-async def test_a_relayed_job_that_goes_silent_never_reaches_the_pull_request_either(door, github, pull):
+async def test_a_relayed_job_that_goes_silent_never_reaches_the_pull_request_either(relayed, github, pull):
     run = await github.start_run(L4, event="repository_dispatch", name="CI")
-    await door.report(door.dispatch(L4), run_id=str(run.id))
+    await relayed.report(relayed.dispatch(L4), run_id=str(run.id))
     await github.finish_run(run, "success")
-    await door.settle(horizon=20)
-    before = door.checks(UPSTREAM, pull.head_sha)
+    await relayed.settle(horizon=20)
+    before = relayed.checks(UPSTREAM, pull.head_sha)
     assert before["oot / gate"][:2] == ("completed", "success")
     body = envelope(number=pull.number, sha=pull.head_sha, status="in_progress", conclusion=None)
     body["untrusted"]["callback_payload"]["payload"]["repository"]["full_name"] = UPSTREAM.title()
-    assert (await relay(door, body))[0] == 200
-    await door.wait(7 * 3600)
-    (job,) = [row for row in await door.rows("oot_workflow_job") if row["source"] == "relay"]
+    assert (await relay(relayed, body))[0] == 200
+    await relayed.wait(7 * 3600)
+    (job,) = [row for row in await relayed.rows("oot_workflow_job") if row["source"] == "relay"]
     assert job["conclusion"] == "timed_out"
-    assert door.checks(UPSTREAM, pull.head_sha) == before
+    assert relayed.checks(UPSTREAM, pull.head_sha) == before
     assert github.comments(pull) == []
 
 
 @pytest.mark.logic
-async def test_what_a_later_report_does_not_say_is_kept(door):
+async def test_what_a_later_report_does_not_say_is_kept(relayed):
     begun = envelope(status="in_progress", conclusion=None, queue_time=30, url="https://ci.example/1",
                      environment={"driver": "1.2"}, test_results={"total": 10})  # fmt: skip
-    assert (await relay(door, begun))[1] == {"ok": True, "status": "in_progress"}
-    door.clock.advance(60)
-    assert (await relay(door, envelope(execution_time=55)))[1] == {"ok": True, "status": "completed"}
-    (row,) = await door.rows("oot_workflow_job")
+    assert (await relay(relayed, begun))[1] == {"ok": True, "status": "in_progress"}
+    relayed.clock.advance(60)
+    assert (await relay(relayed, envelope(execution_time=55)))[1] == {"ok": True, "status": "completed"}
+    (row,) = await relayed.rows("oot_workflow_job")
     assert (row["queue_time"], row["execution_time"], row["conclusion"]) == (30, 55, "success")
     assert (row["workflow_run_url"], row["environment"]) == ("https://ci.example/1", {"driver": "1.2"})
     assert row["total_tests"] == 10
-    again = await relay(door, envelope(execution_time=1))
+    again = await relay(relayed, envelope(execution_time=1))
     assert again == (200, {"ok": True, "status": "completed", "duplicate": True})
-    status, answer = await relay(door, envelope(conclusion="failure"))
+    status, answer = await relay(relayed, envelope(conclusion="failure"))
     assert (status, answer["error"]) == (409, "conflict")
-    assert await door.rows("oot_workflow_job") == [row]
+    assert await relayed.rows("oot_workflow_job") == [row]
 
 
 @pytest.mark.logic
-async def test_times_nobody_measured_stay_unknown(door):
-    await relay(door, envelope(status="in_progress", conclusion=None))
-    door.clock.advance(60)
-    await relay(door, envelope())
-    (row,) = await door.rows("oot_workflow_job")
+async def test_times_that_were_not_measured_stay_unknown(relayed):
+    await relay(relayed, envelope(status="in_progress", conclusion=None))
+    relayed.clock.advance(60)
+    await relay(relayed, envelope())
+    (row,) = await relayed.rows("oot_workflow_job")
     assert (row["queue_time"], row["execution_time"]) == (None, None)
 
 
 @SQLITE
-async def test_a_relay_cannot_change_what_a_backend_reported_itself(door, pull):
-    dispatch = door.dispatch(L4)
-    assert (await door.report(dispatch, status="in_progress"))[0] == 200
+async def test_a_relay_cannot_change_what_a_backend_reported_itself(relayed, pull):
+    dispatch = relayed.dispatch(L4)
+    assert (await relayed.report(dispatch, status="in_progress"))[0] == 200
     forged = envelope(L4, level="L4", number=pull.number, sha=pull.head_sha)
     forged["untrusted"]["callback_payload"] = report_body(dispatch, **SUITE)
-    assert (await relay(door, forged))[0] == 200
-    rows = {row["source"]: row["status"] for row in await door.rows("oot_workflow_job")}
+    assert (await relay(relayed, forged))[0] == 200
+    rows = {row["source"]: row["status"] for row in await relayed.rows("oot_workflow_job")}
     assert rows == {"callback": "in_progress", "relay": "completed"}
-    await door.settle(horizon=20)
-    assert door.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("in_progress", None)
+    await relayed.settle(horizon=20)
+    assert relayed.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("in_progress", None)
 
 
 MISSING = object()
@@ -214,22 +214,22 @@ def with_field(body, field, value):
 
 
 @SQLITE
-async def test_u12_u16_what_nobody_vouches_for_is_checked_field_by_field(door):
+async def test_u12_u16_what_is_not_vouched_for_is_checked_field_by_field(relayed):
     wrong = []
     for field, value, word in MALFORMED:
-        status, answer = await relay(door, with_field(envelope(), field, value))
+        status, answer = await relay(relayed, with_field(envelope(), field, value))
         if (status, answer.get("error")) != (400, "invalid_report") or word not in answer["detail"]:
             wrong.append((field, str(value)[:40], status, str(answer)[:200]))
     assert wrong == []
-    assert await door.rows("oot_workflow_job") == []
+    assert await relayed.rows("oot_workflow_job") == []
 
 
 @SQLITE
-async def test_u16_hostile_addresses_are_dropped_and_ids_are_never_joined(door):
+async def test_u16_hostile_addresses_are_dropped_and_ids_are_never_joined(relayed):
     hostile = {"url": "javascript:alert(1)", "artifact_url": "https://user:pw@example.org/"}
-    await relay(door, envelope(job_name="a/b", name="c", **hostile))
-    await relay(door, envelope(job_name="b", name="c/a", **hostile))
-    rows = await door.rows("oot_workflow_job")
+    await relay(relayed, envelope(job_name="a/b", name="c", **hostile))
+    await relay(relayed, envelope(job_name="b", name="c/a", **hostile))
+    rows = await relayed.rows("oot_workflow_job")
     assert len(rows) == 2
     for row in rows:
         assert (row["workflow_run_url"], row["artifact_url"]) == (None, None)
@@ -256,9 +256,9 @@ LEAVES = (
     path=st.sampled_from(("/api/oot/callback", "/api/oot/callback/batch", "/api/oot/results")), alone=st.booleans(),
 )  # fmt: skip
 async def test_random_json_is_refused_or_taken_and_never_an_error_of_ours(
-    door, pull, value, fields, path, alone
+    relayed, pull, value, fields, path, alone
 ):
-    report = report_body(door.dispatch(L3), **SUITE)
+    report = report_body(relayed.dispatch(L3), **SUITE)
     report["payload"] = {"pull_request": {"number": 7}, "repository": {"full_name": UPSTREAM}}
     for field in fields:
         parent, _, last = field.rpartition(".")
@@ -270,10 +270,10 @@ async def test_random_json_is_refused_or_taken_and_never_an_error_of_ours(
         "/api/oot/callback/batch": {"reports": [report, value]},
         "/api/oot/results": envelope() | {"untrusted": {"callback_payload": report}},
     }[path]
-    token = door.issuer.mint(repository=L3, run_id="900", run_attempt=1)
+    token = relayed.issuer.mint(repository=L3, run_id="900", run_attempt=1)
     headers = {"Authorization": f"Bearer {token}", "X-OOT-Relay-Token": TOKEN}
     sent = json.dumps(value if alone else body)
-    async with door.http.post(door.url + path, data=sent, headers=headers) as answer:
+    async with relayed.http.post(relayed.url + path, data=sent, headers=headers) as answer:
         said = await answer.json()
         assert answer.status in {200, 400, 403, 404, 409, 429}, (sent, said)
     for one in said.get("reports", ()):

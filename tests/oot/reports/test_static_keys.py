@@ -107,14 +107,14 @@ async def test_the_command_line_reports_as_the_action_does(bot, pull, tmp_path):
     key, _ = await made_key(bot, L2)
     (tmp_path / "key.txt").write_text(key)
     (tmp_path / "event.json").write_text(json.dumps({"client_payload": bot.dispatch(L2).client_payload}))
-    told = ["--event", str(tmp_path / "event.json"), "--token-file", str(tmp_path / "key.txt"), "--deadline", "20",
+    options = ["--event", str(tmp_path / "event.json"), "--token-file", str(tmp_path / "key.txt"), "--deadline", "20",
             "--workflow-name", "lab", "--job-name", "test", "--run-id", "build-77"]  # fmt: skip
     for status in (["--status", "in_progress"], ["--status", "completed", "--conclusion", "failure"]):
-        code, out, err = await ootbot(bot, "report", *status, *told)
+        code, out, err = await ootbot(bot, "report", *status, *options)
         assert code == 0, err
         assert "took the report" in out
     (row,) = await bot.rows("oot_workflow_job")
     assert (row["workflow_name"], row["run_id"], row["conclusion"]) == ("lab", "build-77", "failure")
-    code, _, err = await ootbot(bot, "report", "--status", "completed", "--conclusion", "success", *told)
+    code, _, err = await ootbot(bot, "report", "--status", "completed", "--conclusion", "success", *options)
     assert code == 1
     assert "409" in err

@@ -190,8 +190,8 @@ async def test_u9_no_other_token_is_believed(issuer, clock, verifier):
         try:
             wrong[name] = await verifier.verify(token)
         except Rejected as refusal:
-            told = (refusal.status, refusal.code) == expected and word in refusal.detail
-            if not told or (len(token) > 100 and token in refusal.detail):
+            right = (refusal.status, refusal.code) == expected and word in refusal.detail
+            if not right or (len(token) > 100 and token in refusal.detail):
                 wrong[name] = (refusal.status, refusal.code, refusal.detail)
     assert wrong == {}
     assert len(cases) + len(believed(Maker(issuer, clock))) >= 60

@@ -10,11 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from bot.features import FEATURES
-from bot.oot.results import dispatches, jobs
+from bot.oot.results.store import dispatches, jobs
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
-from bot.oot.statistics import rollup, stats
+from bot.oot.statistics import stats
 from bot.oot.statistics.days import DAY
 from bot.oot.statistics.stats import tally, total
+from bot.oot.statistics.store import rollup
 from bot.queue import sums, tasks
 from tests import by_hand, samples
 from tests.db.opened import opened
@@ -40,7 +41,7 @@ class Context:
         self.store = store
 
 
-def told(identifier, backend, now, state="sent"):
+def dispatch_row(identifier, backend, now, state="sent"):
     return {
         "id": identifier, "delivery_id": identifier, "source_guid": identifier, "upstream_repo": "org/up",
         "event_type": "pull_request", "action": "opened", "pr_number": 1, "head_sha": "a" * 40, "base_sha": None,
@@ -71,8 +72,8 @@ async def naive(store, first):
         row["backend_key"] for row in asked
     }:
         mine = [row for row in rows if row["downstream_repo"].casefold() == backend]
-        told_it = [row for row in asked if row["backend_key"] == backend]
-        heard, ended = by_hand.counted(mine, told_it)
+        sent = [row for row in asked if row["backend_key"] == backend]
+        heard, ended = by_hand.counted(mine, sent)
         heard = [row for row in heard if row["received_at"] // DAY >= first]
         ended = [row for row in ended if row["created_at"] // DAY >= first]
         if heard or ended:
@@ -83,9 +84,9 @@ async def naive(store, first):
 async def kept(store, first):
     """The same, as pages read it."""
     async with store.read() as tx:
-        found = await rollup.read(tx, first)
-    keys = {one.key for one in found}
-    return {key: stats.numbers(total(one.tally for one in found if one.key == key)) for key in keys}
+        found = await rollup.read_days(tx, first)
+    keys = {one.backend_key for one in found}
+    return {key: stats.numbers(total(one.tally for one in found if one.backend_key == key)) for key in keys}
 
 
 async def agree(store, clock):
@@ -96,7 +97,7 @@ async def agree(store, clock):
 
 @pytest.mark.logic
 async def test_an_attempt_of_another_day_takes_the_earlier_one_out_of_its_day(store, clock):
-    dispatch = told("d", "org/npu", clock.now())
+    dispatch = dispatch_row("d", "org/npu", clock.now())
     async with store.transaction() as tx:
         await dispatches.add(tx, dispatch)
         row = reported(dispatch, clock.now(), conclusion="failure")
@@ -114,7 +115,7 @@ async def test_an_attempt_of_another_day_takes_the_earlier_one_out_of_its_day(st
 
 
 async def test_a_late_report_takes_never_started_out_of_its_day(store, clock):
-    dispatch = told("d", "org/npu", clock.now())
+    dispatch = dispatch_row("d", "org/npu", clock.now())
     async with store.transaction() as tx:
         await dispatches.add(tx, dispatch)
         await dispatches.change(tx, "d", state="never_started", error="silent")
@@ -131,7 +132,7 @@ async def test_a_late_report_takes_never_started_out_of_its_day(store, clock):
 
 @pytest.mark.logic
 async def test_what_a_backend_tells_itself_takes_a_relays_word_out_of_its_day(store, clock):
-    dispatch = told("d", "org/npu", clock.now())
+    dispatch = dispatch_row("d", "org/npu", clock.now())
     async with store.transaction() as tx:
         await dispatches.add(tx, dispatch)
         row = reported(dispatch, clock.now(), conclusion="failure", source="relay")
@@ -151,7 +152,7 @@ async def test_what_a_backend_tells_itself_takes_a_relays_word_out_of_its_day(st
 async def test_a_report_at_the_moment_its_dispatch_is_given_up_takes_never_started_out_of_its_day(
     store, clock
 ):
-    dispatch = told("d", "org/npu", clock.now())
+    dispatch = dispatch_row("d", "org/npu", clock.now())
     async with store.transaction() as tx:
         await dispatches.add(tx, dispatch)
     clock.advance(86_400)
@@ -168,7 +169,7 @@ async def test_a_report_at_the_moment_its_dispatch_is_given_up_takes_never_start
 
 
 async def test_what_changes_while_a_day_is_counted_has_it_counted_again(store, clock):
-    dispatch = told("d", "org/npu", clock.now())
+    dispatch = dispatch_row("d", "org/npu", clock.now())
     async with store.transaction() as tx:
         await dispatches.add(tx, dispatch)
         row = reported(dispatch, clock.now(), conclusion=None)
@@ -189,7 +190,7 @@ async def test_what_changes_while_a_day_is_counted_has_it_counted_again(store, c
 
 
 async def test_a_day_is_counted_in_the_same_room_however_many_jobs_it_has(store, clock):
-    dispatch = told("d", "org/npu", clock.now())
+    dispatch = dispatch_row("d", "org/npu", clock.now())
     rows = [reported(dispatch, clock.now(), job=f"job {n}") for n in range(6_000)]
     async with store.transaction() as tx:
         await dispatches.add(tx, dispatch)
@@ -214,7 +215,7 @@ async def test_days_kept_agree_with_all_rows_counted_plainly(store, clock, seed)
         clock.advance(chance.choice([60, 3_600, 30_000]))
         async with store.transaction() as tx:
             if not known or chance.random() < 0.3:
-                dispatch = told(
+                dispatch = dispatch_row(
                     f"d{step}", chance.choice(BACKENDS), clock.now(), chance.choice(["sent", "pending"])
                 )
                 known.append(dispatch)

@@ -41,7 +41,7 @@ def passes(drawing):
     return judged(drawing).endswith("gate passed")
 
 
-def told(drawing, what):
+def known(drawing, what):
     """Return what some facts say, by run and attempt."""
     parsed = [FACT.fullmatch(fact) for fact in drawing.facts]
     return {
@@ -56,7 +56,7 @@ def told(drawing, what):
 def test_a_green_backend_succeeded_and_github_said_so_of_each_of_its_runs(drawing):
     if not passes(drawing):
         return
-    jobs, words = told(drawing, JOBS), told(drawing, ("github",))
+    jobs, words = known(drawing, JOBS), known(drawing, ("github",))
     assert ("success", None) in jobs.values()
     for run in {run for run, _, _ in jobs}:
         newest = max(attempt for of, attempt, _ in jobs if of == run)

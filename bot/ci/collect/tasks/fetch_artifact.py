@@ -11,6 +11,8 @@ from bot.ci.collect.states import State
 from bot.ci.collect.store import artifacts, fetches, runs
 from bot.ci.collect.tasks import fetch_file
 from bot.ci.collect.tasks.fetch_file import NotThere, Wanted
+from bot.ci.collect.workspace import WORKSPACE
+from bot.github import refusals
 
 if TYPE_CHECKING:
     from bot.ci.collect.receiving import Receiver
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 async def fetch_artifact(context: Context, task: Task) -> None:
     """Fetch, parse and store an artifact."""
     repo, artifact_id = keys.parse_object_key(task.key)
+    context.resource(WORKSPACE).shares.check(repo.casefold())
     async with context.store.transaction() as tx:
         artifact = await artifacts.find_artifact(tx, repo, artifact_id)
         if artifact is None:
@@ -42,10 +45,17 @@ async def fetch_artifact(context: Context, task: Task) -> None:
     except NotThere as error:
         if error.status == 410:
             await fetch_file.end_fetch(context, row, State.EXPIRED, describe_expiry(artifact))
+        elif error.status == 404 and _is_young(artifact, context.clock.now()):
+            await fetch_file.wait_for_next_try(context, row, "GitHub does not have it yet", refusals.LATEST)
         elif error.status == 404:
             await fetch_file.end_fetch(context, row, State.ABSENT, "GitHub no longer has it")
         else:
             await fetch_file.end_fetch(context, row, State.BROKEN, f"GitHub answered {error.status}")
+
+
+def _is_young(artifact: ArtifactRow, now: int) -> bool:
+    """Whether GitHub may not know an artifact yet that it has just listed."""
+    return artifact["created_at"] is not None and now - artifact["created_at"] < refusals.YOUNG
 
 
 def describe_expiry(artifact: ArtifactRow) -> str:

@@ -12,6 +12,7 @@ from bot.ci.collect.store import fetches, runs
 from bot.ci.collect.store.trusted_runs import is_trusted_run
 from bot.ci.collect.tasks import fetch_file
 from bot.ci.collect.tasks.fetch_file import NotThere, Wanted
+from bot.ci.collect.workspace import WORKSPACE
 from bot.core.errors import GitHubRefused, RetryLater
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ WAITS = (10.0, 60.0, 600.0, 3600.0)  # seconds between tries: GitHub may have a 
 async def fetch_log(context: Context, task: Task) -> None:
     """Fetch a job's log, unless the settings leave it out."""
     repo, job_id = keys.parse_object_key(task.key)
+    context.resource(WORKSPACE).shares.check(repo.casefold())
     async with context.store.transaction() as tx:
         job = await runs.find_named_job(tx, repo, job_id)
         if job is None or job["status"] != "completed":
@@ -76,14 +78,14 @@ async def _not_there(context: Context, row: FetchRow, job: WorkflowJobRow, statu
 
 async def _read_job(context: Context, job: WorkflowJobRow) -> dict[str, Any] | None:
     """Return the job as GitHub has it, None where it has none."""
-    client = context.app_for(job["repo"]).client(job["repo"], actions="read")
+    client = context.app_for(job["repo"]).client(job["repo"], since=job["received_at"], actions="read")
     await budget.spend_call(context, job["repo"])
     try:
         found: dict[str, Any] = await client.getitem(
             client.path("actions/jobs/{job}"), {"job": str(job["id"])}
         )
     except GitHubRefused as error:
-        if error.status == 404:
+        if error.gone:
             return None
         raise RetryLater(f"job {job['id']} cannot be read: {error}", after=60) from error
     return found

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.collect import artifact_kinds, budget, collection_scope, keys
+from bot.ci.collect import budget, collection_scope, keys
 from bot.ci.collect.attribution import Job, attempt_of, attribute_artifact
+from bot.ci.collect.parse import artifact_kinds
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.states import State
 from bot.ci.collect.store import artifacts, fetches, runs
@@ -62,11 +63,12 @@ async def list_artifacts(context: Context, task: Task) -> None:
     if refused:
         await _record(context, row, "skipped", error=refused)
         return
-    client = context.app_for(row["repo"]).client(row["repo"], actions="read")
+    client = context.app_for(row["repo"]).client(row["repo"], since=row["received_at"], actions="read")
     try:
-        run_path = f"actions/runs/{run_id}"
-        found = await _pages(context, client, row["repo"], f"{run_path}/artifacts", "artifacts")
-        jobs = await _pages(context, client, row["repo"], f"{run_path}/attempts/{attempt}/jobs", "jobs")
+        found = await _pages(context, client, row["repo"], f"actions/runs/{run_id}/artifacts", "artifacts")
+        jobs = await _pages(
+            context, client, row["repo"], f"actions/runs/{run_id}/attempts/{attempt}/jobs", "jobs"
+        )
     except GitHubRefused as error:
         await _cannot_list(context, row, error)
         return
@@ -100,9 +102,8 @@ async def _pages(context: Context, client: Client, repo: str, path: str, name: s
 
 
 async def _cannot_list(context: Context, row: WorkflowRunRow, error: GitHubRefused) -> None:
-    missing = error.status == 404 and not isinstance(error, NotInstalled)
     words = fetch_file.describe_forbidden(row["repo"], installed=not isinstance(error, NotInstalled))
-    if missing:
+    if error.gone:
         await _record(context, row, "absent", error="GitHub no longer knows the run")
     else:
         await _record(context, row, "forbidden", error=words)

@@ -16,7 +16,7 @@ from bot.ci.collect.tasks import fetch_file
 from bot.ci.collect.tasks.fetch_file import Wanted
 from bot.ci.collect.workspace import WORKSPACE
 from bot.core.errors import GiveUp, NotYet
-from bot.oot.results import dispatches
+from bot.oot.results.store import dispatches
 
 if TYPE_CHECKING:
     from bot.ci.collect.tables import UploadRow
@@ -43,6 +43,8 @@ async def read_upload(context: Context, task: Task) -> None:
         raise GiveUp(f"{task.key!r} names no upload")
     async with context.store.transaction() as tx:
         found = await uploads.find_upload(tx, int(task.key))
+        if found:
+            context.resource(WORKSPACE).shares.check(found["backend"].casefold())
         failed = await uploads.job_failed(tx, found) if found else None
         waits = (
             found is not None
@@ -73,7 +75,7 @@ async def read_upload(context: Context, task: Task) -> None:
 
 async def _fetched(tx: Transaction, settings: Settings, found: UploadRow, *, failed: bool) -> Fetched:
     facts = await runs.repository_facts(tx, found["repository_id"])
-    dispatch = (await dispatches.by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])
+    dispatch = (await dispatches.get_by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])
     head = (dispatch and dispatch["head_sha"]) or ""
     of_push = dispatch is not None and dispatch["pr_number"] is None
     return Fetched(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.ci.collect import job_reads
 from bot.ci.collect.states import State
-from bot.oot.results import dispatches
+from bot.oot.results.store import dispatches
 from bot.web import blocks
 from bot.web import view_parameters as declare
 from bot.web.view import Page, View
@@ -41,7 +41,7 @@ async def read_upload(asked: Asked) -> FoundUpload:
     tx, repo = asked.tx, asked[REPO]
     owners = await job_reads.visible_to(asked, repo)
     upload = await job_reads.shown_upload(asked.request, tx, owners, repo, asked[UPLOAD])
-    dispatch = (await dispatches.by_id(tx, [upload["dispatch_id"]])).get(upload["dispatch_id"])
+    dispatch = (await dispatches.get_by_id(tx, [upload["dispatch_id"]])).get(upload["dispatch_id"])
     if dispatch and asked.hidden.has(dispatch["upstream_repo"]):
         dispatch = None  # pull requests of a private upstream are not shown with a public backend's log
     subject = job_reads.upload_subject(asked.request, upload)

@@ -45,6 +45,26 @@ LOGS = ci_log.outerjoin(
 REPO = sa.func.coalesce(JOB.repo, UPLOAD.backend).label("repo")
 NAME = sa.func.coalesce(JOB.name, UPLOAD.job).label("name")
 WORKFLOW = sa.func.coalesce(JOB.workflow_name, UPLOAD.workflow).label("workflow_name")
+RUN = sa.func.coalesce(UPLOAD.run_id, sa.cast(LOG.run_id, sa.Text))
+LATER, LATER_REPORTED = records["workflow_job"].alias("later").c, oot_workflow_job.alias("later_reported").c
+PASSED = ("success", "neutral")
+# a later attempt of the job has passed, as GitHub or its backend says: the failure is over
+OVERTAKEN = sa.or_(
+    sa.exists().where(
+        LATER.run_id == LOG.run_id,
+        LATER.repository_id == LOG.repository_id,
+        LATER.name == JOB.name,
+        LATER.run_attempt > LOG.run_attempt,
+        LATER.conclusion.in_(PASSED),
+    ),
+    sa.exists().where(
+        LATER_REPORTED.run_id == RUN,
+        LATER_REPORTED.job_name == NAME,
+        LATER_REPORTED.run_attempt > LOG.run_attempt,
+        LATER_REPORTED.conclusion.in_(PASSED),
+        sa.func.lower(LATER_REPORTED.downstream_repo) == sa.func.lower(REPO),
+    ),
+)
 # put together once: it is run for every batch of reports
 _REPOS: sa.BindParameter[Any] = sa.bindparam("repos", expanding=True)
 NAMES = Statement(sa.select(NAMED.repository_id, NAMED.name).where(NAMED.name.in_(_REPOS)))
@@ -95,9 +115,9 @@ AttemptKey = tuple[str, int]  # id and attempt
 async def failures_on_commit(
     tx: Transaction, repository_ids: Iterable[int], sha: str, *, limit: int
 ) -> list[FailedJob]:
-    """Return the verdicts on a repository's own jobs of a commit."""
+    """Return the verdicts on a repository's own jobs of a commit that have not passed since."""
     concerned = sa.and_(LOG.repository_id.in_(sorted(repository_ids)), LOG.head_sha == sha)
-    return await tx.fetch(_failed().where(concerned).limit(limit))
+    return await tx.fetch(_failed().where(concerned, ~OVERTAKEN).limit(limit))
 
 
 async def failures_on_run(tx: Transaction, repository_id: int, run_id: int, *, limit: int) -> list[FailedJob]:
@@ -114,8 +134,14 @@ async def commit_of_run(tx: Transaction, repository_id: int, run_id: int) -> str
 
 
 async def failures_of_backends(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[FailedJob]:
-    """Return the verdicts on jobs of the runs that backends reported for a commit of upstream."""
-    return await failures_of_runs(tx, await reported_for(tx, repo, sha), limit=limit)
+    """Return the verdicts on jobs of the runs that backends reported for a commit of upstream, as they stand now.
+
+    Without those of jobs that have passed since, and of a backend that was dispatched again.
+    """
+    concerned = await logs_of_runs(tx, await reported_for(tx, repo, sha, newest=True))
+    if concerned is None:
+        return []
+    return await tx.fetch(_failed().where(concerned, ~OVERTAKEN).limit(limit))
 
 
 async def failures_of_runs(tx: Transaction, reported: Reported, *, limit: int) -> list[FailedJob]:
@@ -241,14 +267,24 @@ async def reported_jobs(
     return [tuple(row) for row in (await tx.run(query.limit(limit))).all()]
 
 
-async def reported_for(tx: Transaction, repo: str, sha: str) -> Reported:
-    """Return the runs that backends reported for a commit of upstream."""
-    query = sa.select(REPORTED.downstream_repo, REPORTED.run_id, REPORTED.run_attempt).where(
+async def reported_for(tx: Transaction, repo: str, sha: str, *, newest: bool = False) -> Reported:
+    """Return the runs that backends reported for a commit of upstream; `newest`: for the last dispatch to each."""
+    run = (REPORTED.downstream_repo, REPORTED.run_id, REPORTED.run_attempt)
+    subject = (REPORTED.dispatch_id, REPORTED.event_type, REPORTED.pr_number)
+    query = sa.select(*run, *subject, sa.func.min(REPORTED.received_at).label("since")).where(
         sa.func.lower(REPORTED.upstream_repo) == repo.lower(), REPORTED.head_sha == sha
     )
-    runs = await tx.rows(query.distinct().limit(RUNS_MOST))
-    keys = tuple((str(row["run_id"]), int(row["run_attempt"])) for row in runs)
-    return Reported(frozenset(str(row["downstream_repo"]).lower() for row in runs), keys)
+    runs = await tx.rows(query.group_by(*run, *subject).order_by(sa.literal_column("since")).limit(RUNS_MOST))
+    last = {_dispatched_for(row): row["dispatch_id"] for row in runs if row["dispatch_id"]}
+    shown = [
+        row for row in runs if not newest or row["dispatch_id"] in {None, last.get(_dispatched_for(row))}
+    ]
+    keys = dict.fromkeys((str(row["run_id"]), int(row["run_attempt"])) for row in shown)
+    return Reported(frozenset(str(row["downstream_repo"]).lower() for row in shown), tuple(keys))
+
+
+def _dispatched_for(row: Mapping[str, Any]) -> tuple[object, ...]:
+    return str(row["downstream_repo"]).lower(), row["event_type"], row["pr_number"]
 
 
 def run_keys(reported: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:
@@ -311,8 +347,7 @@ def _failed() -> Query[FailedJob]:
         repository.repository_id == LOG.repository_id, repository.private.is_(False), VERDICT.family == PUBLIC
     )
     of_log = sa.and_(VERDICT.repository_id == LOG.repository_id, VERDICT.job_id == LOG.job_id)
-    run_id = sa.func.coalesce(UPLOAD.run_id, sa.cast(LOG.run_id, sa.Text))
     computed = {"repo": REPO, "name": NAME, "workflow_name": WORKFLOW, "backend_key": UPLOAD.backend_key}
-    query = select(FailedJob, ci_verdict, ci_log, run_id=run_id, public=public, **computed)
+    query = select(FailedJob, ci_verdict, ci_log, run_id=RUN, public=public, **computed)
     joined = query.select_from(LOGS.join(ci_verdict, sa.and_(of_log, FIRST)))
     return joined.where(REPO.is_not(None)).order_by(NAME, LOG.job_id)

@@ -13,7 +13,7 @@ from bot.ci.logs.store.failed_jobs import JOB, LOG, LOGS, NAME, REPO, VERDICT, W
 from bot.ci.logs.store.log_rows import PUBLIC
 from bot.ci.logs.tables import FIRST, LogHead, LogKey, VerdictAt, ci_log, ci_verdict
 from bot.ci.trunk import branch_history
-from bot.ci.trunk.branch_history import Asked
+from bot.ci.trunk.branch_history import FailedJob
 from bot.db.rows import Big, Json, Text, select
 from bot.ingest import watched
 from bot.ingest.tables import records
@@ -104,7 +104,7 @@ async def _began(tx: Transaction, settings: Settings, first: Sample, name: str) 
     if failed is None or head is None:
         return None
     is_upstreams = first["repository_id"] in await watched.ids(tx, head.repo)
-    asked = Asked(first["job_id"]) if is_upstreams else Asked(None, failed["run_id"], name)
+    asked = FailedJob(first["job_id"]) if is_upstreams else FailedJob(None, failed["run_id"], name)
     found = await branch_history.find_beginning(tx, settings, head.repo, head.sha, asked)
     if found is None:
         return None

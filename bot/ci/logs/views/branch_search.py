@@ -15,7 +15,7 @@ from bot.ci.logs.store import search_rows
 from bot.ci.logs.store.log_rows import DAY
 from bot.ci.logs.views import search_answers
 from bot.ci.logs.views.search_answers import NO_LOG, LogHits
-from bot.ci.trunk import rows as trunk_rows
+from bot.ci.trunk.store import rows as trunk_rows
 from bot.web import html, parameters
 from bot.web import operations as op
 from bot.web import view_parameters as declare

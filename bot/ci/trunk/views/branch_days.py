@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.trunk import day_rows, name_patterns, reading, trunk_numbers
-from bot.ci.trunk.changed_days import BRANCHES
+from bot.ci.trunk import name_patterns, reading, trunk_numbers
 from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.store import day_rows
+from bot.ci.trunk.store.changed_days import BRANCHES
 from bot.ci.trunk.views.grid import BRANCH_MOST, address
 from bot.queue import sums
 from bot.queue.sums import DAY
@@ -16,8 +17,9 @@ from bot.web import view_parameters as declare
 from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
-    from bot.ci.trunk.day_rows import ColumnDayRow, EventRow, LineRow
     from bot.ci.trunk.reading import Branch
+    from bot.ci.trunk.store.day_rows import ColumnDay
+    from bot.ci.trunk.tables import ColumnEvent, LineRow
     from bot.ci.trunk.trunk_numbers import JobReliability
     from bot.web.asked import Asked
 
@@ -37,8 +39,8 @@ class BranchDays:
     first: int
     last: int
     lines: list[LineRow]
-    columns: list[ColumnDayRow]
-    events: list[EventRow]
+    columns: list[ColumnDay]
+    events: list[ColumnEvent]
     counted_until: int | None
 
     def jobs(self) -> list[JobReliability]:
@@ -68,7 +70,7 @@ class BranchDays:
 async def read_days(asked: Asked, *, columns: bool) -> BranchDays:
     """Read some days, and up to when they are counted."""
     tx, days = asked.tx, asked[DAYS]
-    branch = await reading.find(tx, asked.hidden, asked[REPO], asked[BRANCH])
+    branch = await reading.find_branch(tx, asked.hidden, asked[REPO], asked[BRANCH])
     identifier, last = branch.repository["repository_id"], tx.now // DAY
     first = last - days + 1
     return BranchDays(

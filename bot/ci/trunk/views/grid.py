@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from bot.ci.trunk import branches, day_rows, grid, hud_filter, hud_view, reading, reruns, rows, suspects
+from bot.ci.trunk import grid, reading, suspects
 from bot.ci.trunk.settings import TrunkSettings
-from bot.ci.trunk.views import grid_answer
+from bot.ci.trunk.store import branches, day_rows, rows
+from bot.ci.trunk.views import grid_answer, hud_filter, hud_view, opened_cell
 from bot.ci.trunk.views.grid_answer import Hud
 from bot.core.links import web_url
-from bot.web import blocks
 from bot.web import operations as op
 from bot.web import view_parameters as declare
-from bot.web.blocks import CellSubject
 from bot.web.refusals import NOT_FOUND, UNKNOWN_COMMIT, UNKNOWN_REPOSITORY
 from bot.web.view import Json, Page, View
 from bot.web.view_parameters import REPO
@@ -22,19 +21,13 @@ from bot.web.view_parameters import REPO
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bot.ci.trunk.cells import Cell, Run
-    from bot.ci.trunk.grid import Column, Line
-    from bot.ci.trunk.hud_filter import Filter
     from bot.ci.trunk.reading import Branch
-    from bot.ci.trunk.rows import CommitRow
     from bot.ci.trunk.suspects import Broken
-    from bot.context import Context
-    from bot.db.transaction import Transaction
+    from bot.ci.trunk.tables import CommitRow
+    from bot.ci.trunk.views.hud_filter import Filter
     from bot.web.asked import Asked
-    from bot.web.blocks import BlockLine
 
 RUNNING = 30  # seconds until a page on which something runs is reloaded
-RUNS_MOST = 100  # of an open cell
 SUSPECTS_MOST = 30  # of a broken job; its JSON has more
 BRANCH_MOST = 255  # characters
 BRANCH = declare.in_path(
@@ -47,26 +40,13 @@ BRANCH = declare.in_path(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened:
-    """An open cell."""
-
-    line: Line
-    column: Column
-    cell: Cell
-    runs: tuple[Run, ...]
-    more: int
-    beside: Mapping[str, Sequence[BlockLine]]  # what else is known of them, by their ids
-    reruns: Mapping[str, str]  # pages of GitHub where they can be repeated, by their ids
-
-
-@dataclass(frozen=True, kw_only=True)
 class Beside:
     """What only the page shows."""
 
     took: Mapping[str, float] = field(
         default_factory=dict
     )  # seconds until the result of a commit was complete
-    opened: Opened | None = None
+    opened: opened_cell.Opened | None = None
     deleted: int | None = None
     known: Sequence[str] = ()  # other branches, where this one has no commits
 
@@ -85,20 +65,20 @@ class Found:
     beside: Beside
 
 
-async def read(asked: Asked) -> Found:
+async def read_grid(asked: Asked) -> Found:
     """Read the newest commits of a branch."""
     tx, settings, chosen = asked.tx, asked.settings, hud_filter.chosen_by(asked)
-    branch = await reading.find(tx, asked.hidden, asked[REPO], asked[BRANCH])
-    commits, more = await reading.newest(tx, branch, before=chosen.before, limit=chosen.per)
-    facts = await reading.facts(tx, settings, branch, commits, jobs=chosen.shards)
-    found = grid.build(facts, settings.of(TrunkSettings), shards=chosen.shards)
+    branch = await reading.find_branch(tx, asked.hidden, asked[REPO], asked[BRANCH])
+    commits, more = await reading.newest_commits(tx, branch, before=chosen.before, limit=chosen.per)
+    facts = await reading.read_facts(tx, settings, branch, commits, jobs=chosen.shards)
+    found = grid.build_grid(facts, settings.of(TrunkSettings), shards=chosen.shards)
     wanted = sorted(chosen.columns(found))
     return Found(
         branch=branch,
         chosen=chosen,
         grid=found,
         wanted=wanted,
-        broken=await suspects.of(tx, branch, found, wanted),
+        broken=await suspects.find_broken(tx, branch, found, wanted),
         following=commits[-1]["sha"] if more and commits else None,
         github=web_url(settings.github_api_url),
         beside=await _read_beside(asked, branch, found, chosen, commits) if asked.for_page else Beside(),
@@ -111,7 +91,7 @@ async def _read_beside(
     tx, identifier = asked.tx, branch.repository["repository_id"]
     return Beside(
         took=await day_rows.signal_seconds(tx, identifier, branch.name, commits),
-        opened=await _opened(tx, asked.context, branch, found, chosen),
+        opened=await opened_cell.read_opened(tx, asked.context, branch, found, chosen),
         deleted=await branches.deleted_at(tx, identifier, branch.name),
         known=[] if commits else await rows.branches(tx, identifier),
     )
@@ -128,7 +108,7 @@ def show(found: Found) -> dict[str, Any]:
         "home": home,
         "chosen": found.chosen,
         "groups": list(dict.fromkeys(column.group for column in found.grid.columns)),
-        "view": hud_view.view(found.grid, found.chosen, home, {one.place for one in found.broken}),
+        "view": hud_view.make_view(found.grid, found.chosen, home, {one.place for one in found.broken}),
         "broken": found.broken,
         "took": beside.took,
         "most_broken": suspects.BROKEN_MOST,
@@ -164,46 +144,8 @@ def _address(branch: Branch, name: str) -> str:
     return f"/hud/{branch.repository['full_name']}/{quote(name)}"
 
 
-async def _opened(
-    tx: Transaction, context: Context, branch: Branch, found: grid.Grid, chosen: Filter
-) -> Opened | None:
-    settings = context.settings
-    cell = hud_view.find(found, chosen.cell) if chosen.cell else None
-    if cell is None:
-        return None
-    line, column, shown = cell
-    facts = await reading.facts(tx, settings, branch, [line.commit], jobs=True)
-    runs = grid.runs_of(facts, settings.of(TrunkSettings), column.name, shards=chosen.shards)
-    more = max(0, len(runs) - RUNS_MOST)
-    known, runs = runs, runs[:RUNS_MOST]
-    on_github = f"{web_url(settings.github_api_url)}/{branch.repository['full_name']}"
-    return Opened(
-        line=line,
-        column=column,
-        cell=shown,
-        runs=runs,
-        more=more,
-        beside=await _beside(tx, context, branch, line, runs) if column.source == "actions" else {},
-        reruns=reruns.pages(known, on_github, now=tx.now) if column.source == "actions" else {},
-    )
-
-
-async def _beside(
-    tx: Transaction, context: Context, branch: Branch, line: Line, runs: tuple[Run, ...]
-) -> dict[str, list[BlockLine]]:
-    """Return what other features know of upstream's jobs."""
-    subject = CellSubject(
-        repo=branch.repository["full_name"],
-        repository_id=branch.repository["repository_id"],
-        sha=line.commit["sha"],
-        job_ids=frozenset(int(run.id) for run in runs if run.id.isdigit()),
-    )
-    found = await blocks.cell_lines(context.features, tx, subject)
-    return {str(job_id): lines for job_id, lines in found.items()}
-
-
 VIEW = View(
-    read=read,
+    read=read_grid,
     parameters=(REPO, BRANCH, *hud_filter.PARAMETERS),
     page=Page(path="/hud/{owner}/{repo}/{branch:.+}", template="hud.html", values=show, refresh=_refresh),
     json=Json(

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from bot.ci.trunk import suspects, trouble
+from bot.ci.trunk import broken_columns, suspects
 from bot.ci.trunk.cells import FAILED
-from bot.web.answers import Answer, Time, time
+from bot.ci.trunk.tables import CommitRow
+from bot.web.answers import Answer, fill
+from bot.web.row_answers import RowAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,12 +21,16 @@ if TYPE_CHECKING:
     from bot.ci.trunk.grid import Column
     from bot.ci.trunk.suspects import Broken
 
+PULL = {"pr_number": "pr"}
+
 
 class HudCell(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One job on one commit; `c` is its character, see docs/ci.md"""
 
     c: str
-    n: Annotated[tuple[int, int], Meta(description="shards like this, all shards")] | None = None
+    n: (
+        Annotated[tuple[int, int], Meta(description="shards, and jobs of this name, like this; all")] | None
+    ) = None
     job: int | str | None = None
     line: str | None = None
     sig: str | None = None
@@ -43,14 +49,27 @@ class HudColumn(Struct, frozen=True, kw_only=True):
     state: Literal["ok", "suspect", "broken", "unknown"]
 
 
-class HudLine(Struct, frozen=True, kw_only=True):
+class HudLine(
+    RowAnswer,
+    row=CommitRow,
+    only=(
+        "sha",
+        "title",
+        "author",
+        "pr_number",
+        "at",
+        "folded",
+        "gone",
+        "verdict",
+        "green_before",
+        "cells",
+    ),
+    rename=PULL,
+    frozen=True,
+    kw_only=True,
+):
     """A commit, and its cells by the place of their column"""
 
-    sha: str
-    title: str
-    author: str | None
-    pr: int | None
-    at: Time
     folded: Annotated[int, Meta(description="further commits that were pushed with it")]
     gone: Annotated[bool, Meta(description="no longer on the branch")]
     verdict: Literal["green", "red", "running", "none"]
@@ -58,13 +77,17 @@ class HudLine(Struct, frozen=True, kw_only=True):
     cells: dict[str, HudCell]
 
 
-class HudSuspect(Struct, frozen=True, kw_only=True):
+class HudSuspect(
+    RowAnswer,
+    row=CommitRow,
+    only=("sha", "title", "author", "pr_number", "pushed_with"),
+    rename=PULL,
+    frozen=True,
+    kw_only=True,
+):
     """A commit that may have broken a job"""
 
-    sha: str
     title: Annotated[str | None, Meta(description="null until GitHub has listed the commit")]
-    author: str | None
-    pr: int | None
     pushed_with: Annotated[str | None, Meta(description="the head that it came with, null where it is one")]
 
 
@@ -94,7 +117,7 @@ def answer(
     found: grid.Grid, wanted: Sequence[int], broken: Sequence[Broken], branch: str, following: str | None
 ) -> Hud:
     """Return the JSON of a grid, with the columns that were asked for, by their places."""
-    cells_of: dict[int, trouble.Column] = {place: found.column(place) for place in wanted}
+    cells_of: dict[int, broken_columns.Column] = {place: found.column(place) for place in wanted}
     standing = found.on_branch()
     return Hud(
         branch=branch,
@@ -119,27 +142,18 @@ def _broken(one: Broken) -> HudBroken:
         last_good=one.last_good["sha"] if one.last_good else None,
         failures=one.breakage.failures,
         same=one.breakage.same,
-        suspects=[
-            HudSuspect(
-                sha=each.sha,
-                title=each.title,
-                author=each.author,
-                pr=each.pr_number,
-                pushed_with=each.pushed_with,
-            )
-            for each in one.suspects
-        ],
+        suspects=[fill(HudSuspect, each) for each in one.suspects],
         more_suspects=one.more,
     )
 
 
-def _column(one: Column, cells: trouble.Column) -> HudColumn:
+def _column(one: Column, cells: broken_columns.Column) -> HudColumn:
     return HudColumn(
         name=one.name,
         group=one.group,
         workflow=one.workflow,
         blocking=one.blocking,
-        state=trouble.state(cells).value,
+        state=broken_columns.state(cells).value,
     )
 
 
@@ -161,12 +175,12 @@ def _cells(found: dict[int, Cell], places: dict[int, str], lone: set[int]) -> di
     }
 
 
-def _lone(found: grid.Grid, cells_of: dict[int, trouble.Column]) -> dict[int, set[int]]:
+def _lone(found: grid.Grid, cells_of: dict[int, broken_columns.Column]) -> dict[int, set[int]]:
     """Return the columns that failed alone, between passes, by the place of the line."""
     failing = {at for line in found.lines for at, cell in line.cells.items() if cell.character in FAILED}
     lone: defaultdict[int, set[int]] = defaultdict(set)
     for place in failing & cells_of.keys():
-        for at in trouble.flakes(cells_of[place]):
+        for at in broken_columns.flakes(cells_of[place]):
             if found.lines[at].cells[place].broken:
                 lone[at].add(place)
     return lone
@@ -175,15 +189,10 @@ def _lone(found: grid.Grid, cells_of: dict[int, trouble.Column]) -> dict[int, se
 def _lines(found: grid.Grid, places: dict[int, str], lone: dict[int, set[int]]) -> list[HudLine]:
     made = []
     for at, (line, green) in enumerate(zip(found.lines, found.greens_before(), strict=True)):
-        commit = line.commit
         made.append(
-            HudLine(
-                sha=commit["sha"],
-                title=commit["title"],
-                author=commit["author"],
-                pr=commit["pr_number"],
-                at=time(commit["at"]) or "",
-                folded=commit["folded"],
+            fill(
+                HudLine,
+                line.commit,
                 gone=line.gone,
                 verdict=line.verdict,
                 green_before=green,

@@ -26,8 +26,8 @@ async def find_home(tx: Transaction, settings: Settings, hidden: Hidden) -> str 
     """Return the grid of the first upstream's default branch, once pushes to it are known."""
     for repo in settings.upstream_repo:
         with contextlib.suppress(Rejected):
-            branch = await reading.find(tx, hidden, repo, "")
-            if branch.name and (await reading.newest(tx, branch, before=None, limit=1))[0]:
+            branch = await reading.find_branch(tx, hidden, repo, "")
+            if branch.name and (await reading.newest_commits(tx, branch, before=None, limit=1))[0]:
                 return address(branch)
     return None
 
@@ -51,7 +51,7 @@ async def redirect_to_default(request: web.Request) -> web.Response:
     repo = parameters.repo(request)
     async with request.app[CONTEXT].store.read() as tx:
         hidden = await access.hidden_from(request, tx)
-        branch = await reading.find(tx, hidden, repo, "")
+        branch = await reading.find_branch(tx, hidden, repo, "")
     if not branch.name:
         raise UNKNOWN_BRANCH.because(f"GitHub has not said what the default branch of {repo} is")
     return web.Response(status=302, headers={"Location": address(branch)})

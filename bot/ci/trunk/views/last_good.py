@@ -30,7 +30,7 @@ class LastGood(Answer, frozen=True, kw_only=True):
 def _pattern(jobs: str) -> str:
     try:
         if jobs != last_good.BLOCKING:
-            name_patterns.compiled(jobs)
+            name_patterns.compile_typed(jobs)
     except ValueError as error:
         raise INVALID_PARAMETER.because(f"jobs: {error}") from None
     return jobs
@@ -47,7 +47,8 @@ BRANCH = declare.text("branch", "name of the branch; without it the default bran
 JOBS = declare.parsed(
     "jobs",
     str,
-    "jobs that have to pass: `blocking`, or a pattern (RE2)",
+    "jobs that have to pass: a pattern (RE2), or `blocking`; "
+    "where none is said to block, those that ran on at least half of the newest 50 commits",
     parse=_pattern,
     default=last_good.BLOCKING,
     tell_default=True,
@@ -61,10 +62,12 @@ BACKENDS: Parameter[tuple[str, ...]] = declare.parsed(
 )
 
 
-async def read(asked: Asked) -> last_good.LastGood:
+async def read_last_good(asked: Asked) -> last_good.LastGood:
     """Find the last good commit of a branch."""
-    branch = await reading.find(asked.tx, asked.hidden, asked[REPO], asked[BRANCH])
-    return await last_good.find(asked.tx, asked.settings, branch, jobs=asked[JOBS], backends=asked[BACKENDS])
+    branch = await reading.find_branch(asked.tx, asked.hidden, asked[REPO], asked[BRANCH])
+    return await last_good.find_last_good(
+        asked.tx, asked.settings, branch, jobs=asked[JOBS], backends=asked[BACKENDS]
+    )
 
 
 def answer(found: last_good.LastGood) -> LastGood:
@@ -73,7 +76,7 @@ def answer(found: last_good.LastGood) -> LastGood:
 
 
 VIEW = View(
-    read=read,
+    read=read_last_good,
     parameters=(REPO, BRANCH, JOBS, BACKENDS),
     json=Json(
         path="/api/ci/{owner}/{repo}/last-good",

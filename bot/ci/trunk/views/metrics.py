@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from bot.ci.trunk import trunk_numbers
+from bot.ci.trunk.tables import ColumnEvent
 from bot.ci.trunk.trunk_numbers import RunnerHours, TrunkDay
 from bot.ci.trunk.views.branch_days import PARAMETERS, BranchDays, read_days
 from bot.core import text
@@ -14,13 +13,13 @@ from bot.core.json_fields import iso_time
 from bot.queue.sums import DAY
 from bot.web import charts
 from bot.web import operations as op
-from bot.web.answers import Answer, Time, time
+from bot.web.answers import Answer, fill
 from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY
+from bot.web.row_answers import RowAnswer
 from bot.web.view import Json, Page, View
 from bot.web.view_parameters import REPOSITORY
 
 if TYPE_CHECKING:
-    from bot.ci.trunk.day_rows import EventRow
     from bot.web.asked import Asked
     from bot.web.charts import Chart
 
@@ -35,16 +34,15 @@ class DayOfTrunk(TrunkDay, frozen=True, kw_only=True):
     day: str
 
 
-class ColumnChange(Struct, frozen=True, kw_only=True):
+class ColumnChange(
+    RowAnswer,
+    row=ColumnEvent,
+    only=("name", "state_before", "state_after", "first_bad", "last_good", "signature", "at"),
+    rename={"state_before": "before", "state_after": "after"},
+    frozen=True,
+    kw_only=True,
+):
     """A change of a job's state; `at` is when the job that decided it ended"""
-
-    name: str
-    before: str
-    after: str
-    first_bad: str
-    last_good: str | None
-    signature: str | None  # of the failure, where its log was read
-    at: Time | None
 
 
 class TrunkMetrics(Answer, frozen=True, kw_only=True):
@@ -57,7 +55,7 @@ class TrunkMetrics(Answer, frozen=True, kw_only=True):
     changes: list[ColumnChange]  # the newest first
 
 
-async def read(asked: Asked) -> BranchDays:
+async def read_metrics(asked: Asked) -> BranchDays:
     """Read the days of a branch; the page lists jobs, too."""
     return await read_days(asked, columns=asked.for_page)
 
@@ -90,19 +88,7 @@ def answer(found: BranchDays) -> TrunkMetrics:
         ],
         whole=trunk_numbers.day(found.lines, costs),
         runners=trunk_numbers.by_runner(found.lines, costs)[:RUNNERS_MOST],
-        changes=[_change(row) for row in found.events],
-    )
-
-
-def _change(row: EventRow) -> ColumnChange:
-    return ColumnChange(
-        name=row["name"],
-        before=row["state_before"],
-        after=row["state_after"],
-        first_bad=row["first_bad"],
-        last_good=row["last_good"],
-        signature=row["signature"],
-        at=time(row["at"]),
+        changes=[fill(ColumnChange, row) for row in found.events],
     )
 
 
@@ -140,7 +126,7 @@ def _charts(answer: TrunkMetrics) -> list[Chart]:
 
 
 VIEW = View(
-    read=read,
+    read=read_metrics,
     parameters=PARAMETERS,
     page=Page(path=f"{REPOSITORY}/metrics", template="trunk_metrics.html", values=show),
     json=Json(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.trunk import day_rows, reading, runner_queue
-from bot.ci.trunk.changed_days import RUNNERS
+from bot.ci.trunk import reading, runner_queue
 from bot.ci.trunk.runner_queue import RunnerQueue
 from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.store import day_rows
+from bot.ci.trunk.store.changed_days import RUNNERS
 from bot.core import text
 from bot.queue import sums
 from bot.queue.sums import DAY
@@ -43,22 +44,22 @@ class Queues:
     counted_until: int | None
 
 
-async def read(asked: Asked) -> Queues:
+async def read_queues(asked: Asked) -> Queues:
     """Read what waits, and what waited in the last days."""
     tx = asked.tx
-    branch = await reading.find(tx, asked.hidden, asked[REPO], "")
+    branch = await reading.find_branch(tx, asked.hidden, asked[REPO], "")
     identifier, today = branch.repository["repository_id"], tx.now // DAY
     jobs = await day_rows.unfinished(tx, identifier, tx.now - WAITING_DAYS * DAY, WAITING_MOST)
     recent = tx.now - runner_queue.STARTING_MOST
     started = await day_rows.started(tx, identifier, recent, WAITING_MOST)
     days = await day_rows.runner_days(tx, identifier, today - runner_queue.WEEK)
-    found = runner_queue.queues(
+    found = runner_queue.make_queues(
         jobs,
         days,
         now=tx.now,
         today=today,
         runners=asked.settings.of(TrunkSettings).ci_runners,
-        being_prepared=runner_queue.starting(started),
+        being_prepared=runner_queue.starting_jobs(started),
     )
     until = await sums.counted_until(tx, RUNNERS, [identifier], first=today - runner_queue.WEEK)
     return Queues(repo=branch.repository["full_name"], runners=found, counted_until=until)
@@ -85,7 +86,7 @@ def _spread(counts: list[int]) -> str:
 
 
 VIEW = View(
-    read=read,
+    read=read_queues,
     parameters=(REPO,),
     page=Page(path=f"{REPOSITORY}/queue", template="trunk_queue.html", values=show, refresh=REFRESH),
     json=Json(

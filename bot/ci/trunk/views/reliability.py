@@ -25,7 +25,7 @@ class Reliability(Answer, frozen=True, kw_only=True):
     jobs: list[JobReliability]
 
 
-async def read(asked: Asked) -> BranchDays:
+async def read_reliability(asked: Asked) -> BranchDays:
     """Read the days of a branch with its jobs."""
     return await read_days(asked, columns=True)
 
@@ -42,7 +42,7 @@ def answer(found: BranchDays) -> Reliability:
 
 
 VIEW = View(
-    read=read,
+    read=read_reliability,
     parameters=PARAMETERS,
     page=Page(path=f"{REPOSITORY}/reliability", template="trunk_reliability.html", values=show),
     json=Json(

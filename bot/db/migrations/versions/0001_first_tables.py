@@ -104,6 +104,7 @@ def upgrade() -> None:
         column("queued_at", Big), column("started_at", Big), column("completed_at", Big),
         column("runner_label", Text), column("signature", Text), column("line", Text),
         column("tests_failed", Integer), column("failed_tests", Text), column("failure_kind", Text),
+        must("held", Boolean, server_default=sa.false()),
         key=["repository_id", "head_sha", "column_id", "job_id"],
     )
     index("ix_ci_cell_job", "ci_cell", "repository_id", "job_id")
@@ -111,7 +112,7 @@ def upgrade() -> None:
     table(
         "ci_column", must("id", Big), must("repository_id", Big), must("workflow", Text), must("job", Text),
         must("base_name", Text), must("config", Text), must("flags", Text),
-        must("seen", Integer, server_default="0"),
+        must("seen", Integer, server_default=sa.text("'0'")),
         sa.UniqueConstraint("repository_id", "workflow", "job", name="uq_ci_column"), key=["id"],
     )
     table(
@@ -358,10 +359,10 @@ def upgrade() -> None:
         must("event_type", Text), must("backend", Text), must("level", Integer), must("runs", Big),
         must("success", Big), must("failure", Big), must("timed_out", Big), must("cancelled", Big),
         must("skipped", Big), must("neutral", Big), must("running", Big), must("never_started", Big),
-        must("not_run", Big, server_default="0"), must("not_dispatched", Big), must("superseded", Big),
-        must("infra", Big, server_default="0"), must("execution", Bytes), must("queue", Bytes),
-        must("whole", Bytes), must("hours", Json), must("last_at", Big), must("written_at", Big),
-        key=["backend_key", "day", "upstream_key", "event_type"],
+        must("not_run", Big, server_default=sa.text("'0'")), must("not_dispatched", Big),
+        must("superseded", Big), must("infra", Big, server_default=sa.text("'0'")), must("execution", Bytes),
+        must("queue", Bytes), must("whole", Bytes), must("hours", Json), must("last_at", Big),
+        must("written_at", Big), key=["backend_key", "day", "upstream_key", "event_type"],
     )
     index("ix_oot_day_day", "oot_day", "day", "written_at", "backend_key")
     table(

@@ -1,0 +1,3 @@
+"""Reading reports of tests: all that the parser child imports of this capability, and nothing else."""
+
+from __future__ import annotations

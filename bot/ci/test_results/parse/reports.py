@@ -1,0 +1,218 @@
+"""The reports of one job, from files, folders and archives: merged into one result, and what could not be read."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from bot.ci.collect.parse import zip_members
+from bot.ci.collect.parse.contract import Broken, Refused
+from bot.ci.test_results.parse import junit, run_report
+from bot.ci.test_results.parse.cases import Case, Cases, Group, Outcome, is_flaky
+from bot.ci.test_results.parse.names import Place, invoking_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+FILES_MOST = 10_000  # of a folder
+FILE_MOST = zip_members.MOST_INFLATED
+WANTED = (".xml", ".jsonl")
+COUNTED = {
+    Outcome.PASSED: "passed",
+    Outcome.FAILED: "failed",
+    Outcome.ERROR: "errors",
+    Outcome.SKIPPED: "skipped",
+    Outcome.XFAILED: "xfailed",
+    Outcome.XPASSED: "xpassed",
+    Outcome.TIMED_OUT: "failed",
+}
+
+
+class Unreadable(NamedTuple):
+    """A report that was left out."""
+
+    member: str
+    reason: str
+
+
+class Report(NamedTuple):
+    """One report, read whole."""
+
+    member: str
+    digest: bytes  # of its file's name without folders, and its content
+    cases: Cases
+    head: run_report.Head | None  # None: JUnit
+    started_at: float | None = None  # see run_report.RunReport
+
+
+class Reader(Protocol):
+    """What takes reports as they are found."""
+
+    def add(self, member: str, pieces: Iterable[bytes]) -> None:
+        """Read one report."""
+
+    def refuse(self, member: str, reason: str) -> None:
+        """Name a report that was left out."""
+
+
+@dataclass(kw_only=True)
+class Results:
+    """What all reports of a job say together."""
+
+    junit: Cases = field(default_factory=Cases)
+    runs: Cases = field(default_factory=Cases)
+    unreadable: list[Unreadable] = field(default_factory=list)
+    read: int = 0  # reports
+    _known: set[bytes | str] = field(default_factory=set)
+    _waiting: list[Report] = field(default_factory=list)  # run reports, until all are there
+    _first: Report | None = None  # of the run reports
+
+    def add(self, member: str, pieces: Iterable[bytes]) -> None:
+        """Read one report; one that cannot be read changes nothing but `unreadable`."""
+        try:
+            self.merge(parse_report(member, pieces))
+        except (Broken, Refused) as error:
+            self.refuse(member, str(error))
+
+    def merge(self, report: Report) -> None:
+        """Add a report, unless it is known; raises Refused over a limit."""
+        identity = report.head.report_uuid if report.head else report.digest
+        if identity not in self._known:
+            if report.head:
+                self._waiting.append(report)
+                self._first = min(self._first or report, report, key=_began)
+            else:
+                self.junit.merge(report.cases)
+            self._known.add(identity)
+        self.read += 1
+
+    def refuse(self, member: str, reason: str) -> None:
+        """Name a report that was left out."""
+        self.unreadable.append(Unreadable(member, reason))
+
+    @property
+    def too_long(self) -> int:
+        """How many cases have a time that no test can have taken: it counts as unknown."""
+        return self.junit.too_long + self.runs.too_long
+
+    @property
+    def head(self) -> run_report.Head | None:
+        """The first line of the run report that began first."""
+        return self._first and self._first.head
+
+    def _merge_waiting(self) -> None:
+        """Merge the run reports in the order in which they began."""
+        for report in sorted(self._waiting, key=_began):
+            try:
+                self.runs.merge(report.cases)
+            except Refused as error:
+                self.refuse(report.member, str(error))
+        self._waiting.clear()
+
+    def cases(self) -> Iterator[Case]:
+        """Yield every case; where run reports know a file, JUnit says nothing of it."""
+        for place, group in self.groups():
+            yield from group.cases(place)
+
+    def groups(self) -> Iterator[tuple[Place, Group]]:
+        """Yield the cases by file and suite."""
+        self._merge_waiting()
+        yield from self.runs.groups.items()
+        files = {place.file for place in self.runs.groups}
+        yield from ((place, group) for place, group in self.junit.groups.items() if place.file not in files)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many cases ended how; `flaky` ones are counted by their outcome, too."""
+        counts = {"tests": 0, **dict.fromkeys(COUNTED.values(), 0), "flaky": 0}
+        for _, group in self.groups():
+            counts["tests"] += len(group.times)
+            counts["passed"] += len(group.times) - len(group.attempts)
+            for attempts in group.attempts.values():
+                counts[COUNTED[attempts[-1].outcome]] += 1
+                counts["flaky"] += is_flaky(attempts)
+        return counts
+
+
+def _began(report: Report) -> tuple[bool, float, str, bytes]:
+    """Return what run reports are ordered by; those that do not say when they began come last."""
+    return report.started_at is None, report.started_at or 0.0, report.member, report.digest
+
+
+def parse_report(member: str, pieces: Iterable[bytes]) -> Report:
+    """Return what one report says; raises Broken where it cannot be read, Refused over a limit."""
+    digest = hashlib.blake2b(member.rpartition("/")[2].encode(errors="replace") + b"\0", digest_size=16)
+    hashed = _hashed(pieces, digest)
+    if member.casefold().endswith(".jsonl"):
+        head, cases, started_at = run_report.parse_run_report(hashed)
+        return Report(member, digest.digest(), cases, head, started_at)
+    cases = junit.parse_junit(hashed, invoking_file(member))
+    return Report(member, digest.digest(), cases, None)
+
+
+def read_reports(paths: Iterable[Path]) -> Results:
+    """Return what files, folders and ZIP archives say; all of them are of one job."""
+    results = Results()
+    for path in paths:
+        if path.is_dir():
+            _read_folder(results, path)
+        else:
+            read_file(results, path, str(path))
+    return results
+
+
+def _read_folder(results: Reader, folder: Path) -> None:
+    files = 0
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or not path.is_file() or not name.casefold().endswith((*WANTED, ".zip")):
+            continue
+        files += 1
+        if files > FILES_MOST:
+            results.refuse(name, f"more than {FILES_MOST:,} files in {folder.name}: this and all after it")
+            return
+        read_file(results, path, name if not name.casefold().endswith(".zip") else f"{name}/")
+
+
+def read_file(results: Reader, path: Path, name: str) -> None:
+    """Read a report, or every one of an archive."""
+    try:
+        with path.open("rb") as file:
+            is_archive = file.read(2) == b"PK"
+        if is_archive or path.suffix.casefold() == ".zip":
+            read_archive(results, path, name if name.endswith("/") else "")
+        else:
+            results.add(name, _pieces(path))
+    except OSError as error:
+        results.refuse(name, error.strerror or str(error))
+    except (Broken, Refused) as error:  # the archive as a whole
+        results.refuse(name.removesuffix("/"), str(error))
+
+
+def read_archive(results: Reader, path: Path, prefix: str = "") -> None:
+    """Read every report of an archive; raises Refused and Broken where none can be."""
+    with zip_members.open_archive(path) as archive:
+        for member in sorted(zip_members.readable_members(archive), key=lambda member: member.name):
+            if member.name.casefold().endswith(WANTED):
+                results.add(prefix + member.name, member.pieces())
+        for entry in archive.entries:
+            reason = zip_members.refusal(entry)
+            if reason and entry.name.casefold().endswith(WANTED):
+                results.refuse(prefix + entry.name, reason)
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    read_so_far = 0
+    with path.open("rb") as file:
+        while piece := file.read(junit.PIECE):
+            read_so_far += len(piece)
+            if read_so_far > FILE_MOST:
+                raise Refused(f"over {FILE_MOST // junit.PIECE} MiB")
+            yield piece
+
+
+def _hashed(pieces: Iterable[bytes], digest: hashlib.blake2b) -> Iterator[bytes]:
+    for piece in pieces:
+        digest.update(piece)
+        yield piece

@@ -1,0 +1,213 @@
+"""The ids of tests: looked up by digest, many at a time, and given to those that are new."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+
+from bot.ci.test_results.parse.cases import Declared
+from bot.ci.test_results.parse.identity import DIGEST, canonical
+from bot.ci.test_results.store.rows import DAY
+from bot.ci.test_results.tables import test, test_class
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from bot.ci.test_results.parse.parsed import MergedGroup
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+
+BATCH = 500  # rows of one statement
+NEW_MOST = 50_000  # tests that an untrusted job may bring
+PAUSE = 0.02  # seconds between two transactions
+X = TypeVar("X")
+T, C = test.c, test_class.c
+
+
+class Known(NamedTuple):
+    """The ids of a job's tests and suites."""
+
+    tests: dict[bytes, int]  # by digest
+    classes: dict[tuple[str, str], int]  # by file and suite
+
+
+class Seen(NamedTuple):
+    """Where and when tests were seen."""
+
+    repository_id: int
+    seen_at: int
+    trusted: bool
+
+    @property
+    def day(self) -> int:
+        """The beginning of that day."""
+        return self.seen_at - self.seen_at % DAY
+
+
+class TooManyNew(Exception):
+    """Anybody can open a pull request, and tests are kept for long."""
+
+
+async def ids_of_groups(
+    context: Context, groups: Sequence[MergedGroup], seen: Seen, devices: Collection[str]
+) -> Known:
+    """Return the ids of all tests of a job; what is new is stored, and when each was seen.
+
+    Raises TooManyNew where a run that is not trusted brings very many unknown tests.
+    """
+    tests: dict[bytes, int] = {}
+    digests = list(dict.fromkeys(digest for group in groups for digest in _digests(group)))
+    for some in in_batches(digests):
+        await _look_up(context, some, seen, tests)
+    if not seen.trusted and len(digests) - len(tests) > NEW_MOST:
+        raise TooManyNew(f"over {NEW_MOST:,} tests that no trusted run had")
+    classes = await _classes(context, groups, seen)
+    waiting: list[dict[str, Any]] = []
+    for group in groups:
+        if any(digest not in tests for digest in _digests(group)):
+            waiting += await asyncio.to_thread(_new, group, tests, seen, classes, frozenset(devices))
+        while len(waiting) >= BATCH:
+            await _insert(context, waiting[:BATCH], seen, tests)
+            del waiting[:BATCH]
+    if waiting:
+        await _insert(context, waiting, seen, tests)
+    return Known(tests, classes)
+
+
+def _digests(group: MergedGroup) -> list[bytes]:
+    return [group.digests[at : at + DIGEST] for at in range(0, len(group.digests), DIGEST)]
+
+
+def in_batches(items: Sequence[X], size: int = BATCH) -> Iterator[Sequence[X]]:
+    """Yield some items at a time."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+async def _classes(context: Context, groups: Iterable[MergedGroup], seen: Seen) -> dict[tuple[str, str], int]:
+    known: dict[tuple[str, str], int] = {}
+    places = sorted({(group.file, group.suite) for group in groups})
+    for some in in_batches(places):
+        async with context.store.read() as tx:
+            stale = await _known_classes(tx, some, seen, known)
+        new = [place for place in some if place not in known]
+        if not new and not stale:
+            continue
+        async with context.store.transaction() as tx:
+            if stale:
+                changed = sa.update(test_class).where(C.id.in_(stale), C.last_at < seen.day)
+                await tx.run(changed.values(last_at=seen.day))
+            if new:
+                rows = [
+                    {"repository_id": seen.repository_id, "file": file, "suite": suite, "last_at": seen.day}
+                    for file, suite in new
+                ]
+                await tx.upsert(test_class, rows)
+                await _known_classes(tx, new, seen, known)
+        await context.clock.sleep(PAUSE)
+    return known
+
+
+async def _known_classes(
+    tx: Transaction, places: Sequence[tuple[str, str]], seen: Seen, known: dict[tuple[str, str], int]
+) -> list[int]:
+    """Add what is known of some suites; returns those last seen on an earlier day."""
+    query = sa.select(C.id, C.file, C.suite, C.last_at).where(
+        C.repository_id == seen.repository_id, tx.among((C.file, C.suite), list(places))
+    )
+    stale = []
+    for row in await tx.run(query):
+        known[row.file, row.suite] = row.id
+        if row.last_at < seen.day:
+            stale.append(row.id)
+    return stale
+
+
+async def _look_up(context: Context, digests: Sequence[bytes], seen: Seen, tests: dict[bytes, int]) -> None:
+    """Add the ids of some tests; those seen for the first time on a day are marked."""
+    async with context.store.read() as tx:
+        stale = await _known_tests(tx, digests, seen, tests)
+    if stale:
+        async with context.store.transaction() as tx:
+            await tx.run(sa.update(test).where(T.id.in_(stale)).values(_marks(tx, seen)))
+        await context.clock.sleep(PAUSE)
+
+
+async def _known_tests(
+    tx: Transaction, digests: Sequence[bytes], seen: Seen, tests: dict[bytes, int]
+) -> list[int]:
+    first = T.trusted_first_at if seen.trusted else T.first_at
+    last = T.trusted_last_at if seen.trusted else T.last_at
+    query = sa.select(T.id, T.digest, first, last).where(
+        T.repository_id == seen.repository_id, T.digest.in_(digests)
+    )
+    stale = []
+    for identifier, digest, first_at, last_at in await tx.run(query):
+        tests[digest] = identifier
+        if last_at is None or last_at < seen.day or first_at is None or first_at > seen.seen_at:
+            stale.append(identifier)
+    return stale
+
+
+def _marks(tx: Transaction, seen: Seen) -> dict[str, Any]:
+    """Return what is set where tests were seen: the same in whatever order."""
+    least, most = ("min", "max") if tx.sqlite else ("least", "greatest")
+    smaller, greater = getattr(sa.func, least), getattr(sa.func, most)
+    values = {"first_at": smaller(T.first_at, seen.seen_at), "last_at": greater(T.last_at, seen.day)}
+    if seen.trusted:
+        values |= {
+            "trusted_first_at": smaller(sa.func.coalesce(T.trusted_first_at, seen.seen_at), seen.seen_at),
+            "trusted_last_at": greater(sa.func.coalesce(T.trusted_last_at, seen.day), seen.day),
+        }
+    return values
+
+
+def _new(
+    group: MergedGroup,
+    tests: dict[bytes, int],
+    seen: Seen,
+    classes: dict[tuple[str, str], int],
+    devices: frozenset[str],
+) -> list[dict[str, Any]]:
+    """Return rows of the tests of a group that are not known."""
+    names = msgspec.msgpack.decode(group.names, type=list[str])
+    found = []
+    for at, name in enumerate(names):
+        digest = group.digests[at * DIGEST : (at + 1) * DIGEST]
+        if digest in tests:
+            continue
+        declared = group.declared.get(name, Declared("", ""))
+        found.append(
+            {
+                "repository_id": seen.repository_id,
+                "class_id": classes[group.file, group.suite],
+                "digest": digest,
+                "canonical": canonical(group.file, group.suite, declared.name or name, devices=devices),
+                "name": name,
+                "declared_name": declared.name if declared.name not in {"", name} else None,
+                "language": declared.language or None,
+                "first_at": seen.seen_at,
+                "last_at": seen.day,
+                "trusted_first_at": seen.seen_at if seen.trusted else None,
+                "trusted_last_at": seen.day if seen.trusted else None,
+            }
+        )
+    return found
+
+
+async def _insert(
+    context: Context, rows: Sequence[dict[str, Any]], seen: Seen, tests: dict[bytes, int]
+) -> None:
+    async with context.store.transaction() as tx:
+        insert = tx.insert(test)
+        marks = _marks(tx, seen)
+        keys = ["repository_id", "digest"]
+        ordered = sorted(
+            rows, key=lambda row: row["digest"]
+        )  # so that no two transactions wait for each other
+        await tx.run(insert.on_conflict_do_update(index_elements=keys, set_=marks), ordered)
+        await _known_tests(tx, [row["digest"] for row in rows], seen, tests)
+    await context.clock.sleep(PAUSE)

@@ -1,0 +1,3 @@
+"""Statements of reports: keys, quotas, commits that are not verified yet."""
+
+from __future__ import annotations
