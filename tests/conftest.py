@@ -29,6 +29,7 @@ from bot.demo.github.auth import private_key
 from bot.ingest import identify, watched
 from bot.oot.allowlist.tables import allowlist_version, oot_level
 from tests import databases, harness, memoized, secret_markers
+from tests.contract import description, recorder
 from tests.db.opened import opened, url_of
 
 try:
@@ -65,6 +66,7 @@ def pytest_configure(config):
         "ours", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], **drawn
     )
     hypothesis.settings.load_profile("ours")
+    recorder.RECORDER.enabled = config.getoption("--nightly") and not description.reason_to_skip()
 
 
 def pytest_asyncio_loop_factories():

@@ -31,6 +31,7 @@ from bot.ingest import inbox
 from bot.ingest.tables import delivery
 from bot.queue.tables import task
 from tests import memoized, secret_markers
+from tests.contract.recorder import recorded
 
 PERIODIC = frozenset(timetable(SimpleNamespace(pulls=False), FEATURES))  # kinds of tasks
 DUE = (
@@ -232,8 +233,11 @@ async def simulated_github(clock, app_key, **granted):
     for name in (UPSTREAM, L1, L2, L3, L4):
         made.add_repo(name)
     assert made.state.repo(UPSTREAM).id == UPSTREAM_ID
-    yield made
-    await made.stop()
+    try:
+        with recorded(made):
+            yield made
+    finally:
+        await made.stop()
 
 
 @contextlib.asynccontextmanager

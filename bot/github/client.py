@@ -20,7 +20,7 @@ from gidgethub.abc import GitHubAPI
 from bot import __version__
 from bot.core import metrics, traces
 from bot.core.errors import GitHubRefused, GitHubUnavailable, RetryLater, in_words
-from bot.github import refusals, responses
+from bot.github import enterprise_server, refusals, responses
 from bot.github.rate_limiter import Budgets, RateLimiter
 from bot.github.responses import Response
 from bot.github.tokens import Identity, Tokens, load_key
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bot.core.clock import Clock
+    from bot.github.enterprise_server import Lack
     from bot.github.tokens import KeyLoader, RepositoryId, Token
 
 API_VERSION = "2022-11-28"
@@ -79,6 +80,7 @@ class GitHubApp:
             10_000, PERMISSION_LIFE, timer=lambda: clock.now() / 1000
         )
         self._etag_cache: LRUCache[str, Any] = LRUCache(ETAG_CACHE_SIZE)
+        self.server_version = ""  # of a GitHub Enterprise Server, once it has answered; empty: github.com
         self.refusal = ""  # why GitHub did not accept the App's key when it was last used
 
     def client(self, repo: str, *, since: int | None = None, **permissions: str) -> Client:
@@ -167,6 +169,7 @@ class GitHubApp:
             "x-github-api-version": API_VERSION,
         }
         response = await self._send(method, url, sent, body, only_headers=only_headers)
+        self.server_version = response.headers.get(enterprise_server.HEADER, "")[:20]
         wait = responses.wait_for(response.status, response.headers, response.body, now=self._clock.now())
         metrics.count_call(self.app_id, response.status, limited=wait is not None)
         if wait is not None:
@@ -229,6 +232,10 @@ class AppClient(GitHubAPI):
     def _age(self) -> int | None:
         """Return how old what is called about is, None where the caller does not know."""
         return None
+
+    def lacks(self, what: Lack) -> bool:
+        """Whether this GitHub is a server that lacks something of github.com; known once it has answered."""
+        return enterprise_server.lacks(self._app.server_version, what)
 
     async def sleep(self, seconds: float) -> None:
         """Never called: the queue does the waiting."""

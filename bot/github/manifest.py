@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 
 from bot.core import package_files
+from bot.github.enterprise_server import MERGE_GROUP
+from bot.github.enterprise_server import lacks as lacks_event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,15 +64,19 @@ class Manifest:
         }
 
 
-def manifest_for(role: Role, *, workflow_dispatch: bool = False) -> Manifest:
+def manifest_for(role: Role, *, workflow_dispatch: bool = False, server_version: str = "") -> Manifest:
     """Return the manifest for an App.
 
     With `workflow_dispatch` no backend gets a repository_dispatch, so none has to grant write access to contents.
+    `server_version`: of a GitHub Enterprise Server, which refuses events that it does not know.
     """
     if role == "one":
-        return _combined(_file("upstream"), _relay(_file("relay"), workflow_dispatch=workflow_dispatch))
-    found = _file(role)
-    return _relay(found, workflow_dispatch=workflow_dispatch) if role == "relay" else found
+        found = _combined(_file("upstream"), _relay(_file("relay"), workflow_dispatch=workflow_dispatch))
+    elif role == "relay":
+        found = _relay(_file(role), workflow_dispatch=workflow_dispatch)
+    else:
+        found = _file(role)
+    return _without_merge_queues(found) if lacks_event(server_version, MERGE_GROUP) else found
 
 
 def lacks(wanted: Mapping[str, str], granted: Mapping[str, str]) -> list[str]:
@@ -118,6 +124,12 @@ def _relay(found: Manifest, *, workflow_dispatch: bool) -> Manifest:
     )
     kept = [less if each.name == "contents" else each for each in found.permissions]
     return replace(found, permissions=tuple(kept))
+
+
+def _without_merge_queues(found: Manifest) -> Manifest:
+    events = tuple(event for event in found.events if event != "merge_group")
+    kept = tuple(each for each in found.permissions if each.name != "merge_queues")
+    return replace(found, events=events, permissions=kept)
 
 
 def _combined(upstream: Manifest, relay: Manifest) -> Manifest:

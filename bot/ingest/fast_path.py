@@ -64,9 +64,7 @@ class FastPath:
         if len(head) > HEAD_MOST or not HEAD.fullmatch(head):
             return None
         headers = _parse_headers(head)
-        if headers is None or headers.get("content-length") != str(len(body)) or SPECIAL & headers.keys():
-            return None
-        if headers.get("connection", "keep-alive").lower() != "keep-alive":
+        if headers is None or headers.get("content-length") != str(len(body)) or not _is_plain(headers):
             return None
         try:
             incoming = webhooks.admit(headers, body, self._context.settings)
@@ -128,6 +126,12 @@ class PendingDelivery:
     def answer(self) -> bytes:
         """Return the answer, once `stored` is done."""
         return self._path.answer(self)
+
+
+def _is_plain(headers: dict[str, str]) -> bool:
+    """Return whether nothing in these headers needs aiohttp, which refuses a request without Host."""
+    keeps = headers.get("connection", "keep-alive").lower() == "keep-alive"
+    return keeps and "host" in headers and not SPECIAL & headers.keys()
 
 
 def _parse_headers(head: bytes) -> dict[str, str] | None:

@@ -68,7 +68,7 @@ async def add_missing(tx: Transaction, app_id: int, entry: LogEntry, *, lost: bo
 
     Returns False when nothing has changed.
     """
-    row = MissedDeliveryRow(app_id=app_id, **entry, asks=0, asked_at=0, lost=lost)
+    row = {**entry, "app_id": app_id, "asks": 0, "asked_at": 0, "lost": lost}
     insert = tx.insert(missed_delivery).values(row)
     if lost:
         insert = insert.on_conflict_do_update(index_elements=["app_id", "guid"], set_={"lost": True})

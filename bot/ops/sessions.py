@@ -102,4 +102,4 @@ def _token_id(settings: Settings) -> str:
 
 def _signature(settings: Settings, words: str) -> str:
     key = (settings.admin_token or "").encode()
-    return hmac.new(key, f"ootbot {words}".encode(), hashlib.sha256).hexdigest()
+    return hmac.new(key, f"ootbot {words}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()

@@ -84,7 +84,9 @@ class Supervisor:
         lines += [f"{key}: {value}" for key, value in headers.items()]
         ours, theirs = socket.socketpair()
         with theirs:
-            sent = channel.send(CONNECTION, "\r\n".join([*lines, "", ""]).encode(), theirs.fileno())
+            sent = channel.send(
+                CONNECTION, "\r\n".join([*lines, "", ""]).encode("utf-8", "surrogateescape"), theirs.fileno()
+            )
         if not sent:
             ours.close()
             return None

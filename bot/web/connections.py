@@ -12,6 +12,8 @@ import structlog
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from bot.web import handover
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -89,6 +91,7 @@ class Connection(web.RequestHandler):
         "_idle_timer",
         "_limits",
         "_lost",
+        "_offered",
         "_payload",
         "_pending",
         "_pipelined",
@@ -100,6 +103,7 @@ class Connection(web.RequestHandler):
         "_unread",
         "_unread_timer",
         "_writer",
+        "misdirected",
     )
 
     def __init__(
@@ -126,6 +130,8 @@ class Connection(web.RequestHandler):
         self._first = first  # what another process has read of it
         self._reading = False  # a request of which something has come
         self._payload: StreamReader | None = None  # the body of the last request
+        self._offered = bool(first)  # the next request was offered to the other processes
+        self.misdirected = False  # the last one was not, since it came behind another, and is theirs
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Limit the time until the first request."""
@@ -153,8 +159,12 @@ class Connection(web.RequestHandler):
             data = self._release() + data
             if self._take_fast_path(data):
                 return
+            if self._router is not None and handover.is_incomplete(data):
+                self._held = data  # until the timer of a connection without a request closes it
+                return
             if self._router is not None and self._router.hand_over(self._writer, data):
                 return
+            self._offered = True
         self._leave_to_aiohttp(data)
 
     def _leave_to_aiohttp(self, data: bytes) -> None:
@@ -244,10 +254,15 @@ class Connection(web.RequestHandler):
             if not self._lost:
                 self._watch_reader(self._limits.unread)
 
-    def request_began(self, payload: StreamReader) -> None:
+    def request_began(self, message: Any, payload: StreamReader) -> None:
         """Note that a request with this body is being served."""
         self._seen, self._idle_since = True, None
         self._payload = payload
+        router = self._router
+        self.misdirected = (
+            router is not None and not self._offered and router.is_misdirected(message.method, message.path)
+        )
+        self._offered = False
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -342,7 +357,7 @@ def _noting(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseReque
 
     def made(message: Any, payload: Any, protocol: web.RequestHandler, *rest: Any) -> web.BaseRequest:
         if isinstance(protocol, Connection):
-            protocol.request_began(payload)
+            protocol.request_began(message, payload)
         if message.headers.get("Expect", CONTINUE).lower() != CONTINUE:
             kept = CIMultiDict(pair for pair in message.headers.items() if pair[0].lower() != "expect")
             message = message._replace(headers=CIMultiDictProxy(kept))

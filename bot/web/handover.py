@@ -23,25 +23,38 @@ LISTENER, WORKER, PAGES = "listener", "worker", "pages"  # the processes
 CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # what is received is no child's, where the system can
 MOST = 64 * 1024  # bytes of a request that are passed on with its connection
 BUFFER = 4 * 1024 * 1024  # bytes of connections on their way
-WEBHOOKS = b"POST /api/github/webhooks"
-OPERATORS = (b"/healthz", b"/readyz", b"/metrics")
-REQUEST_LINE = re.compile(rb"([A-Z]{3,7}) (/[^ \r\n]*) HTTP/1\.[01]\r\n")
-READS = frozenset({b"GET", b"HEAD"})
+LINE_MOST = 8_190  # bytes of a first line; aiohttp refuses longer ones
+WEBHOOKS = "/api/github/webhooks"
+OPERATORS = ("/healthz", "/readyz", "/metrics")
+TARGET = re.compile(
+    r"(?:[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*)?([^?#]*)"
+)  # also with scheme and host, as a proxy gets it
+READS = frozenset({"GET", "HEAD"})
 # the first byte of a message: a connection, there is work, the process answers, what keeps others from the database
 CONNECTION, WAKE, READY, LOCK = b"C", b"W", b"R", b"L"
 
 
-def choose_process(data: bytes) -> str | None:
-    """Return the process that answers the request that starts with `data`; None if its first line is not complete."""
-    if data.startswith(WEBHOOKS):
-        return LISTENER
-    line = REQUEST_LINE.match(data)
-    if line is None:
-        return None
-    if line[1] not in READS:
-        return WORKER  # it writes
-    path, _, _ = line[2].partition(b"?")
+def choose_process(method: str, target: str) -> str:
+    """Return the process that answers a request."""
+    found = TARGET.match(target)
+    path = found[1] if found else target
+    if method not in READS:  # it writes
+        return LISTENER if path.startswith(WEBHOOKS) else WORKER
     return LISTENER if path in OPERATORS else PAGES
+
+
+def process_of(data: bytes) -> str | None:
+    """Return the process that answers the request that starts with `data`; None where no first line is complete."""
+    line, end, _ = data.lstrip(b"\r\n").partition(b"\n")
+    words = line.split() if end else []
+    if len(words) < 2:  # aiohttp refuses it, wherever that is
+        return None
+    return choose_process(words[0].decode("latin-1"), words[1].decode("utf-8", "surrogateescape"))
+
+
+def is_incomplete(data: bytes) -> bool:
+    """Return whether the first line of a request may still be completed."""
+    return len(data) <= LINE_MOST and b"\n" not in data.lstrip(b"\r\n")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,16 +120,22 @@ class Router:
 
     def hand_over(self, transport: asyncio.WriteTransport, data: bytes) -> bool:
         """Pass a connection on if another process answers its next request; return False if it stays."""
-        name = choose_process(data)
-        if name is None or name == self._own:
-            return False
-        # the listener has channels to all, the others have one to the listener
-        channel = self.channels.get(name) or self.channels.get(LISTENER)
+        channel = self._channel(process_of(data))
         return channel is not None and channel.hand_over(transport, data)
+
+    def is_misdirected(self, method: str, target: str) -> bool:
+        """Return whether another process would have been passed this request, had it come first on a connection."""
+        return self._channel(choose_process(method, target)) is not None
+
+    def _channel(self, name: str | None) -> Channel | None:
+        """Return the channel to a process; the listener has channels to all, the others have one to the listener."""
+        if name is None or name == self._own:
+            return None
+        return self.channels.get(name) or self.channels.get(LISTENER)
 
     def forward(self, connection: socket.socket, data: bytes) -> bool:
         """Pass on a connection that came from another process; return False if it stays."""
-        channel = self.channels.get(choose_process(data) or "")
+        channel = self.channels.get(process_of(data) or "")
         if channel is None or not channel.send(CONNECTION, data, connection.fileno()):
             return False
         connection.close()

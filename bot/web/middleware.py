@@ -17,6 +17,7 @@ from bot.core.errors import Rejected, RetryLater, StoreUnavailable
 from bot.core.log_output import REQUEST
 from bot.web import html, parameters
 from bot.web.bodies import BODY
+from bot.web.connections import Connection
 from bot.web.log_limiter import LOG_LIMITER
 from bot.web.parameters import IDENTIFIER
 
@@ -61,6 +62,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         with traces.span(endpoint, cause=identity, kind="server", http_request_method=request.method) as span:
             try:
+                _require_right_process(request)
                 parameters.require_storable_address(request)
                 response = await handler(request)
             except Exception as error:  # noqa: BLE001 - outermost: every error gets an answer
@@ -83,6 +85,13 @@ def _identity(request: web.Request) -> str:
     """Return the id of a request in the log: GitHub's GUID of a delivery, else a random one."""
     guid = request.headers.get("X-GitHub-Delivery", "")
     return guid if IDENTIFIER.fullmatch(guid) else secrets.token_hex(8)
+
+
+def _require_right_process(request: web.Request) -> None:
+    """Raise Rejected 421 for a request sent behind another one that belongs to another process, with its limits."""
+    if isinstance(request.protocol, Connection) and request.protocol.misdirected:
+        detail = "send it on a connection of its own, or once the request before it is answered"
+        raise Rejected(421, "misdirected_request", detail, headers={"Connection": "close"})
 
 
 def _endpoint(path: str) -> str:
@@ -140,5 +149,9 @@ def refusal_body(refusal: Rejected) -> dict[str, Any]:
 def _answer(request: web.Request, refusal: Rejected) -> web.Response:
     """Return a page to a browser, to other clients the JSON that every refusal has."""
     if _endpoint(request.path) == "page" and html.wants_html(request):
-        return html.refusal(request, refusal)
-    return web.json_response(refusal_body(refusal), status=refusal.status, headers=refusal.headers)
+        answer = html.refusal(request, refusal)
+    else:
+        answer = web.json_response(refusal_body(refusal), status=refusal.status, headers=refusal.headers)
+    if "Connection" in refusal.headers:  # aiohttp does not look at the header
+        answer.force_close()
+    return answer

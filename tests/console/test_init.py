@@ -274,3 +274,14 @@ def test_the_manifests_are_yaml_and_shipped():
     for name in manifest.FILES.values():
         assert included["force-include"][name] == f"bot/_config/{name}"
         assert (ROOT / name).is_file()
+
+
+async def test_an_app_of_an_enterprise_server_asks_for_no_event_that_it_does_not_know(github, tmp_path):
+    github.state.server_version = "3.19.4"
+    async with init(github, tmp_path, "--organization", "example-org") as running, Visitor() as visitor:
+        confirm = await visitor.press(await visitor.open(await running.address()))
+        await visitor.press(confirm)
+        assert await running.ended() == 0
+    app = next(app for app in github.state.apps.values() if app.slug == "ootbot-example-org")
+    assert "merge_group" not in app.events
+    assert "merge_queues" not in app.permissions

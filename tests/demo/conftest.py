@@ -6,6 +6,7 @@ import aiohttp
 import pytest
 
 from bot.demo.github import SimulatedGitHub
+from tests.contract.recorder import recorded
 from tests.demo.app_client import KEY, SECRET, UPSTREAM, AppClient, webhook_receiver
 from tests.harness import ManualClock
 
@@ -19,8 +20,9 @@ async def client():
         async with webhook_receiver() as receiver, aiohttp.ClientSession() as session:
             app = github.register_app(webhook_url=receiver.url, webhook_secret=SECRET, private_key_pem=KEY)
             github.add_repo(UPSTREAM)
-            yield AppClient(github, clock, app, receiver, session)
-            await github.settled()
+            with recorded(github):
+                yield AppClient(github, clock, app, receiver, session)
+                await github.settled()
     finally:
         await github.stop()
 

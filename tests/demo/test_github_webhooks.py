@@ -113,7 +113,7 @@ async def test_a_delivery_to_an_unreachable_app_is_logged_as_failed(client):
 
 async def test_the_delivery_log_is_paged_by_cursor_and_kept_for_three_days(client):
     for number in range(5):
-        await client.github.deliver("ping", {"zen": number})
+        await client.github.deliver("ping", {"zen": str(number)})
     token, path, seen = client.jwt(), "/app/hook/deliveries?per_page=2", []
     while path:
         _, rows, headers = await client.call("GET", path, token=token)

@@ -75,3 +75,13 @@ async def test_a_workflow_that_is_not_there_is_named(bot, github):
     await bot.settle()
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][1] == "failure"
     assert "upstream.yml" in bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][2]
+
+
+@pytest.mark.usefixtures("by_workflow")
+async def test_an_enterprise_server_is_sent_nothing_that_it_does_not_know(bot, github):
+    github.state.server_version = "3.19.4"
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    (sent,) = github.dispatches
+    (row,) = await bot.rows("oot_dispatch")
+    assert (sent.event_type, row["state"], row["run_id"]) == ("workflow_dispatch", "sent", None)

@@ -190,3 +190,54 @@ async def test_a_body_that_comes_in_pieces_arrives_whole_where_it_belongs(tmp_pa
         for pieces in ([whole], [whole[:10], whole[10:50_000], whole[50_000:]], [whole[:-1], whole[-1:]]):
             status, answer = await converse(served.process.url, *pieces, pause=0.05)
             assert (status, answer["error"]) == (401, "invalid_token")
+
+
+PAGE = b"GET /api/admin/tasks HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [PAGE[:3], PAGE[3:12], PAGE[12:]],
+        [b"\r\n" + PAGE],
+        [PAGE.replace(b"/api", b"http://localhost/api")],
+        [PAGE.replace(b"GET /api/admin/tasks", b"GET   /api/admin/tasks?x=/healthz")],
+    ],
+    ids=["in pieces", "behind an empty line", "with the host", "with spaces"],
+)
+async def test_no_way_of_writing_a_request_chooses_the_process(tmp_path, app_key, pieces):
+    """Limits are kept by the process that makes pages: it alone must be asked, even while it does not answer."""
+    async with running(tmp_path, app_key) as served:
+        pages = served.others()["pages"]
+        os.kill(pages, signal.SIGSTOP)
+        answer = asyncio.create_task(converse(served.process.url, *pieces, pause=0.05))
+        done, _ = await asyncio.wait([answer], timeout=1.0)
+        assert not done, "answered by another process"
+        os.kill(pages, signal.SIGCONT)
+        assert (await answer)[0] == 401
+
+
+async def test_a_request_behind_another_ones_is_not_answered_by_its_process(tmp_path, app_key):
+    async with running(tmp_path, app_key) as served:
+        url = served.process.url
+        first = PAGE.replace(b"/api/admin/tasks", b"/healthz")
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(first + PAGE)
+        async with asyncio.timeout(PATIENCE):
+            assert [line.split()[1] for line in (await reader.read()).splitlines() if b"HTTP/1.1" in line] == [
+                b"200", b"421",
+            ]  # fmt: skip
+        writer.close()
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/metrics"])
+async def test_bytes_in_a_header_that_are_no_text_reach_the_other_processes(tmp_path, app_key, path):
+    async with running(tmp_path, app_key) as served:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", int(served.process.url.rpartition(":")[2])
+        )
+        odd = b"Host: localhost\r\nAuthorization: \xff\r\nCookie: ootbot_admin=\xff\r\nConnection: close\r\n\r\n"
+        writer.write(b"GET %s HTTP/1.1\r\n" % path.encode() + odd)
+        async with asyncio.timeout(PATIENCE):
+            assert (await reader.read()).split()[1] == b"200"
+        writer.close()

@@ -82,6 +82,7 @@ async def test_requests_that_do_not_wait_for_answers_get_them_in_their_order(bot
         delivery(Content_Type="application/x-www-form-urlencoded"),
         delivery(Content_Encoding="gzip"),
         delivery(Connection="close"),
+        delivery(Host=None),
         delivery(line="POST /api/github/webhooks/ HTTP/1.1"),
         delivery(line="POST /api/github/webhooks?a=b HTTP/1.1"),
         delivery(line="POST /api/github/webhooks HTTP/1.0"),

@@ -45,9 +45,10 @@ def attribute_artifact(name: str, jobs: Collection[Job], *, attempt: int, run_id
     if named and int(named[1]) != attempt:
         flags.append("foreign_attempt")
     found = _JOB_ID.search(name)
-    if found and int(found[1]) >= LEAST_JOB_ID and int(found[1]) != run_id:
-        if int(found[1]) in {job.id for job in jobs}:
-            return Attribution(int(found[1]), tuple(flags))
+    number = int(found[1]) if found else 0
+    if number in {job.id for job in jobs}:  # however small, as on a new GitHub Enterprise Server
+        return Attribution(number, tuple(flags))
+    if number >= LEAST_JOB_ID and number != run_id:
         flags.append("foreign_job")
         return Attribution(None, tuple(flags))
     return Attribution(_by_words(name, jobs, attempt=attempt, run_id=run_id), tuple(flags))

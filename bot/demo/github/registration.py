@@ -68,7 +68,11 @@ class Registration:
             manifest = json.loads(str(form.get("manifest", "")))
         except ValueError:
             raise web.HTTPUnprocessableEntity(text="The manifest is not JSON.") from None
-        if problems := manifest_problems(manifest, {app.slug for app in self._github.state.apps.values()}):
+        if problems := manifest_problems(
+            manifest,
+            {app.slug for app in self._github.state.apps.values()},
+            on_server=bool(self._github.state.server_version),
+        ):
             raise web.HTTPUnprocessableEntity(text="\n".join(problems))
         return self._pages.page(
             "new_app.html",
@@ -138,7 +142,7 @@ class Registration:
         raise web.HTTPNotFound(text="There is no such App.")
 
 
-def manifest_problems(manifest: Mapping[str, Any], taken: set[str]) -> list[str]:
+def manifest_problems(manifest: Mapping[str, Any], taken: set[str], *, on_server: bool = False) -> list[str]:
     """Return the reasons for which GitHub would refuse a manifest."""
     permissions, hook = manifest.get("default_permissions", {}), manifest.get("hook_attributes", {})
     name = str(manifest.get("name", ""))
@@ -163,7 +167,7 @@ def manifest_problems(manifest: Mapping[str, Any], taken: set[str]) -> list[str]
     problems += [
         f"Default events unsupported: {event}"
         for event in manifest.get("default_events", [])
-        if not may_subscribe(event, permissions)
+        if not may_subscribe(event, permissions) or (on_server and event == "merge_group")
     ]
     return problems
 

@@ -90,7 +90,9 @@ class RestApi:
             regular = await self._perform(progress, route, raw)
         response = _with_fault(regular, fault)
         response.headers.setdefault("Date", formatdate(self._github.state.now() / 1000, usegmt=True))
-        self._log(progress, fault, response.status)
+        call = self._log(progress, fault, response.status)
+        if self._github.state.on_answer is not None:
+            self._github.state.on_answer(call, response)
         if fault and fault.drop:
             _close_connection(request)
         else:
@@ -112,6 +114,8 @@ class RestApi:
             response = json_response(error.body(), error.status, error.headers)
         response.headers["X-GitHub-Request-Id"] = uuid.uuid4().hex.upper()
         response.headers["X-GitHub-Media-Type"] = "github.v3; format=json"
+        if version := self._github.state.server_version:
+            response.headers["X-GitHub-Enterprise-Version"] = version
         response = _conditional(progress.request, response)
         response.headers.update(self._limits.count(progress.caller, free=response.status == 304))
         return response
@@ -166,19 +170,19 @@ class RestApi:
             return self._github.state.repo_by_id(int(number)) if number.isdecimal() else None
         return self._github.state.repos.get(f"{parts['owner']}/{parts['repo']}".lower())
 
-    def _log(self, progress: Progress, fault: Fault | None, status: int) -> None:
-        self._github.state.calls.append(
-            Call(
-                method=progress.request.method,
-                path=progress.path,
-                query=progress.request.rel_url.query_string,
-                status=0 if fault and fault.drop else status,
-                app_id=progress.app_id,
-                faulted=fault is not None,
-                at=self._github.state.now(),
-                body=progress.body,
-            )
+    def _log(self, progress: Progress, fault: Fault | None, status: int) -> Call:
+        call = Call(
+            method=progress.request.method,
+            path=progress.path,
+            query=progress.request.rel_url.query_string,
+            status=0 if fault and fault.drop else status,
+            app_id=progress.app_id,
+            faulted=fault is not None,
+            at=self._github.state.now(),
+            body=progress.body,
         )
+        self._github.state.calls.append(call)
+        return call
 
 
 async def _run_background_work(call: ApiCall) -> None:

@@ -15,16 +15,15 @@ from bot.demo.github.models import NEEDS, CheckSuite, Repo, Workflow
 from bot.demo.github.webhooks import BackgroundTasks, Webhooks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from aiohttp import web
 
     from bot.core.clock import Clock
     from bot.demo.github.accounts import Token
-    from bot.demo.github.models import Call, Delivery, Dispatch, Pull
+    from bot.demo.github.models import Call, Delivery, Dispatch, Event, Pull
 
-if TYPE_CHECKING:
-    from bot.core.clock import Clock
-    from bot.demo.github.models import Delivery, Event
-
+    OnAnswer = Callable[[Call, web.Response], None]
 
 ALL_PERMISSIONS = {
     "actions": "write",
@@ -50,6 +49,7 @@ class GitHubState:
         self.clock = clock
         self.url = ""  # set once the server listens
         self.token_life = 3_600_000  # milliseconds until an installation token expires
+        self.server_version = ""  # of an Enterprise Server; empty: github.com, but for the address of its API
         self.replication = 0  # milliseconds until a new token has reached all servers
         self.announced_before = (
             0  # milliseconds until a new commit, pull request or run is known to all servers
@@ -60,6 +60,7 @@ class GitHubState:
         self.users: dict[str, User] = {}
         self.tokens: dict[str, Token] = {}
         self.calls: list[Call] = []
+        self.on_answer: OnAnswer | None = None  # called with each call and its answer
         self.deliveries: list[Delivery] = []
         self.dispatches: list[Dispatch] = []
         self._ids = itertools.count(1_000_001)
@@ -71,6 +72,10 @@ class GitHubState:
     def api_url(self) -> str:
         """The address of the REST API, as on an Enterprise Server."""
         return f"{self.url}/api/v3"
+
+    def count_ids_from(self, first: int) -> None:
+        """Give new objects these ids: those of a new server are small."""
+        self._ids = itertools.count(first)
 
     def new_id(self) -> int:
         """Return a new unique id."""

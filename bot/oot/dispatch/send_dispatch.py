@@ -17,6 +17,7 @@ from bot.core.errors import GitHubRefused, GiveUp, NotInstalled, RetryLater
 from bot.core.json_fields import decode, iso_time
 from bot.db import secrets
 from bot.db.db_errors import retry_until_stored
+from bot.github.enterprise_server import RUN_DETAILS
 from bot.ingest import inbox
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.dispatch.payload import client_payload, closing, inputs, permission_may_be_unknown, refusal
@@ -191,7 +192,9 @@ async def _send(
         await client.post(client.path("dispatches"), data=body)
         return None
     branch = repository["default_branch"]
-    request = {"ref": branch, "inputs": inputs(payload), "return_run_details": True}
+    request = {"ref": branch, "inputs": inputs(payload)}
+    if not client.lacks(RUN_DETAILS):  # a server refuses what it does not know
+        request["return_run_details"] = True
     url = client.path("actions/workflows/{file}/dispatches")
     try:
         answer = await client.post(url, {"file": entry.workflow_file}, data=request)

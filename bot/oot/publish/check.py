@@ -67,7 +67,7 @@ async def _create_once(context: Context, client: Client, state: PullState, wante
         created = found or await creation.create(partial(_create, client, wanted, first))
     if found is None:
         for batch in others:
-            await client.patch(client.path(f"check-runs/{created}"), data=_body(wanted, batch))
+            await client.patch(client.path(f"check-runs/{created}"), data=_changes(wanted, batch))
     elif not await _update(client, created, wanted):
         raise RetryLater(f"check run {created} was deleted meanwhile", after=1.0)
     return created
@@ -102,13 +102,17 @@ async def _create(client: Client, wanted: Write, batch: Sequence[dict[str, Any]]
     return int(created["id"])
 
 
+def _changes(wanted: Write, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the body of an update: the commit cannot be changed, and the external id stays as it was created."""
+    body = _body(wanted, batch)
+    return {name: value for name, value in body.items() if name not in {"head_sha", "external_id"}}
+
+
 async def _update(client: Client, check_run_id: int, wanted: Write) -> bool:
     """Update a check run by id; returns False when it was deleted at GitHub."""
     try:
         for batch in annotate.split_annotations(await _not_annotated(client, check_run_id, wanted)):
-            body = _body(wanted, batch)
-            del body["external_id"]  # it stays as it was created
-            await client.patch(client.path(f"check-runs/{check_run_id}"), data=body)
+            await client.patch(client.path(f"check-runs/{check_run_id}"), data=_changes(wanted, batch))
     except GitHubRefused as error:
         if not error.gone:
             raise

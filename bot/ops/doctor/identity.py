@@ -10,7 +10,7 @@ import msgspec
 from bot.core.errors import RetryLater
 from bot.core.finding import Finding, error, ok, warning
 from bot.core.links import web_url
-from bot.github import manifest
+from bot.github import enterprise_server, manifest
 from bot.oot.allowlist.source import accounts
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ async def examine_identity(target: Target, app: AppUnderTest, allowlist: Allowli
     if answer.status != 200:
         todo = "check APP_ID and PRIVATE_KEY; after a wrong clock, set the time first"
         return [*found, error(name, f"GitHub answered {answer.status}: {_message(answer)}", todo)]
+    if github.server_version:
+        found.append(_server(github.server_version))
     registered = msgspec.json.decode(answer.body)
     wanted = app.wanted(allowlist)
     page = _settings_page(target, registered)
@@ -41,6 +43,14 @@ async def examine_identity(target: Target, app: AppUnderTest, allowlist: Allowli
     settings = target.settings
     ours = accounts(settings.upstream_repo, allowlist, settings.allowlist)
     return found + await _installations(app, wanted, registered, ours)
+
+
+def _server(version: str) -> Finding:
+    """Say what is off on a GitHub Enterprise Server."""
+    off = "; ".join(f"{lack.name}: {lack.off}" for lack in enterprise_server.lacking(version))
+    return ok(
+        "GitHub Enterprise Server", f"{version}; what github.com has and this lacks: {off or 'nothing'}"
+    )
 
 
 def _clock(target: Target, answer: Response) -> Finding:

@@ -42,7 +42,9 @@ class AppUnderTest:
         """Return the manifest this App should have, given who takes part."""
         entries = allowlist.entries if allowlist else ()
         only_workflows = bool(entries) and all(entry.dispatch == "workflow" for entry in entries)
-        return manifest.manifest_for(self.role, workflow_dispatch=only_workflows)
+        return manifest.manifest_for(
+            self.role, workflow_dispatch=only_workflows, server_version=self.github.server_version
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ import msgspec
 from bot import __version__
 from bot.core.errors import GitHubRefused, RetryLater, in_words
 from bot.github.client import GitHubApp
+from bot.github.enterprise_server import HEADER
 
 if TYPE_CHECKING:
     from bot.core.clock import Clock
@@ -36,6 +37,15 @@ class Registered:
     html_url: str
     private_key: str = field(repr=False)
     webhook_secret: str = field(repr=False)
+
+
+async def server_version(http: aiohttp.ClientSession, api_url: str) -> str:
+    """Return the version of a GitHub Enterprise Server, empty for github.com and where it cannot be asked."""
+    try:
+        async with http.get(f"{api_url}/meta", timeout=TIMEOUT, allow_redirects=False) as answer:
+            return answer.headers.get(HEADER, "")[:20]
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return ""
 
 
 async def fetch(http: aiohttp.ClientSession, clock: Clock, *, api_url: str, code: str) -> Registered:

@@ -42,10 +42,13 @@ class Wanted:
     workflow_dispatch: bool = False
     private: bool = False  # all backends belong to the Apps' owner
     proxy: str | None = None  # for calls out
+    server_version: str = ""  # of a GitHub Enterprise Server
 
     def manifest(self, role: Role) -> Manifest:
         """Return what an App is to ask for."""
-        return manifest.manifest_for(role, workflow_dispatch=self.workflow_dispatch)
+        return manifest.manifest_for(
+            role, workflow_dispatch=self.workflow_dispatch, server_version=self.server_version
+        )
 
     def app_name(self, role: Role) -> str:
         """Return the name to suggest: App names are unique on all of GitHub."""

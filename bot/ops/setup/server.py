@@ -10,6 +10,7 @@ import asyncio
 import hmac
 import json
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import jinja2
 from aiohttp import web
 
 from bot.core.errors import GitHubRefused, RetryLater
+from bot.core.links import is_enterprise_server
 from bot.ops.setup import exchange
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class Setup:
         self._state = secrets.token_urlsafe(24)
         self._turn = asyncio.Lock()
         self._problem = ""
+        self._asked = False  # for the server's version
         self._url = ""
         self.made: list[Registered] = []
         self.finished = asyncio.Event()  # the last page was seen
@@ -107,6 +110,9 @@ class Setup:
                 allowlist=self._files.allowlist(self._wanted),
                 url=self._wanted.public_url,
             )
+        if not self._asked and is_enterprise_server(self._wanted.github_api_url):
+            version = await exchange.server_version(self._http, self._wanted.github_api_url)
+            self._wanted, self._asked = replace(self._wanted, server_version=version), True
         role = self._wanted.roles[len(self.made)]
         wanted = self._wanted.manifest(role)
         sent = wanted.as_sent(
@@ -196,4 +202,4 @@ class Setup:
 
 
 def _same(expected: str, given: str) -> bool:
-    return hmac.compare_digest(expected.encode(), given.encode())
+    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))

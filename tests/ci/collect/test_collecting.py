@@ -94,6 +94,32 @@ async def test_only_the_repositorys_own_runs_on_a_trusted_branch_are_trusted(bot
     }  # fmt: skip
 
 
+@WANTED
+async def test_ids_of_a_new_enterprise_server_are_small_and_name_their_jobs(bot, github):
+    github.state.count_ids_from(501)
+    run, job = await ended_job(github)
+    github.add_artifact(run, f"test-results_{job.id}", {"a.xml": b"x"})
+    await github.finish_run(run, "failure")
+    await bot.settle(horizon=15)
+    (row,) = [one for one in await bot.rows("ci_artifact") if one["run_id"] == run.id]
+    assert (job.id < 1_000, row["job_id"]) == (True, job.id)
+
+
+@WANTED
+async def test_a_tag_named_like_a_trusted_branch_is_not_that_branch(bot, github):
+    sha = await github.push(UPSTREAM, files={"a.py": "1"})
+    branch = await github.start_run(UPSTREAM, event="push", head_sha=sha)
+    sha = await github.push(UPSTREAM, "refs/tags/main", files={"a.py": "2"})
+    tag = await github.start_run(UPSTREAM, event="push", head_branch="main", head_sha=sha)
+    await bot.send("repository", {"action": "edited", "repository": repository(github)})
+    for run in (branch, tag):
+        github.add_artifact(run, "test-results", {"a.xml": b"x"})
+        await github.finish_run(run, "success")
+    await bot.settle(horizon=15)
+    trusted = {row["run_id"]: row["trusted"] for row in await bot.rows("ci_artifact")}
+    assert (trusted[branch.id], trusted[tag.id]) == (True, False)
+
+
 def repository(github):
     from bot.demo.github.serializers.repository import repository as show
 

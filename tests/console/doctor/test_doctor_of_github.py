@@ -226,3 +226,16 @@ async def test_two_apps_are_both_examined(github, issuer, tmp_path, app_key):
     assert (
         found[f"App {second.app_id} (backends) permissions"][0]["detail"] == "not asked for: contents: write"
     )
+
+
+async def test_what_is_off_on_an_enterprise_server_is_said(serving, github, tmp_path):
+    github.state.server_version = "3.19.4"
+    for events in (github.app.events, *(one.events for one in github.state.installations.values())):
+        assert "merge_group" in events
+    _, found, _ = await doctor(serving.options, tmp_path)
+    (server,) = found["GitHub Enterprise Server"]
+    assert server["status"] == "ok"
+    assert server["detail"].startswith(
+        "3.19.4; what github.com has and this lacks: return_run_details: the run"
+    )
+    assert "merge_group: there are no merge queues" in server["detail"]

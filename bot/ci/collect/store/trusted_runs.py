@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bot.ingest.rows import WorkflowRunRow
     from bot.oot.results.tables import DispatchRow
 
-HEADS = "refs/heads/"
+HEADS, TAGS = "refs/heads/", "refs/tags/"
 BY_US = frozenset({"repository_dispatch", "workflow_dispatch"})  # events of the runs that a dispatch starts
 PUSH, REPORTED = records["push"].c, oot_workflow_job.c
 
@@ -53,9 +53,23 @@ async def is_trusted_run(tx: Transaction, settings: Settings, run: WorkflowRunRo
         return about_one and await _was_pushed(tx, settings, one.upstream_repo, one.head_sha)
     if run["event"] in BY_US and not settings.is_upstream(run["repo"]):
         return False
+    if await is_of_tag(tx, run):
+        return False
     facts = await runs.repository_facts(tx, run["repository_id"])
     patterns = settings.of(CollectSettings).ci_trusted_branches
     return is_trusted(run, default_branch=facts.default_branch, patterns=patterns)
+
+
+async def is_of_tag(tx: Transaction, run: WorkflowRunRow) -> bool:
+    """Whether a run may be a tag's that is named like a branch: GitHub calls both its branch.
+
+    It is the branch's where its commit was pushed to the branch.
+    """
+    refs = sa.select(PUSH.ref).where(PUSH.repository_id == run["repository_id"]).limit(1)
+    branch = refs.where(PUSH.after == run["head_sha"], PUSH.ref == f"{HEADS}{run['head_branch']}")
+    if (await tx.run(branch)).scalar() is not None:
+        return False
+    return (await tx.run(refs.where(PUSH.ref == f"{TAGS}{run['head_branch']}"))).scalar() is not None
 
 
 async def is_trusted_dispatch(tx: Transaction, settings: Settings, dispatch: DispatchRow | None) -> bool:

@@ -67,7 +67,8 @@ async def get(call: ApiCall) -> web.Response:
 
 async def list_annotations(call: ApiCall) -> web.Response:
     """List a check run's annotations."""
-    return paginated(call, _find_check_run(call).output.annotations, lambda _, row: row)
+    run = _find_check_run(call)
+    return paginated(call, run.output.annotations, lambda _, row: _shown(call, run, row))
 
 
 async def list_for_ref(call: ApiCall) -> web.Response:
@@ -148,6 +149,13 @@ def _updated_output(before: Output, changes: dict[str, Any]) -> Output:
         text=changes.get("text") if "text" in changes else before.text,
         annotations=before.annotations + tuple(changes.get("annotations") or ()),
     )
+
+
+def _shown(call: ApiCall, run: CheckRun, row: dict[str, Any]) -> dict[str, Any]:
+    """Return an annotation with what was left out when it was made."""
+    blob = f"{html_of(call.state, run.repo)}/blob/{run.head_sha}/{row['path']}"
+    absent = dict.fromkeys(("start_column", "end_column", "title", "raw_details"))
+    return absent | {"blob_href": blob} | row
 
 
 def _drop_oldest(run: CheckRun) -> None:

@@ -49,6 +49,8 @@ async def workflow_dispatch(call: ApiCall) -> web.Response:
         raise ApiError(422, f"No ref found for: {ref}")
     if b"workflow_dispatch" not in commit.tree.get(workflow.path, b""):
         raise ApiError(422, "Workflow does not have 'workflow_dispatch' trigger")
+    if call.state.server_version and "return_run_details" in call.body:
+        raise ApiError(422, 'Invalid request.\n\n"return_run_details" is not a permitted key.')
     if not isinstance(inputs, dict) or len(inputs) > MAX_INPUTS:
         raise ApiError(422, f"you may only define up to {MAX_INPUTS} inputs")
     run = call.workflows.queued_run(

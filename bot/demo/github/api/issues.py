@@ -40,7 +40,7 @@ async def search(call: ApiCall) -> web.Response:
     rows = [each for each in rows if set(title) <= _words(each)]
     page, headers = paginate(call, rows[:MOST_FOUND])
     items = [serializers.plain_issue(call.state, each) | {"score": 1.0} for each in page]
-    body = {"total_count": len(rows), "incomplete_results": False, "items": items}
+    body = {"total_count": len(rows), "incomplete_results": False, "search_type": "lexical", "items": items}
     return json_response(body, headers=headers)
 
 

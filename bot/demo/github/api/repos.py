@@ -24,7 +24,8 @@ MAX_INLINE = 1024 * 1024  # bytes of a file included in the JSON form
 
 async def get_repo(call: ApiCall) -> web.Response:
     """Show the repository."""
-    return json_response(repository.repository(call.state, call.repo))
+    counted = {"network_count": 1, "subscribers_count": 0}
+    return json_response(repository.repository(call.state, call.repo) | counted)
 
 
 async def permission(call: ApiCall) -> web.Response:
@@ -32,7 +33,7 @@ async def permission(call: ApiCall) -> web.Response:
     login = call.path_text("login")
     role = call.state.role(call.repo, login)
     user = repository.user(call.state, login)
-    return json_response({"permission": role, "role_name": role, "user": user})
+    return json_response({"permission": role, "role_name": role, "user": user | {"role_name": role}})
 
 
 async def list_pulls(call: ApiCall) -> web.Response:
@@ -56,7 +57,9 @@ async def get_pull(call: ApiCall) -> web.Response:
 async def pull_files(call: ApiCall) -> web.Response:
     """List the files a pull request changes."""
     pull = _pull(call)
-    return paginated(call, pull.files, lambda state, path: pulls.changed_file(state, pull, path))
+    return paginated(
+        call, pull.files, lambda state, path: pulls.changed_file(state, pull.repo, pull.head_sha, path)
+    )
 
 
 async def pull_commits(call: ApiCall) -> web.Response:
@@ -141,7 +144,7 @@ async def compare(call: ApiCall) -> web.Response:
             "total_commits": len(ahead),
             "commits": [repository.commit(call.state, repo, each) for each in ahead],
             "files": [
-                {"filename": path, "status": "modified"}
+                pulls.changed_file(call.state, repo, head.sha, path)
                 for path in sorted({path for each in ahead for path in each.changed})
             ],
         }
@@ -191,16 +194,22 @@ def _entry(state: GitHubState, repo: Repo, path: str, data: bytes | None) -> dic
     """Return a file, or a folder when `data` is None."""
     blob = b"blob %d\0" % len(data or b"") + (data or path.encode())
     sha = hashlib.sha1(blob, usedforsecurity=False).hexdigest()
+    links = {
+        "self": f"{api_of(state, repo)}/contents/{path}",
+        "html": f"{html_of(state, repo)}/blob/{repo.default_branch}/{path}",
+        "git": f"{api_of(state, repo)}/git/blobs/{sha}",
+    }
     return {
         "type": "dir" if data is None else "file",
         "size": len(data or b""),
         "name": path.rpartition("/")[2],
         "path": path,
         "sha": sha,
-        "url": f"{api_of(state, repo)}/contents/{path}",
-        "html_url": f"{html_of(state, repo)}/blob/{repo.default_branch}/{path}",
-        "git_url": f"{api_of(state, repo)}/git/blobs/{sha}",
+        "url": links["self"],
+        "html_url": links["html"],
+        "git_url": links["git"],
         "download_url": None,
+        "_links": links,
     }
 
 

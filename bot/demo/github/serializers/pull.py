@@ -220,19 +220,19 @@ def reaction(state: GitHubState, which: Reaction) -> dict[str, Any]:
     }
 
 
-def changed_file(state: GitHubState, pull: Pull, path: str) -> dict[str, Any]:
-    """Return one changed file of a pull request."""
-    html, api = html_of(state, pull.repo), api_of(state, pull.repo)
+def changed_file(state: GitHubState, repo: Repo, sha: str, path: str) -> dict[str, Any]:
+    """Return one changed file of a pull request or a comparison that ends with this commit."""
+    html, api = html_of(state, repo), api_of(state, repo)
     return {
-        "sha": pull.head_sha[::-1],
+        "sha": sha[::-1],
         "filename": path,
         "status": "modified",
         "additions": 3,
         "deletions": 1,
         "changes": 4,
-        "blob_url": f"{html}/blob/{pull.head_sha}/{path}",
-        "raw_url": f"{html}/raw/{pull.head_sha}/{path}",
-        "contents_url": f"{api}/contents/{path}?ref={pull.head_sha}",
+        "blob_url": f"{html}/blob/{sha}/{path}",
+        "raw_url": f"{html}/raw/{sha}/{path}",
+        "contents_url": f"{api}/contents/{path}?ref={sha}",
         "patch": "@@ -1,2 +1,4 @@\n-old\n+new\n+new\n+new\n same",
     }
 
