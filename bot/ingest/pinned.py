@@ -118,7 +118,8 @@ async def _note_name(tx: Transaction, pins: Pins, key: str, name: str, found: ob
     if tx.replaying or found not in pins.ids.values():
         return
     if key in pins.ids:
-        if found == pins.ids[key] and pins.moved.pop(key, None):
+        if found == pins.ids[key] and key in pins.moved:
+            del pins.moved[key]
             await tx.run(sa.update(pinned_repository).where(PIN.name == key).values(moved_to=None))
         return
     for mine in [mine for mine, identifier in pins.ids.items() if identifier == found]:
