@@ -7,9 +7,6 @@ import pytest
 from tests.flows.gated import gate
 from tests.flows.reporting import green
 from tests.harness import L4, UPSTREAM
-from tests.serving import SQLITE
-
-pytestmark = SQLITE
 
 
 async def two_runs(bot, github):
@@ -36,6 +33,7 @@ async def test_it_waits_for_a_run_that_is_announced_and_has_not_reported(bot, gi
     assert gate(bot, pull.head_sha)[0] == "failure"
 
 
+@pytest.mark.logic
 @pytest.mark.parametrize(
     ("conclusion", "shown"), [("success", "success"), ("skipped", "success"), ("failure", "failure")]
 )
@@ -46,6 +44,7 @@ async def test_a_run_that_never_reports_ends_the_waiting_as_it_ends(bot, github,
     assert gate(bot, pull.head_sha)[0] == shown
 
 
+@pytest.mark.logic
 async def test_a_run_that_is_announced_late_turns_a_green_gate_back(bot, github, pull):
     first = await github.start_run(L4)
     await green(bot, first.id)
