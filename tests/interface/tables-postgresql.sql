@@ -846,6 +846,8 @@ CREATE TABLE pinned_repository (
 	name TEXT NOT NULL,
 	repository_id BIGINT NOT NULL,
 	pinned_at BIGINT NOT NULL,
+	moved_to TEXT,
+	unreachable TEXT,
 	CONSTRAINT pk_pinned_repository PRIMARY KEY (name)
 )
 CREATE TABLE pull_head (
@@ -1285,7 +1287,7 @@ CREATE TABLE test_rerun (
 )
 CREATE INDEX ix_test_rerun_at ON test_rerun (repository_id, at)
 CREATE TABLE test_rerun_job (
-	generation BIGINT NOT NULL,
+	generation BIGSERIAL NOT NULL,
 	at BIGINT NOT NULL,
 	CONSTRAINT pk_test_rerun_job PRIMARY KEY (generation)
 )
@@ -1327,7 +1329,7 @@ CREATE TABLE test_time (
 	CONSTRAINT pk_test_time PRIMARY KEY (repository_id, base_name, config)
 )
 CREATE TABLE test_time_source (
-	repository_id BIGINT NOT NULL,
+	repository_id BIGSERIAL NOT NULL,
 	digest TEXT NOT NULL,
 	at BIGINT NOT NULL,
 	CONSTRAINT pk_test_time_source PRIMARY KEY (repository_id)

@@ -846,6 +846,8 @@ CREATE TABLE pinned_repository (
 	name TEXT NOT NULL,
 	repository_id INTEGER NOT NULL,
 	pinned_at INTEGER NOT NULL,
+	moved_to TEXT,
+	unreachable TEXT,
 	CONSTRAINT pk_pinned_repository PRIMARY KEY (name)
 )
 CREATE TABLE pull_head (

@@ -43,6 +43,7 @@ from bot.ci.test_results.parse.texts import (
     short_name,
 )
 from bot.ci.test_results.parse.xml_documents import parse_documents
+from bot.core.masking import mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -268,7 +269,7 @@ class _Reader:
             outcome = Outcome.TIMED_OUT
         return Attempt(
             outcome,
-            beginning(message, MESSAGE_MOST),
+            beginning(mask(message), MESSAGE_MOST),
             beginning(kind, MESSAGE_MOST),
             text.both(STACK_MOST) if outcome in FAILING else "",
         )

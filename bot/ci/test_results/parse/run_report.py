@@ -19,6 +19,7 @@ from bot.ci.test_results.parse.texts import (
     ending,
     short_name,
 )
+from bot.core.masking import mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -137,8 +138,8 @@ def _attempt(run: Run) -> Attempt:
     stack = (run.properties or {}).get(STACK)
     return Attempt(
         OUTCOMES[run.outcome],
-        beginning(run.outcome_summary or "", MESSAGE_MOST),
-        stack=ending(stack, STACK_MOST) if isinstance(stack, str) else "",
+        beginning(mask(run.outcome_summary or ""), MESSAGE_MOST),
+        stack=ending(mask(stack), STACK_MOST) if isinstance(stack, str) else "",
     )
 
 

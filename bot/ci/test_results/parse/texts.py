@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 
+from bot.core.masking import mask
+
 NAME_MOST = 512  # characters
 LONGEST_TIME = 7 * 24 * 3600  # seconds: more is a wrong clock
 MESSAGE_MOST = 1024  # bytes
@@ -99,14 +101,14 @@ class KeptText:
         """Return the text, or its beginning and end around an ellipsis."""
         whole = self._head + self._tail
         if self._size == len(whole) and len(whole.encode(errors="replace")) <= most:
-            return whole.strip()
+            return mask(whole).strip()
         half = (most - len(_ELLIPSIS.encode())) // 2
-        return beginning(self._head, half) + _ELLIPSIS + ending(whole, half)
+        return beginning(mask(self._head), half) + _ELLIPSIS + ending(mask(whole), half)
 
     def tail(self, most: int) -> str:
         """Return the end of the text."""
-        return ending(self._head + self._tail, most).strip()
+        return ending(mask(self._head + self._tail), most).strip()
 
     def beginning(self) -> str:
         """Return the beginning of the text."""
-        return self._head
+        return mask(self._head)

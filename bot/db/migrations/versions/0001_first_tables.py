@@ -467,7 +467,7 @@ def upgrade() -> None:
     )
     table(
         "pinned_repository", must("name", Text), must("repository_id", Big), must("pinned_at", Big),
-        key=["name"],
+        column("moved_to", Text), column("unreachable", Text), key=["name"],
     )
     table(
         "pull_head", must("repository_id", Big), must("repo", Text), must("received_at", Big),
