@@ -358,7 +358,7 @@ def test_a_test_launched_by_two_files_is_two_cases(tmp_path):
 def test_an_archive_that_is_none_is_named(tmp_path):
     (tmp_path / "a.zip").write_bytes(b"PK\x03\x04 torn")
     found = said(tmp_path / "a.zip")
-    assert found["unreadable"][0]["member"] == "a.zip"
+    assert found["unreadable"][0]["member"].endswith("a.zip")
 
 
 def test_a_time_that_no_test_can_have_taken_is_left_out_and_said(tmp_path):
