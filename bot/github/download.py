@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import socket
 import zlib
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import DefaultResolver
 
 from bot.core.errors import OotbotError, RetryLater, in_words
+from bot.github.download_address import AddressGuard, DownloadRefused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,10 +36,6 @@ INFLATED = {
     "deflate": 15,
 }  # Content-Encoding -> zlib's window
 EXPIRED = frozenset({403, 401})  # of a signed address: GitHub gives another one
-
-
-class DownloadRefused(OotbotError):
-    """The address must not be fetched, or what came is not what was promised."""
 
 
 class TooLarge(OotbotError):
@@ -69,13 +62,9 @@ class Downloads:
     """Downloads within what GITHUB_API_URL allows."""
 
     def __init__(self, *, api_url: str, own_port: int, proxy: str | None, seconds: float = WHOLE) -> None:
-        self._api = urlsplit(api_url)
-        self._own_port = own_port
-        self._internal_allowed: bool | None = None
-        self._proxy_host = urlsplit(proxy).hostname if proxy else None
-        resolver = _Guarded(self._is_allowed)
+        self._guard = AddressGuard(api_url=api_url, own_port=own_port, proxy=proxy)
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(resolver=resolver, limit=16),
+            connector=aiohttp.TCPConnector(resolver=self._guard.resolver(), limit=16),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             proxy=proxy,
@@ -125,18 +114,18 @@ class Downloads:
 
     async def _open(self, location: Location, headers: Mapping[str, str]) -> aiohttp.ClientResponse:
         """Return the response of the content's host, one redirect further at most."""
-        url, sent = location.url, {**headers, **location.headers}
-        if location.headers and urlsplit(url).netloc != self._api.netloc:
-            raise DownloadRefused("our token goes to the API only")
+        text, sent = location.url, {**headers, **location.headers}
         for last in (False, True):
-            await self._check(url)
+            url = await self._guard.parse(text)
+            if sent.keys() - headers.keys() and not self._guard.is_api(url):
+                raise DownloadRefused("our token goes to the API only")
             response = await self._http.get(url, headers=sent, allow_redirects=False)
             if response.status not in MOVED:
                 break
             response.release()
             if last or not (found := response.headers.get("Location")):
                 raise DownloadRefused("it leads from one address to the next")
-            url, sent = urljoin(url, found), dict(headers)
+            text, sent = urljoin(text, found), dict(headers)
         if response.status < 300:
             return response
         response.release()
@@ -165,36 +154,6 @@ class Downloads:
                 waiting.clear()
         await asyncio.to_thread(sink.write, bytes(waiting))
         return sink.finish()
-
-    async def _check(self, url: str) -> None:
-        """Raise DownloadRefused for an address that must not be fetched; names of hosts are checked when resolved."""
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname or "", parts.port
-        except ValueError:
-            raise DownloadRefused("it leads to something that is no address") from None
-        internal = await self._internal()
-        if parts.username or parts.password or not host:
-            raise DownloadRefused("it leads to something that is no plain address")
-        if parts.scheme != "https" and not (parts.scheme == "http" and internal):
-            raise DownloadRefused(f"it leads to {parts.scheme[:10]}: only https is followed")
-        if _is_numeric(host) and not _is_literal(host):  # such as 127.1: aiohttp would not ask the resolver
-            raise DownloadRefused("it leads to something that is no plain address")
-        if _is_literal(host) and not (internal or _is_public(host)):
-            raise DownloadRefused(f"it leads to {host}, inside our own network")
-        if port == self._own_port and internal and (host == "localhost" or _is_loopback(host)):
-            raise DownloadRefused("it leads to this bot itself")
-
-    def _is_allowed(self, host: str, address: str) -> bool:
-        return bool(self._internal_allowed) or host == self._proxy_host or _is_public(address)
-
-    async def _internal(self) -> bool:
-        """Whether GITHUB_API_URL is inside a network of ours."""
-        if self._internal_allowed is None:
-            host = self._api.hostname or ""
-            addresses = [host] if _is_literal(host) else await _addresses(host)
-            self._internal_allowed = bool(addresses) and not any(map(_is_public, addresses))
-        return self._internal_allowed
 
 
 class _Sink:
@@ -232,55 +191,3 @@ class _Sink:
             raise TooLarge(self._size, self._most)
         self._digest.update(plain)
         self._file.write(plain)
-
-
-class _Guarded(AbstractResolver):
-    """Resolves host names, and refuses those that lead into our own network."""
-
-    def __init__(self, is_allowed: Any) -> None:
-        self._resolver = DefaultResolver()
-        self._is_allowed = is_allowed
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """Return the addresses of a host; raises DownloadRefused when one of them is internal."""
-        found = await self._resolver.resolve(host, port, family)
-        if not all(self._is_allowed(host, one["host"]) for one in found):
-            raise DownloadRefused(f"{host} leads inside our own network")
-        return found
-
-    async def close(self) -> None:
-        """Close the resolver."""
-        await self._resolver.close()
-
-
-async def _addresses(host: str) -> list[str]:
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return []
-    return [str(address[0]) for *_, address in found]
-
-
-def _is_literal(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_numeric(host: str) -> bool:
-    return ":" in host or host.replace(".", "").isdigit()
-
-
-def _is_public(address: str) -> bool:
-    """Whether an address is on the public network; one inside another notation counts as what is inside."""
-    found = ip_address(address.partition("%")[0])
-    inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None)
-    return (inner or found).is_global and not found.is_multicast
-
-
-def _is_loopback(host: str) -> bool:
-    return _is_literal(host) and (ip_address(host).is_loopback or ip_address(host).is_unspecified)

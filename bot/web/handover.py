@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bot.web.connections import ConnectionFactory
 
 LISTENER, WORKER, PAGES = "listener", "worker", "pages"  # the processes
+CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # what is received is no child's, where the system can
 MOST = 64 * 1024  # bytes of a request that are passed on with its connection
 BUFFER = 4 * 1024 * 1024  # bytes of connections on their way
 WEBHOOKS = b"POST /api/github/webhooks"
@@ -79,7 +80,7 @@ class Channel:
         """Yield every message that is there; raises EOFError once the other process is gone."""
         while True:
             try:
-                data, descriptors, _, _ = socket.recv_fds(self._socket, MOST + 1, 1)
+                data, descriptors, _, _ = socket.recv_fds(self._socket, MOST + 1, 1, CLOSE_ON_EXEC)
             except BlockingIOError:
                 return
             except OSError as error:

@@ -38,9 +38,18 @@ class JobName:
     head: str  # the name without its arguments
     arguments: tuple[str, ...]  # without shard and runner
     all_arguments: tuple[str, ...]
-    shard: int | None = None
-    shards: int | None = None
+    numbers: tuple[int, int] | None = None  # of the shard, and how many there are
     runner: str | None = None
+
+    @property
+    def shard(self) -> int | None:
+        """The shard's number."""
+        return self.numbers and self.numbers[0]
+
+    @property
+    def shards(self) -> int | None:
+        """How many shards there are."""
+        return self.numbers and self.numbers[1]
 
     @property
     def full(self) -> str:
@@ -76,8 +85,8 @@ def parse_name(workflow: str | None, name: str) -> JobName:
     given = tuple(part.strip() for part in found["arguments"].split(",")) if found else ()
     is_test = bool(_TEST.search(head))
     base, slash, _ = head.rpartition(" / ")
-    rest, shard, shards = _without_shard(given)
-    rest, runner = _without_runner(rest, sharded=shard is not None)
+    rest, numbers = _without_shard(given)
+    rest, runner = _without_runner(rest, sharded=numbers is not None)
     return JobName(
         workflow=workflow or "",
         name=name,
@@ -86,8 +95,7 @@ def parse_name(workflow: str | None, name: str) -> JobName:
         head=head,
         arguments=tuple(part for part in rest if part),
         all_arguments=given,
-        shard=shard,
-        shards=shards,
+        numbers=numbers,
         runner=runner,
     )
 
@@ -108,7 +116,7 @@ def _siblings(one: JobName) -> tuple[object, ...]:
 
 def _whole(one: JobName) -> JobName:
     """Return a job whose numbers are part of its name."""
-    return replace(one, arguments=_kept(one), shard=None, shards=None)
+    return replace(one, arguments=_kept(one), numbers=None)
 
 
 def _kept(one: JobName) -> tuple[str, ...]:
@@ -132,7 +140,7 @@ def _without_runner(given: tuple[str, ...], *, sharded: bool) -> tuple[tuple[str
     return (tuple(part for part in given if part != last), last) if looks else (given, None)
 
 
-def _without_shard(given: tuple[str, ...]) -> tuple[tuple[str, ...], int | None, int | None]:
+def _without_shard(given: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[int, int] | None]:
     """Return the arguments without a shard and its count, `2, 5`, `2/5` or `2 of 5`; the first such pair."""
     for at, part in enumerate(given):
         pair = _PAIR.fullmatch(part)
@@ -144,5 +152,5 @@ def _without_shard(given: tuple[str, ...]) -> tuple[tuple[str, ...], int | None,
         else:
             continue
         if 1 <= shard <= shards <= MOST_SHARDS:
-            return given[:at] + given[at + length :], shard, shards
-    return given, None, None
+            return given[:at] + given[at + length :], (shard, shards)
+    return given, None

@@ -18,6 +18,7 @@ import structlog
 import bot
 from bot.ci.collect.parse.child import CPU, LENGTH, TOO_MUCH_MEMORY
 from bot.ci.collect.parse.contract import Reply, Request
+from bot.ci.collect.parser_turns import Turns
 
 WALL = 180.0  # seconds for one file
 LEAST_CPU = 0.25  # of that time: a child that got less processor time did not fail because of its file
@@ -44,16 +45,22 @@ class ParserPool:
     """A few parser children, started when needed."""
 
     def __init__(self, workers: int, *, wall: float = WALL, least_cpu: float = LEAST_CPU) -> None:
-        self._free: asyncio.Queue[_Child | None] = asyncio.Queue()
-        for _ in range(workers):
-            self._free.put_nowait(None)
+        self._turns = Turns(workers)
+        self._idle: list[_Child] = []
         self._wall = wall
         self._least_cpu = least_cpu * wall
         self._closed = False
 
-    async def parse(self, request: Request) -> Reply:
-        """Have a file parsed. A child that fails, or is left in the middle, is ended and replaced."""
-        child, before = await self._free.get(), 0.0
+    async def parse(self, request: Request, owner: str = "") -> Reply:
+        """Have a file parsed when it is its owner's turn. A child that fails, or is left in the middle, is replaced."""
+        async with self._turns.take(owner):
+            began = time.monotonic()
+            reply = await self._parse(request)
+            reply.seconds = time.monotonic() - began
+        return reply
+
+    async def _parse(self, request: Request) -> Reply:
+        child, before = self._idle.pop() if self._idle else None, 0.0
         kept: _Child | None = None
         try:
             if child is None or child.process.returncode is not None:
@@ -66,9 +73,10 @@ class ParserPool:
         except TimeoutError:
             reply = self._too_long(before, _cpu(child))
         finally:
-            if child is not None and kept is None:
+            if kept is not None:
+                self._idle.append(kept)
+            elif child is not None:
                 await asyncio.shield(_end(child))
-            self._free.put_nowait(kept)
         return reply
 
     def _too_long(self, before: float, after: float) -> Reply:
@@ -80,10 +88,8 @@ class ParserPool:
     async def close(self) -> None:
         """End the children that wait for work; those at work end with what they are at."""
         self._closed = True
-        while not self._free.empty():
-            child = self._free.get_nowait()
-            if child is not None:
-                await _end(child)
+        while self._idle:
+            await _end(self._idle.pop())
 
 
 async def _started() -> _Child:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass
 
-from bot.ci.collect import artifact_kinds
+from bot.ci.collect.parse import artifact_kinds
 from bot.core import setting_types
 from bot.core.settings import option
 

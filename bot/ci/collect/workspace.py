@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import shutil
-import time
 from typing import TYPE_CHECKING
 
 from bot.ci.collect.parser_pool import ParserPool
+from bot.ci.collect.parser_turns import Shares
+from bot.ci.collect.process_folder import ProcessFolder
 from bot.ci.collect.settings import CollectSettings
 from bot.core.resources import Resource
 from bot.github.download import Downloads
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from bot.context import Context
 
 LEAST_FREE = 2 * 1024 * 1024 * 1024  # bytes on DATA_DIR's disk: below, deliveries need what is left
-STALE = 3600  # seconds after which a file in between is left from a crash
 
 
 class Workspace:
@@ -32,20 +31,24 @@ class Workspace:
         self.downloads = Downloads(
             api_url=settings.github_api_url, own_port=settings.port, proxy=settings.proxy
         )
-        self.parsers = ParserPool(settings.of(CollectSettings).ci_workers)
-        self._folder = settings.data_dir / "tmp"
+        workers = settings.of(CollectSettings).ci_workers
+        self.parsers = ParserPool(workers)
+        self.shares = Shares(context.clock, workers)  # of the parsers' time, by repository
+        self._folders = ProcessFolder(settings.data_dir / "tmp")
         self._data_dir = settings.data_dir
-        self._cleared = False
 
     @contextlib.asynccontextmanager
     async def folder(self) -> AsyncIterator[Path]:
         """Yield an empty folder that is deleted afterwards."""
-        made = self._folder / secrets.token_hex(8)
-        await asyncio.to_thread(self._make, made)
+        made = await asyncio.to_thread(self._folders.make)
         try:
             yield made
         finally:
             await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
+
+    async def delete_left_folders(self) -> None:
+        """Delete the temporary files of processes that were killed."""
+        await asyncio.to_thread(self._folders.delete_left)
 
     def disk_full(self) -> bool:
         """Whether there is too little disk space to collect anything."""
@@ -55,19 +58,10 @@ class Workspace:
             return True
 
     async def close(self) -> None:
-        """End the children and close the connections."""
+        """End the children, close the connections and delete the temporary files."""
         await self.parsers.close()
         await self.downloads.close()
-
-    def _make(self, folder: Path) -> None:
-        folder.mkdir(parents=True, mode=0o700)
-        if self._cleared:
-            return
-        self._cleared = True
-        for left in self._folder.iterdir():
-            with contextlib.suppress(OSError):
-                if left.stat().st_mtime < time.time() - STALE:
-                    shutil.rmtree(left, ignore_errors=True)
+        await asyncio.to_thread(self._folders.close)
 
 
 WORKSPACE: Resource[Workspace] = Resource("workspace", Workspace)

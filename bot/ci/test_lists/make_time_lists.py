@@ -15,7 +15,7 @@ import structlog
 from bot.ci.disabled import list_rows, sent_lists
 from bot.ci.disabled import rows as disabled_rows
 from bot.ci.test_lists import rows, slow, stable_jobs, times
-from bot.ci.test_lists.rows import Packed
+from bot.ci.test_lists.tables import PackedTimes
 from bot.ci.test_lists.times import Spent
 from bot.ci.test_results.parse import block
 from bot.ci.test_results.store import rows as result_rows
@@ -129,17 +129,21 @@ def _add(
 
 
 def _made(
-    known: Mapping[tuple[str, str], Packed],
+    known: Mapping[tuple[str, str], PackedTimes],
     jobs: Sequence[TestJobRow],
     suites: Sequence[SuiteTime],
     slow_tests: dict[str, float],
     now: int,
-) -> tuple[dict[tuple[str, str], Packed], dict[str, CachedPage]]:
+) -> tuple[dict[tuple[str, str], PackedTimes], dict[str, CachedPage]]:
     """Return all times that are kept, and the lists made of them."""
     by_generation = {one["generation"]: one for one in jobs}
-    spent = [_spent(by_generation[row.generation], row) for row in suites if row.launched_by or row.file]
+    spent = [
+        _spent(by_generation[generation], launched_by or file, suite, milliseconds)
+        for generation, launched_by, file, suite, milliseconds in suites
+        if launched_by or file
+    ]
     files, classes = _unpacked(known)
-    newest = {place: one.at for place, one in known.items()}
+    newest = {place: one["at"] for place, one in known.items()}
     _renew(files, times.file_times(spent))
     _renew(classes, times.class_times(spent))
     for one in jobs:
@@ -148,10 +152,10 @@ def _made(
     alive = {base_name for (base_name, _), at in newest.items() if at >= now - MONTH}
     files, classes = ({name: each[name] for name in sorted(alive & each.keys())} for each in (files, classes))
     kept = {
-        (base_name, config): Packed(
-            rows.pack_times(seconds),
-            rows.pack_times(classes.get(base_name, {}).get(config, {})),
-            newest[base_name, config],
+        (base_name, config): PackedTimes(
+            files=rows.pack_times(seconds),
+            classes=rows.pack_times(classes.get(base_name, {}).get(config, {})),
+            at=newest[base_name, config],
         )
         for base_name, configs in files.items()
         for config, seconds in configs.items()
@@ -165,12 +169,12 @@ def _made(
     return kept, {name: sent_lists.seal_list(content) for name, content in contents.items()}
 
 
-def _unpacked(known: Mapping[tuple[str, str], Packed]) -> tuple[times.Times, times.Times]:
+def _unpacked(known: Mapping[tuple[str, str], PackedTimes]) -> tuple[times.Times, times.Times]:
     files: times.Times = {}
     classes: times.Times = {}
     for (base_name, config), one in known.items():
-        files.setdefault(base_name, {})[config] = rows.unpack_times(one.files)
-        classes.setdefault(base_name, {})[config] = rows.unpack_times(one.classes)
+        files.setdefault(base_name, {})[config] = rows.unpack_times(one["files"])
+        classes.setdefault(base_name, {})[config] = rows.unpack_times(one["classes"])
     return files, classes
 
 
@@ -182,12 +186,12 @@ def _renew(known: times.Times, measured: times.Times) -> None:
             before[config] = before.get(config, {}) | seconds
 
 
-def _spent(job: TestJobRow, suite: SuiteTime) -> Spent:
+def _spent(job: TestJobRow, file: str, suite: str, milliseconds: int) -> Spent:
     return Spent(
         job=(job["run_id"], job["family"]),
         base_name=job["base_name"],
         config=job["config"],
-        file=suite.launched_by or suite.file,
-        suite=suite.suite,
-        time_ms=suite.milliseconds,
+        file=file,
+        suite=suite,
+        milliseconds=milliseconds,
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 import sqlalchemy as sa
 
 from bot.ci.test_lists.reruns import Place
-from bot.ci.test_lists.tables import TimeRow, test_time, test_time_source
+from bot.ci.test_lists.tables import PackedTimes, TimeRow, test_time, test_time_source
 from bot.ci.test_lists.times import Seconds
 from bot.ci.test_results.job_tables import BASELINE, TestJobRow, test_job
 from bot.ci.test_results.store import rows as result_rows
@@ -29,24 +29,8 @@ JOBS_MOST = 5_000  # looked at, the newest first
 JOB, ANY_JOB = test_job.c, records["workflow_job"].c
 TIME, SOURCE = test_time.c, test_time_source.c
 SUMMARY, CLASS = test_summary.c, test_class.c
-
-
-class SuiteTime(NamedTuple):
-    """What a job spent on a suite."""
-
-    generation: int
-    launched_by: str  # a file; empty where the reports do not say
-    file: str
-    suite: str
-    milliseconds: int
-
-
-class Packed(NamedTuple):
-    """Times of a base name and configuration as they are stored; packing takes a thread's time."""
-
-    files: bytes
-    classes: bytes
-    at: int  # of the newest job
+# what a job spent on a suite: generation, the file that launched it or "", its file, its name, milliseconds
+SuiteTime = tuple[int, str, str, str, int]
 
 
 def pack_times(seconds: Seconds) -> bytes:
@@ -67,7 +51,7 @@ async def suites_of_jobs(tx: Transaction, generations: Sequence[int]) -> list[Su
     query = sa.select(*columns).join_from(test_summary, test_class, CLASS.id == SUMMARY.class_id)
     for start in range(0, len(generations), BATCH):
         some = query.where(SUMMARY.generation.in_(generations[start : start + BATCH]))
-        found += [SuiteTime(*row) for row in await tx.run(some)]
+        found += [tuple(row) for row in await tx.run(some)]
     return found
 
 
@@ -108,20 +92,24 @@ async def store_source(tx: Transaction, repository_id: int, digest: str) -> None
     await tx.run(insert.on_conflict_do_update(index_elements=["repository_id"], set_=new))
 
 
-async def stored_times(tx: Transaction, repository_id: int) -> dict[tuple[str, str], Packed]:
+async def stored_times(tx: Transaction, repository_id: int) -> dict[tuple[str, str], PackedTimes]:
     """Return the times of a repository by base name and configuration."""
     query = select(TimeRow, test_time).where(TIME.repository_id == repository_id)
     return {
-        (row["base_name"], row["config"]): Packed(row["files"], row["classes"], row["at"])
+        (row["base_name"], row["config"]): PackedTimes(
+            files=row["files"], classes=row["classes"], at=row["at"]
+        )
         for row in await tx.fetch(query)
     }
 
 
-async def replace_times(tx: Transaction, repository_id: int, kept: Mapping[tuple[str, str], Packed]) -> None:
+async def replace_times(
+    tx: Transaction, repository_id: int, kept: Mapping[tuple[str, str], PackedTimes]
+) -> None:
     """Store all times of a repository in place of those before."""
     await tx.run(sa.delete(test_time).where(TIME.repository_id == repository_id))
     new = [
-        {"repository_id": repository_id, "base_name": base_name, "config": config, **one._asdict()}
+        {"repository_id": repository_id, "base_name": base_name, "config": config, **one}
         for (base_name, config), one in sorted(kept.items())
     ]
     for start in range(0, len(new), BATCH):

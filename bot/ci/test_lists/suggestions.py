@@ -67,9 +67,7 @@ class Disable(NamedTuple):
 class Close(NamedTuple):
     """An issue that can be closed, and how often its tests passed meanwhile."""
 
-    number: int
-    url: str | None
-    title: str
+    issue: DisablingRow
     green: int
 
 
@@ -123,7 +121,7 @@ def to_close(
             continue
         green = [_green(by_test.get(name, ()), on, flaky.get(name, ())) for name, on in issue["entries"]]
         if all(green):
-            found.append(Close(issue["number"], issue["url"], issue["title"], sum(green)))
+            found.append(Close(issue, sum(green)))
     return found
 
 

@@ -15,12 +15,14 @@ from bot.ci.disabled import lists
 from bot.ci.disabled import rows as disabled_rows
 from bot.ci.disabled.settings import DisabledSettings
 from bot.ci.test_lists import rerun_rows, rows, slow, suggestion_rows, suggestions
+from bot.ci.test_results.job_tables import TestJobRow
 from bot.ci.test_results.store.rows import DAY
 from bot.ci.trunk import reading
 from bot.core.links import web_url
 from bot.web import operations as op
 from bot.web.answers import Answer, Time, one_of, time
 from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY
+from bot.web.row_answers import RowAnswer
 from bot.web.view import Json, Page, View
 from bot.web.view_parameters import REPO, REPOSITORY
 
@@ -34,7 +36,7 @@ SENT = 500  # suggestions in one answer
 STEPS = ("open", "reopen", "add_platforms", "none")
 
 
-class SeenIn(Struct, frozen=True, kw_only=True):
+class SeenIn(RowAnswer, row=TestJobRow, only=("job_id", "name", "at"), frozen=True, kw_only=True):
     """A job in which a test was flaky"""
 
     job_id: Annotated[int | None, Meta(description="GitHub's; null: the reports are of no job it knows")]
@@ -131,7 +133,9 @@ def answer(found: FoundSuggestions) -> Suggestions:
     return Suggestions(
         disable=[_suggested(one, form) for one, form in found.disable[:SENT]],
         close=[
-            SuggestedToClose(issue=one.number, title=one.title, url=one.url, passed=one.green)
+            SuggestedToClose(
+                issue=one.issue["number"], title=one.issue["title"], url=one.issue["url"], passed=one.green
+            )
             for one in found.close[:SENT]
         ],
     )

@@ -9,15 +9,22 @@ import sqlalchemy as sa
 from bot.db.rows import Big, Bool, Bytes, Int, Json, Millis, Text, table
 
 
-class TimeRow(TypedDict):
-    """How long the tests of a job's base name and configuration take."""
-
+class _TimesOf(TypedDict):
     repository_id: Big
     base_name: Text
     config: Text
+
+
+class PackedTimes(TypedDict):
+    """Times of a base name and configuration as they are stored; packing takes a thread's time."""
+
     files: Bytes  # zlib of JSON: seconds by file
     classes: Bytes  # the same by file and class, with a NUL between
     at: Millis  # of the newest job
+
+
+class TimeRow(_TimesOf, PackedTimes):
+    """How long the tests of a job's base name and configuration take."""
 
 
 test_time = table("test_time", TimeRow, key=("repository_id", "base_name", "config"))

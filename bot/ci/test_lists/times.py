@@ -27,18 +27,18 @@ class Spent(NamedTuple):
     config: str
     file: str  # that launched it
     suite: str
-    time_ms: int
+    milliseconds: int
 
 
 def file_times(spent: Iterable[Spent]) -> Times:
     """Return how long files take."""
-    return _means((one.base_name, one.config, one.file, one.job, one.time_ms) for one in spent)
+    return _means((one.base_name, one.config, one.file, one.job, one.milliseconds) for one in spent)
 
 
 def class_times(spent: Iterable[Spent]) -> Times:
     """Return how long classes take."""
     return _means(
-        (one.base_name, one.config, f"{one.file}\0{one.suite}", one.job, one.time_ms) for one in spent
+        (one.base_name, one.config, f"{one.file}\0{one.suite}", one.job, one.milliseconds) for one in spent
     )
 
 

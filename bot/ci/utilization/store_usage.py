@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from bot.ci.collect.receiving import MIB, Receiver
 from bot.ci.utilization import log_attribution, log_choice
-from bot.ci.utilization.parsed import ParsedLog
 from bot.ci.utilization.store import count_days, job_rows
+from bot.ci.utilization.tables import LogRow
 
 if TYPE_CHECKING:
     from bot.ci.collect.receiving import Fetched
@@ -17,12 +17,18 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 
+class ParsedLog(TypedDict):
+    """What the parser child says of a usage log: columns of its row, and what only the log itself claims."""
+
+    row: LogRow
+    claims: tuple[str, str]  # the ids of run and job that the log names, empty where it names none
+    first_at: int | None  # seconds; the first of the records
+
+
 async def store_log(
-    tx: Transaction, _context: Context, fetched: Fetched, log: ParsedLog | None, blob: str | None
+    tx: Transaction, _context: Context, fetched: Fetched, log: ParsedLog, blob: str | None
 ) -> None:
     """Write what a log comes to, and have its day counted again."""
-    if log is None:
-        return
     owner = await log_attribution.find_owner(tx, fetched, log["claims"][1])
     before = await job_rows.lock_job(tx, owner.key)
     after = log_choice.prefer(before, _row(fetched, log, owner, blob, now=tx.now))
@@ -52,7 +58,7 @@ def _row(fetched: Fetched, log: ParsedLog, owner: LogOwner, blob: str | None, *,
 
 RECEIVER = Receiver(
     store=store_log,
-    answer=ParsedLog | None,
+    answer=ParsedLog,
     most_written=64 * MIB,
     members=("*usage_log.txt",),
     blob_prefix="util",

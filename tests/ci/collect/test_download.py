@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import socket
 import zlib
 
 import pytest
@@ -11,7 +12,8 @@ from aiohttp import web
 
 from bot.core.errors import RetryLater
 from bot.github.client import Location
-from bot.github.download import DownloadRefused, Downloads, Gone, TooLarge
+from bot.github.download import Downloads, Gone, TooLarge
+from bot.github.download_address import DownloadRefused
 from tests.harness import UPSTREAM
 
 CONTENT = bytes(range(256)) * 40
@@ -157,6 +159,15 @@ async def test_the_store_is_reached_through_the_proxy(site, tmp_path):
         "https://[fd00::1]/x",
         "https://0.0.0.0/x",
         "https://user:word@93.184.216.34/x",
+        "https://127\u30020\u30020\u30021/x",  # full stops of other scripts, which IDNA makes dots of
+        "https://127\uff0e0\uff0e0\uff0e1/x",
+        "https://127\uff610\uff610\uff611/x",
+        "https://\u24db\u24deca\u24dbhost/x",
+        "https://m\u00fcnchen.example/x",
+        "https://127%2e0%2e0%2e1/x",
+        "https://a\\@127.0.0.1/x",
+        "https://93.184.216.34 .example/x",
+        "https://93.184.216.34:0/x",
         "ftp://93.184.216.34/x",
         "file:///etc/passwd",
         "https://",
@@ -173,6 +184,25 @@ async def test_from_github_com_nothing_leads_inside_or_to_plain_http(outside, tm
 async def test_nothing_leads_to_this_bot(inside, tmp_path, host):
     with pytest.raises(DownloadRefused, match="this bot itself"):
         await inside.fetch(Location(url=f"http://{host}:8080/metrics"), tmp_path / "file", most=10)
+
+
+def own_address():
+    """Return an address of this machine that is not loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # sends nothing
+        return probe.getsockname()[0]
+
+
+@pytest.mark.parametrize("host", [own_address, socket.gethostname])
+async def test_nothing_leads_to_this_bot_by_an_address_of_its_machine(inside, tmp_path, host):
+    try:
+        name = host()
+        socket.getaddrinfo(name, 8080)
+    except OSError:
+        pytest.skip("this machine has no network, or no name of its own")
+    where = Location(url=f"http://{name}:8080/metrics")
+    with pytest.raises(DownloadRefused, match="this bot itself"):
+        await inside.fetch(where, tmp_path / "file", most=10)
 
 
 async def test_ranges_and_stores_without_them(inside, site):

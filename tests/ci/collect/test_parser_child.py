@@ -119,7 +119,7 @@ async def test_a_child_has_the_core_and_the_parsers_only(pool, request_for, tmp_
     seen = answer(tmp_path)
     ours = {name for name in seen["modules"] if name.partition(".")[0] in {"bot", "handlers"}}
     harness = {"bot", "bot.ci", "bot.ci.collect", "bot.ci.collect.parse"} | {
-        f"bot.ci.collect.parse.{name}" for name in ("child", "contract", "zip_members")
+        f"bot.ci.collect.parse.{name}" for name in ("child", "contract", "zip_directory", "zip_members")
     }
     assert {name for name in ours if not name.startswith("bot.core")} == harness
     assert not {"aiohttp", "sqlalchemy", "asyncio"} & set(seen["modules"])

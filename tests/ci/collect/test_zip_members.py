@@ -12,7 +12,8 @@ from aiohttp import web
 
 from bot.ci.collect.parse import zip_members
 from bot.ci.collect.parse.contract import Broken, Refused
-from bot.ci.collect.tasks import ranged_zip
+from bot.ci.collect.parser_pool import ParserPool
+from bot.ci.collect.tasks.ranged_zip import RangedDownload
 from bot.github.client import Location
 from bot.github.download import Downloads
 
@@ -186,6 +187,24 @@ async def store(aiohttp_server):
     await downloads.close()
 
 
+async def fetch(store, folder, *members, most=512 * MIB):
+    """Download some members of what the store holds."""
+    _, _, downloads, where = store
+    parsers = ParserPool(1)
+    try:
+        return await RangedDownload(
+            downloads=downloads,
+            parsers=parsers,
+            owner="",
+            location=where,
+            into=folder / "a.zip",
+            members=members,
+            most=most,
+        ).fetch()
+    finally:
+        await parsers.close()
+
+
 def big_archive(extra=0):
     made = io.BytesIO()
     noise = random.Random(2)
@@ -200,11 +219,9 @@ def big_archive(extra=0):
 
 @pytest.mark.parametrize("extra", [0, 2000])
 async def test_only_the_wanted_members_are_fetched(store, tmp_path, extra):
-    held, _, downloads, where = store
+    held, *_ = store
     held |= {"body": big_archive(extra), "ranges": True}
-    came = await ranged_zip.fetch_members(
-        downloads, where, tmp_path / "a.zip", members=("*usage_log.txt",), most=512 * MIB
-    )
+    came = await fetch(store, tmp_path, "*usage_log.txt")
     assert came < 600_000 < len(held["body"])
     read = zip_members.read_members(tmp_path / "a.zip", wanted=("*usage_log.txt",))
     assert [member.content() for member in read] == [b"line\n" * 1000]
@@ -212,14 +229,13 @@ async def test_only_the_wanted_members_are_fetched(store, tmp_path, extra):
 
 
 async def test_a_store_without_ranges_is_left_to_the_normal_download(store, tmp_path):
-    held, _, downloads, where = store
+    held, *_ = store
     held["body"] = big_archive()
-    found = await ranged_zip.fetch_members(downloads, where, tmp_path / "a.zip", members=("*",), most=MIB)
-    assert found is None
+    assert await fetch(store, tmp_path, "*") is None
 
 
 async def test_wanted_members_over_the_limit_are_refused(store, tmp_path):
-    held, _, downloads, where = store
+    held, *_ = store
     held |= {"body": big_archive(), "ranges": True}
     with pytest.raises(Refused):
-        await ranged_zip.fetch_members(downloads, where, tmp_path / "a.zip", members=("*.bin",), most=MIB)
+        await fetch(store, tmp_path, "*.bin", most=MIB)

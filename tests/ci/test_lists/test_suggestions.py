@@ -131,7 +131,7 @@ X = "test_x (__main__.TestX)"
     ],
 )
 def test_issues_are_closed_on_evidence_of_their_own_platforms(issues, reruns, flaky, closes):
-    assert [one.number for one in suggestions.to_close(issues, reruns, flaky, NOW)] == [5] * closes
+    assert [one.issue["number"] for one in suggestions.to_close(issues, reruns, flaky, NOW)] == [5] * closes
 
 
 async def flaky_jobs(bot, github, count, **event):

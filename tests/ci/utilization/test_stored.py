@@ -227,7 +227,7 @@ async def test_an_archive_without_a_usage_log_says_nothing(bot, usage):
     await usage.finish(job)
     assert await bot.rows("utilization_job") == []
     (fetched,) = [row for row in await bot.rows("ci_fetch") if row["kind"] == "artifact"]
-    assert fetched["state"] == "parsed"
+    assert (fetched["state"], fetched["error"]) == ("broken", "it holds no usage log")
 
 
 @pytest.mark.logic

@@ -14,11 +14,14 @@ import resource
 import struct
 import sys
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.ci.collect.parse.contract import Broken, Given, Refused, Reply, Request
+from bot.ci.collect.parse.contract import Given, NotRead, Refused, Reply, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LENGTH = struct.Struct(">I")
 REQUEST = msgspec.msgpack.Decoder(Request)
@@ -26,6 +29,7 @@ MEMORY = 1024 * 1024 * 1024  # bytes of address space
 CPU = 120  # seconds for one file
 FILES = 200  # then a new child takes over
 NICE = 19
+DESCRIPTORS_MOST = 2**20
 MIB = 1024 * 1024
 TOO_MUCH_MEMORY = f"reading it takes more than {MEMORY // MIB:,} MiB of memory"
 NO_FAULT_OF_FILE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})  # the machine's errors
@@ -33,6 +37,7 @@ NO_FAULT_OF_FILE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS
 
 def main() -> None:
     """Serve requests until standard input ends."""
+    os.closerange(3, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], DESCRIPTORS_MOST))  # none is ours
     with contextlib.suppress(OSError):  # of a system that does not allow it
         os.nice(NICE - os.nice(0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -58,18 +63,25 @@ def serve(request: Request) -> Reply:
         given = Given(
             path=Path(request.path), blob=Path(request.blob), members=request.members, options=request.options
         )
-        Path(request.answer).write_bytes(msgspec.msgpack.encode(parser(given)))
-    except Refused as error:
-        return Reply(state="refused", reason=str(error))
-    except Broken as error:
-        return Reply(state="broken", reason=str(error))
+        return _parse(parser, given, Path(request.answer))
     except MemoryError:
         return Reply(state="broken", reason=TOO_MUCH_MEMORY, ends=True)
     except RecursionError:
         return Reply(state="broken", reason="it is nested too deeply", ends=True)
     except OSError as error:
         return _failed(error, request.most_written)
-    return Reply(state="parsed")
+
+
+def _parse(parser: Callable[[Given], Any], given: Given, answer: Path) -> Reply:
+    """Write the parser's answer; one that comes with an error, too."""
+    try:
+        answer.write_bytes(msgspec.msgpack.encode(parser(given)))
+    except NotRead as error:
+        if error.answer is not None:
+            answer.write_bytes(msgspec.msgpack.encode(error.answer))
+        state = "refused" if isinstance(error, Refused) else "broken"
+        return Reply(state=state, reason=str(error), answered=error.answer is not None)
+    return Reply(state="parsed", answered=True)
 
 
 def _failed(error: OSError, most_written: int) -> Reply:

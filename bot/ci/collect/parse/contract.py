@@ -17,11 +17,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Refused(Exception):
+class NotRead(Exception):
+    """Nothing of the file can be used; the reason is what people read.
+
+    With an answer the kind's receiver stores that all the same, so that it knows what is missing.
+    """
+
+    def __init__(self, reason: str, *, answer: Any = None) -> None:
+        super().__init__(reason)
+        self.answer = answer
+
+
+class Refused(NotRead):
     """The file is hostile: over a limit, encrypted, a bomb. The message says which limit."""
 
 
-class Broken(Exception):
+class Broken(NotRead):
     """The file cannot be read. The message says where it ends or what is wrong."""
 
 
@@ -52,4 +63,15 @@ class Reply(msgspec.Struct, kw_only=True):
 
     state: str  # parsed | refused | broken | unable: the machine's fault, worth another try
     reason: str = ""
+    answered: bool = False  # there is an answer
+    seconds: float = 0.0  # that it took, as the parent measured
     ends: bool = False  # the child ends now: another one has to serve the next file
+
+
+class Ranges(msgspec.Struct, kw_only=True):
+    """What has to be downloaded of an archive of which the end is there."""
+
+    directory: tuple[int, int] | None = (
+        None  # the part of the directory that is missing; then the child is asked again
+    )
+    members: list[tuple[int, int]] = []  # where the wanted members lie, in order

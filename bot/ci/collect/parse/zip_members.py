@@ -5,8 +5,7 @@ Sizes in the archive's directory are claims: what is inflated is counted, too.
 
 from __future__ import annotations
 
-import struct
-import zipfile
+import contextlib
 import zlib
 from collections import Counter
 from dataclasses import dataclass
@@ -14,22 +13,28 @@ from fnmatch import fnmatchcase
 from typing import IO, TYPE_CHECKING
 
 from bot.ci.collect.parse.contract import Broken, Refused
+from bot.ci.collect.parse.zip_directory import (
+    DESCRIPTOR,
+    ENCRYPTED,
+    FULL32,
+    LOCAL,
+    LOCAL_SIGNATURE,
+    Entry,
+    read_directory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 MIB = 1024 * 1024
-MOST_MEMBERS = 10_000
 MOST_INFLATED = 256 * MIB  # of one member
 MOST_INFLATED_IN_ALL = 2048 * MIB
 MOST_RATIO = 200  # once over RATIO_FROM
 RATIO_FROM = 10 * MIB  # bytes inflated
-MOST_DIRECTORY = 16 * MIB  # bytes of the archive's directory
-METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-ENCRYPTED = 0x1  # flag bit
+STORED, DEFLATED = 0, 8  # methods
 PIECE = 256 * 1024
-BAD_MEMBER = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error)
+SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")  # of an archive, and of an empty one
 
 
 @dataclass(kw_only=True)
@@ -39,77 +44,143 @@ class Totals:
     inflated: int = 0
 
 
+class Archive:
+    """An open archive."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.entries = read_directory(file)
+
+
 class Member:
     """One member that may be read. Its name comes from outside: it is data, never a path."""
 
-    def __init__(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, totals: Totals) -> None:
-        self.name = info.filename
-        self.size = info.file_size  # as claimed, within the limits
-        self._archive = archive
-        self._info = info
+    def __init__(self, archive: Archive, entry: Entry, totals: Totals) -> None:
+        self.name = entry.name
+        self.size = entry.inflated  # as claimed, within the limits
+        self._file = archive.file
+        self._entry = entry
         self._totals = totals
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the content; raises Refused over a limit, Broken where it cannot be inflated."""
-        read = 0
+        entry, size = self._entry, 0
         try:
-            with self._archive.open(self._info) as stream:
-                while piece := stream.read(PIECE):
-                    read += len(piece)
-                    self._totals.inflated += len(piece)
-                    check_sizes(self.name, read, self._info.compress_size, self._totals.inflated)
-                    yield piece
-        except BAD_MEMBER as error:
-            raise Broken(f"member {printable(self.name)} ended at byte {read:,}: {error}") from error
+            for piece in _checked(_inflate(self._file, entry), entry):
+                size += len(piece)
+                self._totals.inflated += len(piece)
+                check_sizes(self.name, size, entry.packed, self._totals.inflated)
+                yield piece
+        except (zlib.error, Broken) as error:
+            raise Broken(f"member {printable(self.name)} ended at byte {size:,}: {error}") from error
 
     def content(self) -> bytes:
         """Return the whole content."""
         return b"".join(self.pieces())
 
 
+def _checked(pieces: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
+    """Yield the pieces; raises Broken where there are more or less than the directory says, or others."""
+    size, checksum = 0, 0
+    for piece in pieces:
+        size += len(piece)
+        checksum = zlib.crc32(piece, checksum)
+        if size > entry.inflated:
+            raise Broken("it is longer than its directory says")
+        yield piece
+    if size != entry.inflated or checksum != entry.checksum:
+        raise Broken("its length or checksum is wrong")
+
+
+def _inflate(file: IO[bytes], entry: Entry) -> Iterator[bytes]:
+    """Yield a member's content in pieces of some size; raises Broken where it ends early, and zlib's error."""
+    at, left = content_start(file, entry), entry.packed
+    inflate = zlib.decompressobj(-zlib.MAX_WBITS) if entry.method == DEFLATED else None
+    while left:
+        file.seek(at)
+        packed = file.read(min(PIECE, left))
+        if not packed:
+            raise Broken("the archive is cut off")
+        at, left = at + len(packed), left - len(packed)
+        if inflate is None:
+            yield packed
+            continue
+        while packed and not inflate.eof:
+            if piece := inflate.decompress(packed, PIECE):
+                yield piece
+            packed = inflate.unconsumed_tail
+        if inflate.eof:
+            break
+    if inflate is None:
+        return
+    while not inflate.eof and (piece := inflate.decompress(b"", PIECE)):
+        yield piece
+    if not inflate.eof or inflate.unused_data or left:
+        raise Broken("its content does not end where its directory says")
+
+
+def content_start(file: IO[bytes], entry: Entry) -> int:
+    """Return where a member's content begins; raises Refused where its own header says something else."""
+    file.seek(entry.offset)
+    header = file.read(LOCAL.size + len(entry.raw_name))
+    if not header.startswith(LOCAL_SIGNATURE) or len(header) < LOCAL.size:
+        raise Broken("its header is damaged")
+    _, _, flags, method, _, _, checksum, packed, inflated, name_length, extra = LOCAL.unpack_from(header)
+    same = method == entry.method and header[LOCAL.size :] == entry.raw_name
+    same &= name_length == len(entry.raw_name) and (flags ^ entry.flags) & ENCRYPTED == 0
+    later = flags & DESCRIPTOR  # sizes and checksum follow the content, and may be zero here
+    for value, listed in ((checksum, entry.checksum), (packed, entry.packed), (inflated, entry.inflated)):
+        same &= value in {listed, FULL32} or bool(later and value == 0)
+    start = int(entry.offset + LOCAL.size + name_length + extra)
+    if not same or start + entry.packed > entry.until:
+        raise Refused(f"the ZIP archive contradicts itself: two headers of {printable(entry.name)} differ")
+    return start
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file begins as a ZIP archive does."""
+    with path.open("rb") as file:
+        return file.read(4) in SIGNATURES
+
+
 def read_members(path: Path, wanted: Sequence[str] = ()) -> Iterator[Member]:
     """Yield the members that may be read and match one of the globs, in the order of the directory.
 
     Read each before you ask for the next: the archive is closed with the last one. Encrypted ones, those packed in an
-    unknown way and repeated names are left out. Raises Refused for an archive over a limit of count, size or ratio,
-    Broken for one that is none.
+    unknown way and repeated names are left out. Raises Refused for an archive over a limit of count, size or ratio or
+    with records that contradict each other, Broken for one that is none.
     """
     with open_archive(path) as archive:
-        for member in readable(archive):
+        for member in readable_members(archive):
             if not wanted or any(fnmatchcase(member.name.casefold(), glob) for glob in wanted):
                 yield member
 
 
-def open_archive(path: Path) -> zipfile.ZipFile:
-    """Open an archive whose directory is of a bearable size; raises Refused and Broken."""
-    try:
-        with path.open("rb") as file:
-            check_directory(file)
-        return zipfile.ZipFile(path)
-    except BAD_MEMBER as error:
-        raise Broken(f"this is no ZIP archive: {error}") from error
+@contextlib.contextmanager
+def open_archive(path: Path) -> Iterator[Archive]:
+    """Open an archive and read its directory; raises Refused and Broken."""
+    with path.open("rb") as file:
+        yield Archive(file)
 
 
-def readable(archive: zipfile.ZipFile) -> Iterator[Member]:
-    """Yield the members of an open archive that may be read."""
-    infos = [info for info in archive.infolist() if not info.is_dir()]
-    if len(archive.infolist()) > MOST_MEMBERS:
-        raise Refused(f"{len(archive.infolist()):,} members, limit {MOST_MEMBERS:,}")
-    names = Counter(info.filename for info in infos)
-    allowed = [info for info in infos if refusal(info) is None and names[info.filename] == 1]
+def readable_members(archive: Archive) -> Iterator[Member]:
+    """Yield the members of an open archive that may be read; raises Refused for one over a limit."""
+    files = [entry for entry in archive.entries if not entry.is_folder]
+    names = Counter(entry.name for entry in files)
+    allowed = [entry for entry in files if refusal(entry) is None and names[entry.name] == 1]
     claimed = 0
-    for info in allowed:
-        claimed += info.file_size
-        check_sizes(info.filename, info.file_size, info.compress_size, claimed)
+    for entry in allowed:
+        claimed += entry.inflated
+        check_sizes(entry.name, entry.inflated, entry.packed, claimed)
     totals = Totals()
-    yield from (Member(archive, info, totals) for info in allowed)
+    yield from (Member(archive, entry, totals) for entry in allowed)
 
 
-def refusal(info: zipfile.ZipInfo) -> str | None:
+def refusal(entry: Entry) -> str | None:
     """Return why a member is left out, None where it may be read."""
-    if info.flag_bits & ENCRYPTED:
+    if entry.flags & ENCRYPTED:
         return "encrypted"
-    return None if info.compress_type in METHODS else f"packed by method {info.compress_type}"
+    return None if entry.method in {STORED, DEFLATED} else f"packed by method {entry.method}"
 
 
 def check_sizes(name: str, inflated: int, packed: int, in_all: int) -> None:
@@ -120,51 +191,6 @@ def check_sizes(name: str, inflated: int, packed: int, in_all: int) -> None:
         raise Refused(f"over {MOST_INFLATED_IN_ALL // MIB:,} MiB in all")
     if inflated > RATIO_FROM and inflated > MOST_RATIO * max(packed, 1):
         raise Refused(f"zip ratio {inflated // max(packed, 1):,}:1, limit {MOST_RATIO}:1")
-
-
-END = struct.Struct(
-    "<4s4H2LH"
-)  # the end record: signature, disks, counts, size and offset of the directory, comment
-END64_LOCATOR = b"PK\x06\x07"
-
-
-def check_directory(file: IO[bytes]) -> int:
-    """Return where the directory begins; raises Refused when it is too long to be read: zipfile would read any.
-
-    Archives that need ZIP64 for counts or offsets are over our limits anyway, but writers add its records to any
-    archive.
-    """
-    size = file.seek(0, 2)
-    tail = min(size, END.size + 0xFFFF)
-    file.seek(size - tail)
-    end = file.read(tail)
-    at = end.rfind(b"PK\x05\x06")
-    if at < 0 or at + END.size > len(end):
-        raise Broken("this is no ZIP archive, or its end is missing")
-    _, _, _, _, members, directory, start, _ = END.unpack_from(end, at)
-    if members != 0xFFFF and members > MOST_MEMBERS:
-        raise Refused(f"{members:,} members, limit {MOST_MEMBERS:,}")
-    if members == 0xFFFF or 0xFFFFFFFF in {directory, start}:
-        members, directory, start = _zip64(file, size - tail + at)
-        if members > MOST_MEMBERS:
-            raise Refused(f"{members:,} members, limit {MOST_MEMBERS:,}")
-    if directory > MOST_DIRECTORY:
-        raise Refused(f"a directory of {directory:,} bytes, limit {MOST_DIRECTORY:,}")
-    return int(start)
-
-
-def _zip64(file: IO[bytes], end: int) -> tuple[int, int, int]:
-    """Return how many members there are, how long the directory is and where it begins; raises Broken."""
-    file.seek(max(end - 20, 0))
-    locator = file.read(20)
-    if not locator.startswith(END64_LOCATOR):
-        raise Broken("the ZIP archive's end record is damaged")
-    file.seek(int.from_bytes(locator[8:16], "little"))
-    record = file.read(56)
-    if not record.startswith(b"PK\x06\x06") or len(record) < 56:
-        raise Broken("the ZIP archive's end record is damaged")
-    members, directory, start = (int.from_bytes(record[at : at + 8], "little") for at in (32, 40, 48))
-    return members, directory, start
 
 
 def printable(name: str) -> str:

@@ -35,6 +35,12 @@ async def bytes_since(tx: Transaction, backend_key: str, since: int) -> int:
     return int((await tx.run(query)).scalar_one())
 
 
+async def count_since(tx: Transaction, backend_key: str, since: int) -> int:
+    """Return how many files a backend has uploaded since a time."""
+    query = sa.select(sa.func.count()).where(UPLOAD.backend_key == backend_key, UPLOAD.received_at > since)
+    return int((await tx.run(query)).scalar_one())
+
+
 async def repository_of_backend(tx: Transaction, backend: str, claimed: str | None) -> int:
     """Return a backend's repository on GitHub; 0, which is private, where the name alone does not tell.
 

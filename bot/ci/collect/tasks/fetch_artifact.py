@@ -11,6 +11,7 @@ from bot.ci.collect.states import State
 from bot.ci.collect.store import artifacts, fetches, runs
 from bot.ci.collect.tasks import fetch_file
 from bot.ci.collect.tasks.fetch_file import NotThere, Wanted
+from bot.ci.collect.workspace import WORKSPACE
 from bot.github import refusals
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 async def fetch_artifact(context: Context, task: Task) -> None:
     """Fetch, parse and store an artifact."""
     repo, artifact_id = keys.parse_object_key(task.key)
+    context.resource(WORKSPACE).shares.check(repo.casefold())
     async with context.store.transaction() as tx:
         artifact = await artifacts.find_artifact(tx, repo, artifact_id)
         if artifact is None:

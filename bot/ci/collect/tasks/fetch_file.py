@@ -21,7 +21,8 @@ from bot.core import metrics
 from bot.core.errors import GitHubRefused, NotInstalled, OverBudget, RetryLater
 from bot.core.feature import load
 from bot.core.json_fields import clean
-from bot.github.download import DownloadRefused, Gone, TooLarge
+from bot.github.download import Gone, TooLarge
+from bot.github.download_address import DownloadRefused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +36,7 @@ MOST = 512 * MIB  # bytes of a log, or of an artifact's archive
 MOST_TRIES = 12  # of what breaks off or comes wrong
 DAILY = 86_400.0  # seconds until what is forbidden is asked for again
 DISK_WAIT = 600.0
+EMPTY_WAIT = 600.0  # until GitHub is asked again for what came empty
 
 log = structlog.get_logger("bot.ci.collect")
 
@@ -106,6 +108,7 @@ async def _download_and_parse(context: Context, row: FetchRow, wanted: Wanted, r
     try:
         async with context.resource(WORKSPACE).folder() as folder:
             fetched = await _download(context, wanted, reader.receiver, folder / "file")
+            await _require_twice_if_empty(context, row, fetched)
             await parse_file(context, row, replace(wanted, fetched=fetched), reader, folder)
     except TooLarge as error:
         await end_fetch(context, row, State.TOO_LARGE, over_limit(error.size, MOST))
@@ -117,6 +120,15 @@ async def _download_and_parse(context: Context, row: FetchRow, wanted: Wanted, r
         raise RetryLater(str(error)) from error
 
 
+async def _require_twice_if_empty(context: Context, row: FetchRow, fetched: Fetched) -> None:
+    """Raise RetryLater where nothing came for the first time: GitHub may answer so while it still stores the file."""
+    if fetched.size or row["size"] == 0:
+        return
+    async with context.store.transaction() as tx:
+        await fetches.settle_fetch(tx, row, State.WANTED, size=0)
+    raise RetryLater("GitHub sent nothing; it is asked once more", after=EMPTY_WAIT)
+
+
 async def _download(context: Context, wanted: Wanted, receiver: Receiver, into: Path) -> Fetched:
     """Download the file, or of a large archive the members that are read; returns what is known of it then."""
     fetched = wanted.fetched
@@ -125,8 +137,16 @@ async def _download(context: Context, wanted: Wanted, receiver: Receiver, into: 
     await budget.spend_call(context, fetched.repo)
     location = await client.location(client.path(wanted.path))
     if receiver.members and (wanted.size or 0) >= ranged_zip.WORTH_FROM:
-        came = await ranged_zip.fetch_members(downloads, location, into, members=receiver.members, most=MOST)
-        if came is not None:
+        ranged = ranged_zip.RangedDownload(
+            downloads=downloads,
+            parsers=context.resource(WORKSPACE).parsers,
+            owner=fetched.repo.casefold(),
+            location=location,
+            into=into,
+            members=receiver.members,
+            most=MOST,
+        )
+        if (came := await ranged.fetch()) is not None:
             await budget.spend_bytes(context, fetched.repo, came)
             return replace(fetched, size=wanted.size or came, sha256="")
     got = await downloads.fetch(location, into, most=MOST)
@@ -150,22 +170,26 @@ async def parse_file(context: Context, row: FetchRow, wanted: Wanted, reader: Re
         members=receiver.members,
         most_written=receiver.most_written,
     )
-    reply = await context.resource(WORKSPACE).parsers.parse(request)
+    workspace = context.resource(WORKSPACE)
+    reply = await workspace.parsers.parse(request, fetched.repo.casefold())
+    workspace.shares.spend(fetched.repo.casefold(), reply.seconds)
     known = {"size": fetched.size, "sha256": fetched.sha256 or None, "parser": fetched.kind}
     if reply.state == "unable":
         raise RetryLater(reply.reason, after=DISK_WAIT)
-    if reply.state != "parsed":
+    if not reply.answered:
         await end_fetch(context, row, State(reply.state), reply.reason, **known)
         return
     blob = wanted.blob if paths["blob"].exists() else None
     if blob:
         await context.resource(BLOBS).put(blob, paths["blob"])
     answer = receiver.decoder.decode(paths["answer"].read_bytes())
-    done = State.STORED if fetched.kind == "log" else State.PARSED
+    parsed = State.STORED if fetched.kind == "log" else State.PARSED
+    done = parsed if reply.state == "parsed" else State(reply.state)
+    reason = clean(reply.reason)[:500] or None
     async with context.store.transaction() as tx:
         await receiver.store(tx, context, fetched, answer, blob)
-        await fetches.settle_fetch(tx, row, done, error=None, blob=blob, **known)
-    _ended(row, done, None)
+        await fetches.settle_fetch(tx, row, done, error=reason, blob=blob, **known)
+    _ended(row, done, reason)
 
 
 async def end_fetch(

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.collect import artifact_kinds, budget, collection_scope, keys
+from bot.ci.collect import budget, collection_scope, keys
 from bot.ci.collect.attribution import Job, attempt_of, attribute_artifact
+from bot.ci.collect.parse import artifact_kinds
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.states import State
 from bot.ci.collect.store import artifacts, fetches, runs
@@ -17,6 +18,7 @@ from bot.ci.collect.store.trusted_runs import is_trusted_run
 from bot.ci.collect.tasks import fetch_file
 from bot.core.errors import GitHubRefused, NotInstalled
 from bot.core.json_fields import Kind, read_member
+from bot.core.masking import mask
 from bot.ingest import delivery, inbox
 
 if TYPE_CHECKING:
@@ -189,7 +191,7 @@ def _artifact(of_run: _Run, found: dict[str, Any], kinds: artifact_kinds.Kinds) 
         "run_id": row["id"],
         "run_attempt": attempt,
         "job_id": attribution.job_id,
-        "name": name,
+        "name": mask(name),
         "kind": artifact_kinds.kind_of(name, kinds),
         "size_in_bytes": max(read_member(found, ("size_in_bytes",), Kind.INT) or 0, 0),
         "digest": digest and digest[:DIGEST_LENGTH],

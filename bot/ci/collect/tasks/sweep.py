@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bot.ci.collect import collection_scope, keys
 from bot.ci.collect.store import fetches
+from bot.ci.collect.workspace import WORKSPACE
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -15,7 +16,8 @@ TASK = {"artifact": "collect", "log": "log"}  # kind of fetch -> kind of task
 
 
 async def request_overdue(context: Context, _task: Task) -> None:
-    """Enqueue what is overdue."""
+    """Enqueue what is overdue, and delete what killed processes left behind."""
+    await context.resource(WORKSPACE).delete_left_folders()
     async with context.store.read() as tx:
         if not await collection_scope.collected_sides(tx, context.settings):
             return

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from bot.ci.collect import artifact_kinds, artifact_text
+from bot.ci.collect import artifact_text
+from bot.ci.collect.parse import artifact_kinds
 from bot.ci.collect.states import State
 from bot.ci.collect.tables import ArtifactRow
 from bot.web.answers import fill, one_of

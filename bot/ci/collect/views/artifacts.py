@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from bot.ci.collect import artifact_kinds, job_reads
+from bot.ci.collect import job_reads
+from bot.ci.collect.parse import artifact_kinds
 from bot.ci.collect.store import artifacts
 from bot.ci.collect.store.artifacts import Choice
 from bot.ci.collect.views.artifact_answer import Artifact, artifact_answer

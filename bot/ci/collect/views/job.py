@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from bot.ci.collect import job_names, job_reads
 from bot.ci.collect.states import State
 from bot.ci.collect.store import artifacts
 from bot.ci.collect.store.artifacts import Choice
+from bot.ci.collect.tables import FetchRow
 from bot.ci.collect.views.artifact_answer import Artifact, artifact_answer
 from bot.ci.collect.views.artifacts import NOTHING, ROWS
 from bot.core.feature import sections
@@ -36,7 +37,7 @@ SHOWN = (
 )  # fmt: skip
 
 
-class Log(Struct, frozen=True, kw_only=True):
+class Log(RowAnswer, row=FetchRow, only=("state", "reason", "bytes", "lines"), frozen=True, kw_only=True):
     """A job's log, as far as it is here."""
 
     state: Annotated[str, one_of([state.value for state in State])]

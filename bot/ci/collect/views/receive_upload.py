@@ -33,6 +33,7 @@ from bot.web import parameters
 from bot.web.answers import Answer, one_of, send
 from bot.web.app_keys import CONTEXT
 from bot.web.bodies import post_routes
+from bot.web.body_capacity import Body, BodyCapacity, CapacityLimits
 from bot.web.view import Endpoint
 
 if TYPE_CHECKING:
@@ -45,10 +46,10 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 LIMIT = 64 * MIB  # bytes of one file
 DAILY = 2048 * MIB  # bytes a backend may upload in a day
-AT_ONCE = 4
+A_MINUTE = 60  # uploads of one backend
 SECONDS = 300.0  # for one file
-SLOWEST = 64 * 1024  # bytes a second on average, after the first ten seconds
-GRACE = 10.0
+LIMITS = CapacityLimits(most_bytes=4 * LIMIT, most_bodies=4, most_each=2, grace=10.0)
+MINUTE = 60_000  # milliseconds
 DAY = 86_400_000  # milliseconds
 LONGEST = 300  # characters of a name
 KINDS = ("junit", "log", "runreport", "usage")
@@ -57,7 +58,7 @@ EVENTS = (*SELF_TRIGGERED, PUSH)  # of runs that were not dispatched
 TOKEN_HEADER = "X-OOT-Callback-Token"  # noqa: S105 - a header's name
 FIELDS = ("delivery_id", "run_id", "workflow", "job")
 PIECE = 256 * 1024
-UNDER_WAY: web.AppKey[set[object]] = web.AppKey("uploads_under_way", set)
+ARRIVING: web.AppKey[BodyCapacity] = web.AppKey("arriving_uploads", BodyCapacity)
 
 
 class Uploaded(Answer, frozen=True, kw_only=True):
@@ -114,7 +115,7 @@ async def _admitted(request: web.Request, claims: Claims, given: dict[str, str])
         identity = dispatches.identity(given["delivery_id"], entry.repo)
         dispatch = (await dispatches.get_by_id(tx, [identity])).get(identity)
         if dispatch is None or dispatch["dispatched_at"] is None:
-            run = _not_dispatched(entry, given)
+            run = _not_dispatched(entry, claims, given)
         else:
             token = request.headers.get(TOKEN_HEADER)
             required = token is not None or entry.callback_token != "optional"  # noqa: S105 - a mode
@@ -125,21 +126,22 @@ async def _admitted(request: web.Request, claims: Claims, given: dict[str, str])
                 )
                 raise Rejected(403, "forbidden", detail)
             run = TestedRun(dispatch_id=dispatch["id"], event_type=None, commit_sha=None)
+        if await uploads.count_since(tx, entry.key, tx.now - MINUTE) >= A_MINUTE:
+            detail = f"{entry.repo} has uploaded {A_MINUTE} files in a minute, the most it may"
+            raise Rejected(429, "rate_limited", detail, headers={"Retry-After": "60"})
         if await uploads.bytes_since(tx, entry.key, tx.now - DAY) >= DAILY:
             detail = f"{entry.repo} has uploaded {DAILY // MIB // 1024} GiB in a day, the most it may"
             raise Rejected(429, "rate_limited", detail, headers={"Retry-After": "3600"})
     return entry, run
 
 
-def _not_dispatched(entry: Entry, given: dict[str, str]) -> TestedRun:
+def _not_dispatched(entry: Entry, claims: Claims, given: dict[str, str]) -> TestedRun:
     """Return what a run of the backend's own was for, as the backend says; raises Rejected."""
     event, commit = given.get("event_type"), as_commit(given["delivery_id"])
     if event not in EVENTS:
         detail = f"that delivery was never dispatched to {entry.repo}; of a run that nobody dispatched, event_type says"
         raise Rejected(404, "unknown_dispatch", f"{detail} so: {', '.join(EVENTS)}")
-    if entry.nightly == "refused":
-        detail = f"files of {entry.repo}'s own runs are not taken: the allowlist says nightly: refused"
-        raise Rejected(403, "forbidden", detail)
+    authorization.check_own_runs(entry, claims, "files of own runs")
     if commit is None:
         whose = "backend" if event == PUSH else "upstream"
         raise Rejected(
@@ -155,23 +157,18 @@ async def _receive(
     request: web.Request, claims: Claims, entry: Entry, run: TestedRun, given: dict[str, str]
 ) -> int:
     """Store the body and its row; returns the upload's id."""
-    context, under_way = request.app[CONTEXT], request.app[UNDER_WAY]
+    context = request.app[CONTEXT]
     if request.headers.get("Content-Encoding", "identity") != "identity":
         raise Rejected(415, "unsupported_encoding", "send the body as it is, without Content-Encoding")
     if (request.content_length or 0) > LIMIT:
         raise _too_large()
-    if len(under_way) >= AT_ONCE or context.resource(WORKSPACE).disk_full():
-        detail = "too many uploads at once, or too little room: come back in a moment"
-        raise Rejected(503, "busy", detail, headers={"Retry-After": "10"})
-    this = object()
-    under_way.add(this)
-    try:
-        async with context.resource(WORKSPACE).folder() as folder:
-            size, sha256 = await _to_file(request, folder / "body")
-            blob = f"upload/{token_hex(16)}"  # one of its own: it is deleted once it was read
-            await context.resource(BLOBS).put(blob, folder / "body")
-    finally:
-        under_way.discard(this)
+    if context.resource(WORKSPACE).disk_full():
+        detail = "too little disk space is left: come back later"
+        raise Rejected(503, "busy", detail, headers={"Retry-After": "600"})
+    async with context.resource(WORKSPACE).folder() as folder:
+        size, sha256 = await _to_file(request, folder / "body", entry.key)
+        blob = f"upload/{token_hex(16)}"  # one of its own: it is deleted once it was read
+        await context.resource(BLOBS).put(blob, folder / "body")
     row = {
         "backend": entry.repo,
         "backend_key": entry.key,
@@ -195,37 +192,37 @@ async def _receive(
     return identifier
 
 
-async def _to_file(request: web.Request, path: Path) -> tuple[int, str]:
-    """Stream the body to a file; returns its size and digest. Raises Rejected 408 and 413."""
-    digest, size, loop = hashlib.sha256(), 0, asyncio.get_running_loop()
-    began, waiting = loop.time(), bytearray()
+async def _to_file(request: web.Request, path: Path, caller: str) -> tuple[int, str]:
+    """Stream the body to a file; returns its size and digest. Raises Rejected 408, 413, and 503 where others wait."""
+    digest, size, waiting = hashlib.sha256(), 0, bytearray()
+    capacity = request.app[ARRIVING]
     try:
         with path.open("wb") as file:
-            async with asyncio.timeout(SECONDS):
-                async for piece in request.content.iter_any():
-                    size += len(piece)
-                    passed = loop.time() - began
-                    if size > LIMIT:
-                        raise _too_large()
-                    if passed > GRACE and size < passed * SLOWEST:
-                        raise _slow()
-                    waiting += piece
-                    if len(waiting) >= PIECE:
-                        await asyncio.to_thread(_write, file, digest, bytes(waiting))
-                        waiting.clear()
+            async with asyncio.timeout(SECONDS) as deadline:
+                body = Body(capacity, deadline, SECONDS, caller=caller, shared=False)
+                try:
+                    await capacity.take(body, 0)
+                    async for piece in request.content.iter_any():
+                        size += len(piece)
+                        if size > LIMIT:
+                            raise _too_large()
+                        await capacity.take(body, len(piece))
+                        waiting += piece
+                        if len(waiting) >= PIECE:
+                            await asyncio.to_thread(_write, file, digest, bytes(waiting))
+                            waiting.clear()
+                finally:
+                    capacity.release(body)
             await asyncio.to_thread(_write, file, digest, bytes(waiting))
     except TimeoutError:
-        raise _slow() from None
+        detail = "the body arrives too slowly"
+        raise Rejected(408, "body_timeout", detail, headers={"Connection": "close"}) from None
     return size, digest.hexdigest()
 
 
 def _write(file: IO[bytes], digest: Any, piece: bytes) -> None:
     digest.update(piece)
     file.write(piece)
-
-
-def _slow() -> Rejected:
-    return Rejected(408, "body_timeout", "the body arrives too slowly", headers={"Connection": "close"})
 
 
 def _too_large() -> Rejected:

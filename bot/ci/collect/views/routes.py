@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.ci.collect.views import artifacts, job, receive_upload, run, storage, upload
+from bot.web.body_capacity import BodyCapacity
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -13,5 +14,5 @@ VIEWS = (*receive_upload.ENDPOINTS, job.VIEW, artifacts.VIEW, storage.VIEW, run.
 
 
 def setup(app: web.Application) -> None:
-    """Add what keeps count of uploads."""
-    app[receive_upload.UNDER_WAY] = set()
+    """Add the limits of uploads that arrive."""
+    app[receive_upload.ARRIVING] = BodyCapacity(receive_upload.LIMITS)

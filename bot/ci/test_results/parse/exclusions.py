@@ -38,7 +38,7 @@ def parse_exclusions(given: Given) -> LeftOut:
     """Return the files that all documents of an archive name; raises Broken where one cannot be read."""
     found: set[str] = set()
     with zip_members.open_archive(given.path) as archive:
-        for member in zip_members.readable(archive):
+        for member in zip_members.readable_members(archive):
             if any(fnmatchcase(member.name, pattern) for pattern in EXCLUSIONS):
                 found |= {without_ending(one.test_file) for one in _read(member).excluded}
     found.discard("")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import zipfile
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bot.ci.collect.parse.contract import Given
-    from bot.ci.collect.parse.zip_members import Member
+    from bot.ci.collect.parse.zip_members import Archive, Member
     from bot.ci.utilization.parse.segments import Segment
     from bot.ci.utilization.parse.usage_log import UsageLog
-    from bot.ci.utilization.parsed import ParsedLog
+    from bot.ci.utilization.store_usage import ParsedLog
     from bot.ci.utilization.tables import LogRow, Peak
 
 NAME = "usage_log.txt"
@@ -33,15 +32,15 @@ PEAK_COMMANDS = 20
 SEGMENTS_MOST = 2_000
 
 
-def parse_log(given: Given) -> ParsedLog | None:
-    """Store the series beside the answer, and return what they come to; None where there is no usage log."""
-    if not zipfile.is_zipfile(given.path):
+def parse_log(given: Given) -> ParsedLog:
+    """Store the series beside the answer, and return what they come to; raises Broken without a usage log."""
+    if not zip_members.is_archive(given.path):
         with given.path.open("rb") as file:
             return _keep(usage_log.read_log(file), given)
     with zip_members.open_archive(given.path) as archive:
         member = _member(archive)
         if member is None:
-            return None
+            raise Broken("it holds no usage log")
         with _open_member(member) as file:
             return _keep(usage_log.read_log(file), given)
 
@@ -68,9 +67,9 @@ class _Pieces(io.RawIOBase):
         return len(part)
 
 
-def _member(archive: zipfile.ZipFile) -> Member | None:
+def _member(archive: Archive) -> Member | None:
     """Return the member that is the log: the one of that name, else the only one that begins like one."""
-    members = list(zip_members.readable(archive))
+    members = list(zip_members.readable_members(archive))
     for one in members:
         if one.name.rpartition("/")[2] == NAME:
             return one
