@@ -92,17 +92,21 @@ CACHES = {
     "_uploads": Kept(CODE, 2, 16 * KIB),
     "_upsert": Kept(CODE, 500, 16 * KIB),
     "_url": Kept(BACKENDS, 1_000, 4 * KIB),  # links that they report
+    "compile_pattern": Kept(SETTINGS, 1_000, 8 * KIB),
+    "compile_rules": Kept(SETTINGS, 16, 8 * MIB),
+    "_pattern": Kept(CODE, 200, 4 * KIB),  # paths of the table of refusals
+    "_query_by_keys": Kept(CODE, 2, 16 * KIB),
+    "Shares._accounts": Kept(BACKENDS, 1_000, KIB),
+    "Turns._waiting": Kept(BACKENDS, 1_000, KIB),  # repositories whose files wait
     "canonical": Kept(CODE, 500, KIB),
     "made.globals['cached_line']": Kept(BACKENDS, 4_000, 4 * KIB),
-    "matcher": Kept(SETTINGS, 16, 8 * MIB),
     "member_reader": Kept(CODE, 2_000, KIB),
     "parse": Kept(SETTINGS, 8, MIB),  # the allowlist
     # names of jobs: what collected runs ran, a pull request's among them; cut to 255 characters by GitHub
+    "_first_match": Kept(BACKENDS, 10_000, KIB),
+    "_parse_name": Kept(BACKENDS, 20_000, KIB),
+    "counted_label": Kept(BACKENDS, 2_000, KIB),
     "_shown": Kept(BACKENDS, 20_000, KIB),
-    "first": Kept(BACKENDS, 20_000, KIB),
-    "named": Kept(BACKENDS, 20_000, KIB),
-    "counted": Kept(BACKENDS, 2_000, KIB),
-    "compiled": Kept(SETTINGS, 1_000, 8 * KIB),
 }
 # what ends with the request, transaction, file or page that it is made for
 SHORT = {
@@ -118,7 +122,7 @@ SHORT = {
     "Group.declared",
     "Group.names",
     "Group.properties",
-    "Total._seconds",
+    "Sums.seconds",
     "Transaction._changed",
     "Transaction._requests",
     "Transaction._slots",
