@@ -4,8 +4,9 @@
                                  [--searched 60] [--json]
 
 Logs are made up: progress of builds and tests with timestamps, in which only the last rule matches, which is the worst
-case; the coloured one has escape sequences on most lines. Peers clean lines as we do, then try each rule on each line,
-from the end. Figures are of processor time, on one core.
+case; the coloured one has escape sequences on most lines, the real-shaped one what runners and tools add: groups with
+echoed scripts, no-break spaces and middle dots, prefixes of workers, long lines, and steps that fail. Peers clean
+lines as we do, then try each rule on each line, from the end. Figures are of processor time, on one core.
 """  # fmt: skip
 
 from __future__ import annotations
@@ -79,6 +80,37 @@ def made_up(size: int, *, coloured: bool = False) -> bytes:
     return ("\n".join(lines) + "\n").encode() + END
 
 
+def real_shaped(size: int) -> bytes:
+    """A log with what real ones have: only the last rule matches it, too."""
+    chance, lines, length, number = random.Random(2), [], 0, 0
+    while length < size:
+        number += 1
+        if number % 4_000 == 0:
+            texts = ["##[group]Run make test", "\x1b[36;1mmake test\x1b[0m", "shell: /usr/bin/bash -e {0}"]
+            texts += [
+                "##[endgroup]",
+                *["##[error]Process completed with exit code 1."] * (number % 40_000 == 0),
+            ]
+        else:
+            text = " ".join(chance.choices(WORDS, k=chance.randint(3, 18)))
+            kind = chance.random()
+            if kind < 0.3:
+                text = f"\x1b[2m{text[:8]}\x1b[22m \u00b7 \x1b[32m{text[8:]}\x1b[39m"
+            elif kind < 0.5:
+                text = f"{text}\u00a0{number}\u00a0ms"
+            elif kind < 0.55:
+                text = f"(Worker_TP{number % 8} pid={400 + number % 8}) {text}"
+            elif kind < 0.56:
+                text = f"{text} " * 40
+            texts = [text]
+        stamp = (
+            f"2026-11-22T10:{number // 60_000 % 60:02}:{number // 1000 % 60:02}.{number % 10_000_000:07}Z "
+        )
+        lines += [stamp + text for text in texts]
+        length += sum(len(text) + 30 for text in texts)
+    return ("\n".join(lines) + "\n").encode() + END
+
+
 def seconds(work) -> float:
     """Processor time: nothing here waits, and on a machine shared with other work it says more than the clock."""
     began = time.process_time()
@@ -139,8 +171,16 @@ def of_page(log: StoredLog, file, rounds: int) -> dict:
 
 def measure(options, ruleset) -> tuple[dict, dict]:
     ours: dict = {"rules": len(ruleset.rules)}
-    for name, coloured in (("plain", False), ("coloured", True)):
-        log = made_up(options.megabytes * 1_000_000, coloured=coloured)
+    size = options.megabytes * 1_000_000
+    logs = {
+        "plain": made_up(size),
+        "coloured": made_up(size, coloured=True),
+        "real_shaped": real_shaped(size),
+    }
+    for name, log in logs.items():
+        blocks = list(PlainLog.of(log))
+        took = median(lambda blocks=blocks: [clean_block(block) for block in blocks], options.rounds)
+        ours[f"{name}_cleaning_mb_per_second"] = round(len(log) / took / 1e6)
         took = median(lambda log=log: classify(PlainLog.of(log), ruleset), options.rounds)
         ours[f"{name}_mb_per_second"] = round(len(log) / took / 1e6)
         with tempfile.TemporaryFile() as file:
@@ -206,7 +246,7 @@ def _store_file(plain, file) -> None:
 
 
 def compared(options, ruleset) -> dict:
-    log = made_up(round(options.compared * 1_000_000))
+    log = real_shaped(round(options.compared * 1_000_000))
     with_re2 = [re2.compile(rule.pattern) for rule in ruleset.rules]
     with_re = [re.compile(rule.pattern) for rule in ruleset.rules]
     ways = {

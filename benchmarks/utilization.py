@@ -34,7 +34,6 @@ from bot.app import make_context
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.receiving import Fetched
 from bot.ci.utilization import store_usage
-from bot.ci.utilization.parsed import ParsedLog
 from bot.ci.utilization.sums import SPANS, Sums, first_day, groups_of
 from bot.ci.utilization.tables import utilization_day, utilization_job
 from bot.core import log_output
@@ -136,7 +135,7 @@ async def fill(context, folder: Path) -> None:
         repository_id=1, repo=UPSTREAM, source="artifact", kind="usage", object_id=1, run_id=9, run_attempt=1,
         job_id=77, name="usage-log", head_sha="a" * 40, trusted=True, private=False, size=1, sha256="",
     )  # fmt: skip
-    log = msgspec.msgpack.decode((folder / "answer").read_bytes(), type=ParsedLog)
+    log = msgspec.msgpack.decode((folder / "answer").read_bytes(), type=store_usage.ParsedLog)
     async with context.store.transaction() as tx:
         await store_usage.store_log(tx, context, fetched, log, "util/1")
         (stored,) = await tx.rows(sa.select(utilization_job))

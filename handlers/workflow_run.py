@@ -10,6 +10,7 @@ from bot.ci.collect import keys
 from bot.ingest.delivery import record
 from bot.ingest.records import WORKFLOW_RUN
 from bot.oot.results import task_keys
+from bot.oot.results.store import announced_runs
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
@@ -22,10 +23,15 @@ router = Router()
 
 @router.register("workflow_run")
 async def workflow_run(event: Delivery, tx: Transaction) -> None:
-    """Record the run; when it has completed, reports that wait for it are confirmed and its artifacts listed."""
+    """Record the run; when it has completed, reports that wait for it are confirmed and its artifacts listed.
+
+    Pull requests whose verdict waits for it are published again.
+    """
     run = record(tx, event, WORKFLOW_RUN)
     if run["status"] == "completed":
         tx.enqueue(
             "artifacts", keys.run_key(event.repo, run["id"], run["run_attempt"]), delay=ARTIFACTS_DELAY
         )
         tx.enqueue("confirm", task_keys.run_key(event.repo, run["id"], run["run_attempt"]))
+    for repo, number in await announced_runs.read_pulls_beside(tx, run):
+        task_keys.request_publish(tx, repo, number)

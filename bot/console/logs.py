@@ -67,8 +67,8 @@ def explain(
       ootbot logs explain job.log --rules my_rules.toml --json
       ootbot logs explain https://github.com/example-org/project/actions/runs/1/job/123
     """  # noqa: D301 - click's mark for lines to be kept as they are
+    from bot.ci.logs.parse import classify  # noqa: PLC0415
     from bot.ci.logs.parse.blocks import PlainLog  # noqa: PLC0415 - other commands start without RE2
-    from bot.ci.logs.parse.classify import classify, last_hits  # noqa: PLC0415
 
     log: Source
     if isinstance(source, tuple):
@@ -77,8 +77,8 @@ def explain(
     else:
         ruleset = _ruleset(files)
         log = PlainLog(source if source.seekable() else io.BytesIO(source.read()))
-    found = classify(log, ruleset)
-    hits = [(rule, hit.number) for rule, hit in last_hits(log, ruleset) if hit]
+    found, last = classify.explain(log, ruleset)
+    hits = [(hit.rule, hit.number) for hit in last]
     if as_json:
         click.echo(
             json.dumps(

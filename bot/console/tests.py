@@ -57,6 +57,8 @@ def _as_json(results: Results) -> dict[str, object]:
         "counts": results.counts(),
         "cases": [_case_as_json(case) for case in results.cases()],
         "unreadable": [one._asdict() for one in results.unreadable],
+        "no_reports": [one._asdict() for one in results.no_reports],
+        "notes": [one._asdict() for one in results.notes],
         "times_left_out": results.too_long,
     }
 
@@ -69,6 +71,7 @@ def _case_as_json(case: Case) -> dict[str, object]:
         "outcome": case.outcome.name.lower(),
         "attempts": len(case.attempts),
         "failed_attempts": case.failed_attempts,
+        "repeats": case.repeats,
         "time_ms": case.time_ms,
         "message": case.message,
     }
@@ -102,6 +105,11 @@ def _print_unreadable(results: Results) -> None:
         )
     for one in results.unreadable:
         click.echo(f"  {shorten(one_line(one.member), LINE)}: {shorten(one_line(one.reason), LINE)}")
+    for title, files in (("no reports of tests", results.no_reports), ("notes", results.notes)):
+        if files:
+            click.echo(f"\n{title}:")
+        for one in files[:SHOWN]:
+            click.echo(f"  {shorten(one_line(one.member), LINE)}: {shorten(one_line(one.reason), LINE)}")
     if not results.read and not results.unreadable:
         click.echo("\nno report there: reports are files that end in .xml or .jsonl")
 

@@ -94,13 +94,13 @@ def read_file(file: IO[bytes], *, as_json: bool, gap: int, export: Path | None, 
 
 
 def _export(folder: Path, file: IO[bytes], log: UsageLog, pieces: list[Segment]) -> None:
-    from bot.ci.utilization import exported_documents as exported  # noqa: PLC0415 - with the rest
+    from bot.ci.utilization import exported_documents  # noqa: PLC0415 - with the rest
 
     now = int(time.time())
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "metadata").write_text(exported.metadata_line(log, pieces, created_at=now) + "\n")
+    (folder / "metadata").write_text(exported_documents.metadata_line(log, pieces, created_at=now) + "\n")
     with (folder / "time_series").open("w") as written:
-        for line in exported.record_lines(file, log, created_at=now):
+        for line in exported_documents.record_lines(file, log, created_at=now):
             written.write(line + "\n")
 
 

@@ -6,7 +6,9 @@ that renders pages run each where they are; an event loop that answers requests 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +17,7 @@ from bot.db.sqlite_session import Session
 from bot.db.sqlite_threads import HandOver
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     import sqlalchemy as sa
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from bot.db.statements import Statement
 
 T = TypeVar("T")
+LONGEST = 0.01  # seconds in which statements run in the loop's thread without a break
 MOST_IDLE = 4  # connections that stay open: each has a page cache
 
 
@@ -34,13 +37,15 @@ class Engine:
         self._engine = engine
         self._threads = threads
         self._idle: list[Session] = []
+        self._until = 0.0  # when others in the loop are to run
 
     @contextlib.asynccontextmanager
     async def connect(self, *, reads: bool = False, answer_within: float = 0) -> AsyncIterator[Connection]:  # noqa: ARG002 - a file answers
         """Yield a connection; what is not committed at the end is rolled back."""
+        await self._give_way()
         session = self._idle.pop() if self._idle else await self._open()
         try:
-            yield Connection(session, self._threads, reads=reads)
+            yield Connection(session, self._threads, self._give_way if reads else None)
             session.rollback()
         except BaseException:
             session.close()  # its state may be the reason
@@ -49,6 +54,12 @@ class Engine:
             self._idle.append(session)
         else:
             session.close()
+
+    async def _give_way(self) -> None:
+        """Let others in the loop run where statements have run there for long: they wait for nothing by themselves."""
+        if time.monotonic() >= self._until:
+            await asyncio.sleep(0)
+            self._until = time.monotonic() + LONGEST
 
     async def _open(self) -> Session:
         if self._threads is None:
@@ -75,14 +86,19 @@ class Engine:
 class Connection:
     """A connection of that engine; a transaction begins with its first statement."""
 
-    def __init__(self, session: Session, threads: Threads | None, *, reads: bool) -> None:
+    def __init__(
+        self, session: Session, threads: Threads | None, between_reads: Callable[[], Awaitable[None]] | None
+    ) -> None:
         self._session = session
         self._threads = threads
-        self._only_reads = reads
+        self._only_reads = between_reads is not None
+        self._between_reads = between_reads  # None: it may write, and hold a lock that others wait for
         self._wrote = False  # there may be something to commit
 
     async def execute(self, statement: sa.Executable | Statement, parameters: Parameters = None) -> Result:
         """Execute a statement once, or for each of several sets of parameters."""
+        if self._between_reads is not None:
+            await self._between_reads()
         if self._threads is None:
             self._session.begin(reads=self._only_reads)
             return self._session.execute(statement, parameters)

@@ -6,17 +6,20 @@ the operator says that it is upstream now: `ootbot upstream accept`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+import structlog
 from cachetools import TTLCache
 
 from bot.core.errors import GitHubRefused, RetryLater, StoreUnavailable
 from bot.core.finding import Finding, error, ok
 from bot.core.json_fields import Unreadable
-from bot.db.statements import Statement
+from bot.db.rows import select
+from bot.db.statements import RowStatement, Statement
 from bot.db.transaction import Slot
-from bot.ingest.tables import delivery, pinned_repository
+from bot.ingest.tables import PinnedRepositoryRow, delivery, pinned_repository
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -27,13 +30,28 @@ if TYPE_CHECKING:
     from bot.github.client import GitHubApp
     from bot.ops.doctor.target import Target
 
+log = structlog.get_logger("bot.ingest.pinned")
+
 PIN = pinned_repository.c
-ALL = Statement(sa.select(PIN.name, PIN.repository_id))
+ALL = Statement(sa.select(PIN.name, PIN.repository_id, PIN.moved_to))
 READ_AGAIN = 10.0  # seconds until another process's change is seen
 CHECK = "upstream's id"
 
 
-IDS: Slot[list[dict[str, int]]] = Slot("pinned repositories", list)  # once they are read
+@dataclass(kw_only=True)
+class Pins:
+    """What the names of the settings, case folded, stand for."""
+
+    ids: dict[str, int]
+    moved: dict[str, str]  # the name a repository has now, where that is another
+
+
+PROBLEMS = RowStatement(
+    select(PinnedRepositoryRow, pinned_repository).where(
+        PIN.moved_to.is_not(None) | PIN.unreachable.is_not(None)
+    )
+)
+PINS: Slot[list[Pins]] = Slot("pinned repositories", list)  # once they are read
 
 
 class OtherRepository(Unreadable):
@@ -79,16 +97,59 @@ async def require(tx: Transaction, settings: Settings, payload: dict[str, Any]) 
     name = repository.get("full_name") if isinstance(repository, dict) else None
     if not isinstance(repository, dict) or not isinstance(name, str):
         return
-    ids = tx.slot(IDS)
-    if not ids:
-        ids.append(await pinned_ids(tx))
+    known = tx.slot(PINS)
+    if not known:
+        rows = (await tx.run(ALL)).all()
+        moved = {name: now for name, _, now in rows if now}
+        known.append(Pins(ids={name: identifier for name, identifier, _ in rows}, moved=moved))
+    pins = known[0]
     found, key = repository.get("id"), name.casefold()
-    if key not in ids[0] and isinstance(found, int) and settings.is_upstream(name) and not tx.replaying:
-        ids[0][key] = await pin(tx, name, found)
-    if key in ids[0] and (not isinstance(found, int) or isinstance(found, bool)):
+    await _note_name(tx, pins, key, name, found)
+    if key not in pins.ids and isinstance(found, int) and settings.is_upstream(name) and not tx.replaying:
+        pins.ids[key] = await pin(tx, name, found)
+    if key in pins.ids and (not isinstance(found, int) or isinstance(found, bool)):
         raise Unreadable("repository.id is missing or of another kind")
-    if key in ids[0] and found != ids[0][key]:
-        raise OtherRepository(other(name, ids[0][key], found))
+    if key in pins.ids and found != pins.ids[key]:
+        raise OtherRepository(other(name, pins.ids[key], found))
+
+
+async def _note_name(tx: Transaction, pins: Pins, key: str, name: str, found: object) -> None:
+    """Store that a repository of the settings is heard of under another name, or under its own again."""
+    if tx.replaying or found not in pins.ids.values():
+        return
+    if key in pins.ids:
+        if found == pins.ids[key] and key in pins.moved:
+            del pins.moved[key]
+            await tx.run(sa.update(pinned_repository).where(PIN.name == key).values(moved_to=None))
+        return
+    for mine in [mine for mine, identifier in pins.ids.items() if identifier == found]:
+        if pins.moved.get(mine) != name:
+            pins.moved[mine] = name
+            await tx.run(sa.update(pinned_repository).where(PIN.name == mine).values(moved_to=name))
+            log.error("upstream was renamed or transferred", repo=mine, now=name, todo=has_moved(mine, name))
+
+
+async def note_reached(tx: Transaction, repo: str, refusal: str | None) -> None:
+    """Store why what is open in a repository of the settings could not be listed; None: it could."""
+    changed = PIN.unreachable.is_distinct_from(refusal)
+    same = PIN.name == repo.casefold()
+    await tx.run(sa.update(pinned_repository).where(same, changed).values(unreachable=refusal))
+
+
+async def read_problems(tx: Transaction, named: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return why nothing is done for repositories of the settings: they have moved, or cannot be reached."""
+    rows = {row["name"]: row for row in await tx.fetch(PROBLEMS)}
+    known = [(repo, row) for repo in named if (row := rows.get(repo.casefold()))]
+    moved = [has_moved(repo, now) for repo, row in known if (now := row["moved_to"])]
+    refused = [
+        (repo, row["unreachable"]) for repo, row in known if row["unreachable"] and not row["moved_to"]
+    ]
+    return moved, [f"{repo} cannot be reached: {reason}" for repo, reason in refused]
+
+
+def has_moved(repo: str, now: str) -> str:
+    """Return what is wrong where a repository has another name, with the next step."""
+    return f"{repo} is {now} now, and nothing of it is dispatched: write its new name into UPSTREAM_REPO"
 
 
 def other(repo: str, mine: int, found: object) -> str:

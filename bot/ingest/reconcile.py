@@ -13,7 +13,7 @@ import structlog
 
 from bot.core.errors import GitHubRefused, RetryLater
 from bot.core.feature import load_each
-from bot.ingest import archive, delivery_log, in_flight, redeliver, sweeps
+from bot.ingest import archive, delivery_log, in_flight, pinned, redeliver, sweeps
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -43,12 +43,16 @@ async def reconcile_records(context: Context, _task: Task) -> None:
     found, failures = await in_flight.check_known(context), []
     comparisons = (*load_each(context.features, "reconcile"), in_flight.find_unknown)
     for repo in context.settings.upstream_repo:
+        refused: str | None = None
         for compare in comparisons:
             try:
                 found += await compare(context, repo, window)
             except (GitHubRefused, RetryLater) as error:  # the others can still be compared
                 log.warning("what is open and running cannot be listed", repo=repo, reason=str(error))
                 failures.append(error)
+                refused = refused or (str(error) if isinstance(error, GitHubRefused) else None)
+        async with context.store.transaction() as tx:
+            await pinned.note_reached(tx, repo, refused)
     if found:
         log.warning("records were behind", repaired=found)
     if failures:

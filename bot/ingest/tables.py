@@ -107,6 +107,8 @@ class PinnedRepositoryRow(TypedDict):
     name: Text  # case folded; of the settings
     repository_id: Big
     pinned_at: Millis
+    moved_to: Text | None  # the name under which it was heard of since: nothing is done for that
+    unreachable: Text | None  # why GitHub refused to list what is open there
 
 
 pinned_repository = table("pinned_repository", PinnedRepositoryRow, key=("name",))

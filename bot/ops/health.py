@@ -14,7 +14,7 @@ from bot.core import metrics as counts
 from bot.core.errors import StoreUnavailable
 from bot.core.feature import load_each
 from bot.db.connection_watchdog import REQUEST_TIMEOUT
-from bot.ingest import backlog, sweeps
+from bot.ingest import backlog, pinned, sweeps
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.allowlist.source import on_github
 from bot.web import access
@@ -65,10 +65,13 @@ async def readyz(request: web.Request) -> web.Response:
             hidden = await access.hidden_from(request, tx)
             ages = await _ages(tx, context)
             left = await backlog.measure(tx)
+            moved, unreached = await pinned.read_problems(tx, context.settings.upstream_repo)
     except StoreUnavailable as error:
         missing.append(f"database: {error}"[:300])
     else:
         missing += _refused_writes(context)
+        missing += _of_upstream(context.settings, hidden, moved)
+        notes += _of_upstream(context.settings, hidden, unreached)
         source, why = context.settings.allowlist, newest["error"] if newest else "not read yet"
         if _names_private(context.settings, hidden):
             source, why = "the allowlist", ONLY_FOR_ADMIN
@@ -87,6 +90,12 @@ async def readyz(request: web.Request) -> web.Response:
         (missing if shortage.severe else notes).append(f"disk: {shortage.words}")
     ready = Ready(ok=not missing, role=context.settings.role, missing=missing, notes=notes)
     return send(ready, status=503 if missing else 200)
+
+
+def _of_upstream(settings: Settings, hidden: Hidden, problems: list[str]) -> list[str]:
+    """Return what is wrong with upstream, where that names nothing that is hidden."""
+    shown = [ONLY_FOR_ADMIN] if problems and _names_private(settings, hidden) else problems
+    return [f"upstream: {problem}" for problem in shown]
 
 
 def _names_private(settings: Settings, hidden: Hidden) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from bot.core.disk import find_shortage
+from bot.ingest import pinned
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages import health
 from bot.oot.publish import rows as publish_rows
@@ -36,6 +37,7 @@ async def show_overview(request: web.Request) -> web.Response:
         ]
         newest, in_force = await allowlists.newest(tx), await allowlists.in_force(tx)
         refusals = await publish_rows.comment_refusals(tx)
+        moved, unreached = await pinned.read_problems(tx, context.settings.upstream_repo)
         dead = await queue_admin.tasks(tx, state="dead", before=None, limit=FEW)
         failing = await overview_rows.failing_tasks(tx, late=tx.now - LATE, limit=PAGE)
         parked = await overview_rows.list_deliveries(tx, state="parked", event=None, before=None, limit=FEW)
@@ -50,6 +52,7 @@ async def show_overview(request: web.Request) -> web.Response:
         "admin.html",
         silent=silent,
         refusals=refusals,
+        unreached=[*moved, *unreached],
         newest=newest,
         in_force=in_force,
         dead=dead,

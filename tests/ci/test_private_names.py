@@ -15,9 +15,9 @@ pytestmark = SQLITE
 MARK = "zebrafish"
 ADMIN = {"Authorization": "Bearer an admin token of ours"}
 ALLOWLIST = f"""
-L2: [{L2}]
-L3: {{npu: {{repo: {L3}, checks: jobs}}}}
-L4: [{{repo: {L4}, device: tpu, checks: jobs}}]
+L2: [{{repo: {L2}, events: [pull_request, push]}}]
+L3: {{npu: {{repo: {L3}, checks: jobs, events: [pull_request, push]}}}}
+L4: [{{repo: {L4}, device: tpu, checks: jobs, events: [pull_request, push]}}]
 """
 JUNIT = f"""<testsuite name="{MARK} suite" tests="1" failures="1">
 <testcase classname="{MARK}.T" name="test_{MARK}" file="{MARK}.py"><failure message="{MARK}">{MARK}</failure></testcase>
@@ -105,10 +105,12 @@ async def test_no_name_of_a_private_backend_shows(bot, github, backend):
     for repo in (UPSTREAM, L2, L3, L4):
         await said_to_be(bot, github, repo, private=repo == backend)
     labels = ["ciflow/oot/npu"] if backend == L3 else []
-    pull = await github.open_pull(UPSTREAM, labels=labels)
     commit = await github.push(UPSTREAM, "main", message="a change")
     await bot.settle()
     job_name = f"{MARK} job"
+    await fails(bot, github, bot.dispatch(backend), job=job_name, commit=None)
+    pull = await github.open_pull(UPSTREAM, labels=labels)
+    await bot.settle()
     run, job = await fails(bot, github, bot.dispatch(backend), job=job_name, commit=None)
     await bot.wait(300)
     comments = [one.body for one in github.comments(pull)]
@@ -121,6 +123,7 @@ async def test_no_name_of_a_private_backend_shows(bot, github, backend):
         sorted(path for path, text in found.items() if MARK in text.lower().replace(path.lower(), "")) == []
     )
     assert len(found) > 40
+    assert (await bot.get(f"/api/oot/commits/{UPSTREAM}/{commit}"))[1]["jobs"]
     _, seen = await bot.get(f"/api/oot/pulls/{UPSTREAM}/{pull.number}", headers=ADMIN)
     assert [one["job_name"] for one in seen["jobs"]] == [job_name]
 

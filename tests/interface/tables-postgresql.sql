@@ -846,6 +846,8 @@ CREATE TABLE pinned_repository (
 	name TEXT NOT NULL,
 	repository_id BIGINT NOT NULL,
 	pinned_at BIGINT NOT NULL,
+	moved_to TEXT,
+	unreachable TEXT,
 	CONSTRAINT pk_pinned_repository PRIMARY KEY (name)
 )
 CREATE TABLE pull_head (
@@ -1209,6 +1211,7 @@ CREATE TABLE test_job (
 	flags JSONB,
 	properties JSONB,
 	unreadable JSONB NOT NULL,
+	notes JSONB,
 	at BIGINT NOT NULL,
 	received_at BIGINT NOT NULL,
 	counted BIGINT NOT NULL,
@@ -1254,11 +1257,20 @@ CREATE TABLE test_part (
 	name TEXT NOT NULL,
 	blob TEXT,
 	unreadable JSONB NOT NULL,
+	notes JSONB,
 	received_at BIGINT NOT NULL,
+	rules INTEGER DEFAULT '0' NOT NULL,
 	CONSTRAINT pk_test_part PRIMARY KEY (repository_id, run_id, run_attempt, job_id, object_id)
 )
 CREATE INDEX ix_test_part_object ON test_part (repository_id, object_id)
 CREATE INDEX ix_test_part_received_at ON test_part (received_at)
+CREATE TABLE test_quota (
+	repository_id BIGINT NOT NULL,
+	day INTEGER NOT NULL,
+	stored INTEGER NOT NULL,
+	bytes BIGINT NOT NULL,
+	CONSTRAINT pk_test_quota PRIMARY KEY (repository_id, day)
+)
 CREATE TABLE test_rerun (
 	generation BIGINT NOT NULL,
 	name TEXT NOT NULL,
@@ -1275,7 +1287,7 @@ CREATE TABLE test_rerun (
 )
 CREATE INDEX ix_test_rerun_at ON test_rerun (repository_id, at)
 CREATE TABLE test_rerun_job (
-	generation BIGINT NOT NULL,
+	generation BIGSERIAL NOT NULL,
 	at BIGINT NOT NULL,
 	CONSTRAINT pk_test_rerun_job PRIMARY KEY (generation)
 )
@@ -1317,7 +1329,7 @@ CREATE TABLE test_time (
 	CONSTRAINT pk_test_time PRIMARY KEY (repository_id, base_name, config)
 )
 CREATE TABLE test_time_source (
-	repository_id BIGINT NOT NULL,
+	repository_id BIGSERIAL NOT NULL,
 	digest TEXT NOT NULL,
 	at BIGINT NOT NULL,
 	CONSTRAINT pk_test_time_source PRIMARY KEY (repository_id)

@@ -846,6 +846,8 @@ CREATE TABLE pinned_repository (
 	name TEXT NOT NULL,
 	repository_id INTEGER NOT NULL,
 	pinned_at INTEGER NOT NULL,
+	moved_to TEXT,
+	unreachable TEXT,
 	CONSTRAINT pk_pinned_repository PRIMARY KEY (name)
 )
 CREATE TABLE pull_head (
@@ -1207,6 +1209,7 @@ CREATE TABLE test_job (
 	flags JSON,
 	properties JSON,
 	unreadable JSON NOT NULL,
+	notes JSON,
 	at INTEGER NOT NULL,
 	received_at INTEGER NOT NULL,
 	counted INTEGER NOT NULL,
@@ -1252,11 +1255,20 @@ CREATE TABLE test_part (
 	name TEXT NOT NULL,
 	blob TEXT,
 	unreadable JSON NOT NULL,
+	notes JSON,
 	received_at INTEGER NOT NULL,
+	rules INTEGER DEFAULT '0' NOT NULL,
 	CONSTRAINT pk_test_part PRIMARY KEY (repository_id, run_id, run_attempt, job_id, object_id)
 )
 CREATE INDEX ix_test_part_object ON test_part (repository_id, object_id)
 CREATE INDEX ix_test_part_received_at ON test_part (received_at)
+CREATE TABLE test_quota (
+	repository_id INTEGER NOT NULL,
+	day INTEGER NOT NULL,
+	stored INTEGER NOT NULL,
+	bytes INTEGER NOT NULL,
+	CONSTRAINT pk_test_quota PRIMARY KEY (repository_id, day)
+)
 CREATE TABLE test_rerun (
 	generation INTEGER NOT NULL,
 	name TEXT NOT NULL,

@@ -60,6 +60,7 @@ class Receiver:
     options: Callable[[Context, Fetched], Awaitable[Any]] = no_options
     most_written: int = 64 * MIB  # bytes of the answer, and of the blob
     members: tuple[str, ...] = ()  # globs of the members the parser reads; empty: all of them
+    absent: Callable[[Context, Fetched], Awaitable[None]] | None = None  # done where GitHub has no such file
     blob_prefix: str = ""  # first word of the blob's key; empty: the kind has no blobs
     decoder: msgspec.msgpack.Decoder[Any] = field(init=False)  # of the answer
 

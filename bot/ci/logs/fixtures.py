@@ -12,6 +12,7 @@ from bot.ci.logs.parse import patterns
 from bot.ci.logs.parse.blocks import PlainLog
 from bot.ci.logs.parse.classify import find_winner
 from bot.ci.logs.parse.cleaning import kept_spans, timestamp_length, valid
+from bot.ci.logs.parse.prefixes import prefix_length
 from bot.core.errors import OotbotError
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ def rendered(content: bytes, ruleset: Ruleset) -> bytes:
     """Return the fixture with its marks where the ruleset puts them now: equal to what it was if that is as before."""
     if valid(content) != content:
         raise OotbotError("it is not UTF-8")
-    lines = [_plain(line) for line in content.split(b"\n")]
-    head = lines[:1] if lines[0].startswith(SOURCE) else []
-    log = lines[len(head) :]
-    if hit := find_winner(PlainLog.of(b"\n".join(log)), ruleset):
+    plain = plain_log(content)
+    head = [content.split(b"\n", 1)[0]] if content.startswith(SOURCE) else []
+    log = plain.split(b"\n")
+    if hit := find_winner(PlainLog.of(plain), ruleset):
         number = hit.number - 1
         log[number] = MATCH + _annotated(log[number], hit.rule.pattern, last=hit.number == len(log))
     return b"\n".join((*head, *log))
@@ -41,10 +42,20 @@ def marked_line(content: bytes) -> str:
     return found.decode("utf-8", "replace") if found else "(no verdict)"
 
 
+def plain_log(content: bytes) -> bytes:
+    """Return a fixture's fragment of a log, without marks."""
+    lines = content.split(b"\n")
+    return b"\n".join([_plain(line) for line in lines[lines[0].startswith(SOURCE) :]])
+
+
 def _plain(line: bytes) -> bytes:
+    """Return a line without marks; where it has more closing ones than opening ones, the last ones are marks."""
     if not line.startswith(MATCH):
         return line
-    return line.removeprefix(MATCH).replace(OPEN, b"").replace(CLOSE, b"")
+    parts = line.removeprefix(MATCH).split(CLOSE)
+    own = len(parts) - 1 - line.count(OPEN)
+    head = CLOSE.join(parts[: own + 1]) if own > 0 else parts[0]
+    return (head + b"".join(parts[max(own, 0) + 1 :])).replace(OPEN, b"")
 
 
 def _annotated(raw: bytes, pattern: str, *, last: bool) -> bytes:
@@ -52,6 +63,7 @@ def _annotated(raw: bytes, pattern: str, *, last: bool) -> bytes:
     body = raw if last else raw.removesuffix(b"\r")
     begin = timestamp_length(body)
     places = [begin + at for start, end in kept_spans(body[begin:]) for at in range(start, end)]
+    places = places[prefix_length(bytes(body[at] for at in places)) :]
     found = patterns.for_block(pattern).search(bytes(body[at] for at in places))
     groups = range(1, len(found.groups()) + 1) if found.groups() else range(1)
     places.append(len(body))

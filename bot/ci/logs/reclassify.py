@@ -92,10 +92,12 @@ async def _again(context: Context, repository_id: int, one: Candidate) -> None:
     """Look at one log again, unless it was classified by the rules for it."""
     async with context.store.read() as tx:
         ruleset = await ruleset_rows.rules_in_force(tx, context.settings, one["repo"] or "")
+        before = await log_rows.verdicts_of_jobs(tx, repository_id, [one["job_id"]])
     chosen = ruleset.applied_to(one["repo"], one["workflow_name"])
     if chosen.digest == one["ruleset"]:
         return
-    classified = await _classified(context, one, chosen)
+    noted = tuple(row["line"] for row in before if row["rule"] and row["line_num"] is None and row["line"])
+    classified = await _classified(context, one, chosen, noted)
     if classified is None:
         return
     async with context.store.transaction() as tx:
@@ -106,7 +108,9 @@ async def _again(context: Context, repository_id: int, one: Candidate) -> None:
         await store_log.replace_findings(tx, before[0], classified)
 
 
-async def _classified(context: Context, one: Candidate, ruleset: Ruleset) -> Classified | None:
+async def _classified(
+    context: Context, one: Candidate, ruleset: Ruleset, noted: tuple[str, ...]
+) -> Classified | None:
     """Return what the rules find in a stored log, None where it can no longer be read."""
     async with context.resource(WORKSPACE).folder() as folder:
         paths = {name: (folder / name).absolute() for name in ("file", "blob", "answer")}
@@ -119,7 +123,9 @@ async def _classified(context: Context, one: Candidate, ruleset: Ruleset) -> Cla
             path=str(paths["file"]),
             blob=str(paths["blob"]),
             answer=str(paths["answer"]),
-            options=msgspec.to_builtins(ParserOptions(ruleset=ruleset, steps=steps_of(one["steps"]))),
+            options=msgspec.to_builtins(
+                ParserOptions(ruleset=ruleset, steps=steps_of(one["steps"]), annotations=noted)
+            ),
             most_written=MIB,
         )
         reply = await context.resource(WORKSPACE).parsers.parse(request)

@@ -87,7 +87,7 @@ SEARCHES: Resource[Searches] = Resource("log_searches", Searches)
 
 
 async def search_logs(context: Context, logs: Sequence[SearchableRow], pattern: str) -> list[FoundIn]:
-    """Search logs in order, as many as the limits allow; at least one."""
+    """Search logs in order, as many as the limits allow; at least one. Raises Rejected for a wrong pattern."""
     found: list[FoundIn] = []
     used, hits, size, began = 0.0, 0, 0, time.monotonic()
     async with context.resource(WORKSPACE).folder() as folder:
@@ -118,6 +118,8 @@ async def _search_one(context: Context, log: SearchableRow, options: SearchOptio
                 most_written=MIB,
             )
         )
+        if reply.state == "refused":
+            raise Rejected(400, "invalid_parameter", reply.reason)
         if reply.state != "parsed":
             return FoundIn(log=log, searched=None, problem=reply.reason)
         return FoundIn(log=log, searched=_SEARCHED.decode(answer.read_bytes()))

@@ -49,8 +49,9 @@ async def job_section(tx: Transaction, subject: JobSubject) -> list[Block]:
         lines.append(
             BlockLine(text=f"first build error, line {number:,}: {_short(text)}", url=_at(page, number))
         )
-    lines.append(BlockLine(text=f"the log: {log['lines']:,} lines, {log['bytes']:,} bytes", url=page))
-    lines.append(BlockLine(text="the log as plain text", url=f"{page}.txt"))
+    if log["blob"] is not None:
+        lines.append(BlockLine(text=f"the log: {log['lines']:,} lines, {log['bytes']:,} bytes", url=page))
+        lines.append(BlockLine(text="the log as plain text", url=f"{page}.txt"))
     heading = "Why it failed" if found else "Log"
     return [Block(heading=heading, lines=tuple(lines), excerpt=_excerpt(found, page))]
 
@@ -161,9 +162,9 @@ def _excerpt(found: list[VerdictRow], page: str) -> Excerpt | None:
 
 
 def _of_verdict(verdict: VerdictRow, page: str) -> BlockLine:
-    if verdict["rule"] is None or verdict["line_num"] is None:
+    if verdict["rule"] is None:
         return BlockLine(text="no rule matches a line of the log", tone="idle")
-    place = f"line {verdict['line_num']:,}{_in_step(verdict['step'])}"
+    place = _place(verdict["line_num"], verdict["step"])
     words = f"{verdict['kind']} · {_short(verdict['line'] or '')} · {place}"
     return BlockLine(
         text=words, url=_at(page, verdict["line_num"]), tone="bad" if verdict["rank"] == 0 else "idle"
@@ -175,9 +176,9 @@ def _of_failed(failed: FailedJob, repo: str, word: Word | None) -> BlockLine:
     if not failed["public"]:  # what its jobs are called is private, too
         return BlockLine(text=f"{whose}the log is private", tone="idle")
     name, page = _short(failed["name"] or "job"), job_page(failed["repo"], failed["job_id"])
-    if failed["rule"] is None or failed["line_num"] is None:
+    if failed["rule"] is None:
         return BlockLine(text=f"{whose}{name}: no rule matches", url=page, tone="idle")
-    place = f"line {failed['line_num']:,}{_in_step(failed['step'])}"
+    place = _place(failed["line_num"], failed["step"])
     text = f"{whose}{name}: {failed['kind']} · {_short(failed['line'] or '')} · {place}"
     return BlockLine(
         text=f"{text} · {word.text}" if word else text, url=page, tone=word.tone if word else "bad"
@@ -192,12 +193,12 @@ def _job_line(failed: FailedJob, url: str) -> JobLine:
     }
     if not failed["public"]:
         return JobLine(**key, words="the log is private")
-    number = failed["line_num"] or 1
+    number = failed["line_num"]
     return JobLine(
         **key,
         words=failed["kind"],
         code=_short(failed["line"] or ""),
-        place=f"line {number:,}{_in_step(failed['step'])}",
+        place=_place(number, failed["step"]),
         url=url + _at(log_page(failed["repo"], failed["job_id"]), number),
     )
 
@@ -206,8 +207,12 @@ def _in_step(step: str | None) -> str:
     return f" · in {_short(step)[:STEP_MOST]}" if step else ""
 
 
-def _at(page: str, line: int) -> str:
-    return f"{page}?line={line}#L{line}"
+def _place(line: int | None, step: str | None) -> str:
+    return f"line {line:,}{_in_step(step)}" if line else "noted by GitHub beside the job"
+
+
+def _at(page: str, line: int | None) -> str:
+    return f"{page}?line={line}#L{line}" if line else page.removesuffix("/log")
 
 
 def _short(text: str) -> str:

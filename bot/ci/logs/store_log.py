@@ -8,8 +8,11 @@ import msgspec
 
 from bot.ci.collect.receiving import MIB, Fetched, Receiver
 from bot.ci.logs import failure_kind
+from bot.ci.logs.annotations import read_annotations
 from bot.ci.logs.findings import ParsedLog
+from bot.ci.logs.parse.classify import judge_annotations
 from bot.ci.logs.parse.options import ParserOptions
+from bot.ci.logs.parse.signature import signature, title
 from bot.ci.logs.parse.steps import steps_of
 from bot.ci.logs.store import failed_jobs, log_rows, private_failures, ruleset_rows
 from bot.ci.logs.tables import JobOfVerdict, LogRow, VerdictRow
@@ -27,6 +30,18 @@ if TYPE_CHECKING:
     from bot.ingest.rows import WorkflowJobRow
 
 FAILED = frozenset({"failure", "timed_out", "cancelled", "startup_failure", "action_required"})
+NO_LOG: ParsedLog = {
+    "bytes": 0,
+    "lines": 0,
+    "longest_line": 0,
+    "sha256": "",
+    "first_at": None,
+    "last_at": None,
+    "truncated": False,
+    "secrets_masked": 0,
+    "verdicts": [],
+    "first_error": None,
+}
 RULES_CHANGED = "the rules for logs changed while it was read"
 
 
@@ -36,7 +51,34 @@ async def parser_options(context: Context, fetched: Fetched) -> Any:
         job = await log_rows.find_job(tx, fetched.repository_id, fetched.object_id)
         failed = job["conclusion"] in FAILED if job else fetched.failed is not False
         chosen = await _rules(tx, context.settings, fetched, job) if failed else None
-    return msgspec.to_builtins(ParserOptions(ruleset=chosen, steps=steps_of(job["steps"] if job else None)))
+    steps = steps_of(job["steps"] if job else None)
+    noted = await read_annotations(context, fetched) if chosen else ()
+    return msgspec.to_builtins(ParserOptions(ruleset=chosen, steps=steps, annotations=noted))
+
+
+async def judge_without_log(context: Context, fetched: Fetched) -> None:
+    """Write what GitHub notes beside a failed job of which it has no log, as where the runner was lost."""
+    async with context.store.read() as tx:
+        job = await log_rows.find_job(tx, fetched.repository_id, fetched.object_id)
+        ruleset = await _rules(tx, context.settings, fetched, job)
+    if job is None or job["conclusion"] not in FAILED:
+        return
+    noted = judge_annotations(await read_annotations(context, fetched), ruleset, None)
+    if noted is None or noted["rule"] is None:
+        return
+    rule, captures = noted["rule"], noted["captures"]
+    verdict: ParsedVerdict = {
+        **noted,
+        "ruleset": ruleset.digest,
+        "step": None,
+        "signature": signature(rule, captures),
+        "title": title(rule, captures),
+    }
+    async with context.store.transaction() as tx:
+        if await log_rows.find_log(tx, fetched.repository_id, fetched.object_id):
+            return
+        await log_rows.store_log(tx, _log_row(tx, fetched, {**NO_LOG, "verdicts": [verdict]}, None))
+        await _write(tx, await _job_of_verdict(tx, fetched, job), [verdict])
 
 
 async def store_parsed(
@@ -47,22 +89,25 @@ async def store_parsed(
     await log_rows.store_log(tx, _log_row(tx, fetched, parsed, blob))
     if not parsed["verdicts"]:
         return
+    subject = await _job_of_verdict(tx, fetched, job)
+    if parsed["verdicts"][0]["ruleset"] != (await _rules(tx, context.settings, fetched, job)).digest:
+        raise RetryLater(RULES_CHANGED, after=1)  # else this log would not be looked at again
+    await _write(tx, subject, parsed["verdicts"])
+    metrics.VERDICTS.labels(parsed["verdicts"][0]["kind"]).inc()
+
+
+async def _job_of_verdict(tx: Transaction, fetched: Fetched, job: WorkflowJobRow | None) -> JobOfVerdict:
     private = fetched.private or await private_failures.is_private(tx, fetched.repository_id)
-    whose = log_rows.family_of(fetched.repository_id, private=private)
     at = (job and job["completed_at"]) or tx.now
-    subject: JobOfVerdict = {
+    return {
         "repository_id": fetched.repository_id,
         "job_id": fetched.object_id,
-        "family": whose,
+        "family": log_rows.family_of(fetched.repository_id, private=private),
         "trusted": fetched.trusted,
         "change": None if fetched.trusted else await _change(tx, fetched, job),
         "at": at,
         "day": at // log_rows.DAY,
     }
-    if parsed["verdicts"][0]["ruleset"] != (await _rules(tx, context.settings, fetched, job)).digest:
-        raise RetryLater(RULES_CHANGED, after=1)  # else this log would not be looked at again
-    await _write(tx, subject, parsed["verdicts"])
-    metrics.VERDICTS.labels(parsed["verdicts"][0]["kind"]).inc()
 
 
 async def replace_findings(tx: Transaction, before: VerdictRow, classified: Classified) -> None:
@@ -148,5 +193,10 @@ async def _change(tx: Transaction, fetched: Fetched, job: WorkflowJobRow | None)
 
 
 RECEIVER = Receiver(
-    store=store_parsed, answer=ParsedLog, options=parser_options, most_written=600 * MIB, blob_prefix="log"
+    store=store_parsed,
+    answer=ParsedLog,
+    options=parser_options,
+    absent=judge_without_log,
+    most_written=600 * MIB,
+    blob_prefix="log",
 )

@@ -114,6 +114,8 @@ class Unreadable(TypedDict):
     """Reports that could not be read."""
 
     unreadable: Json[list[dict[str, str]]]  # [{member, reason}]
+    # the same of files that are no reports, and of what was done to read others
+    notes: Json[list[dict[str, str]]] | None
 
 
 class JobTimes(TypedDict):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypedDict
 import sqlalchemy as sa
 
 from bot.ci.test_results.job_tables import JOB_KEY, JobKeyRow, Unreadable
-from bot.db.rows import Big, Bool, Bytes, Int, Json, Millis, Text, table
+from bot.db.rows import Big, Bool, Bytes, Default, Int, Json, Millis, Text, table
 
 
 class _Owned(TypedDict):
@@ -141,7 +141,12 @@ class _Received(TypedDict):
     received_at: Millis
 
 
-class PartRow(JobKeyRow, _ObjectId, _PartNames, Unreadable, _Received):
+class _Rules(TypedDict):
+    # by which its reports were read: see bot.ci.test_results.parse.parsed
+    rules: Annotated[Int, Default("0")]
+
+
+class PartRow(JobKeyRow, _ObjectId, _PartNames, Unreadable, _Received, _Rules):
     """An artifact or upload of a job: its results are made of all of them."""
 
 
@@ -352,3 +357,15 @@ test_state = table(
     sa.Index("ix_test_state_state", "repository_id", "state", "since"),
     key=("repository_id", "test_id", "env_group"),
 )
+
+
+class QuotaRow(TypedDict):
+    """What runs that are not trusted stored of a repository's tests on a day."""
+
+    repository_id: Big
+    day: Int  # since 1970, UTC
+    stored: Int  # rows
+    bytes: Big
+
+
+test_quota = table("test_quota", QuotaRow, key=("repository_id", "day"))

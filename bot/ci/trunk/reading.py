@@ -13,13 +13,14 @@ from bot.ci.trunk.store import rows, unstable_jobs
 from bot.core.errors import Rejected
 from bot.ingest import watched
 from bot.oot.allowlist import rows as allowlists
+from bot.oot.results.private_names import read_private_names
 from bot.web.refusals import UNKNOWN_REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bot.ci.trunk.commit_cells import ByColumn, Outline
-    from bot.ci.trunk.store.rows import RepositoryRow
+    from bot.ci.trunk.store.rows import BackendJobRow, RepositoryRow
     from bot.ci.trunk.tables import CommitRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -118,13 +119,22 @@ async def read_facts(
         jobs=read if jobs else (),
         columns=columns,
         runs=runs,
-        backend_jobs=await rows.backend_jobs(tx, branch.names, shas),
+        backend_jobs=await _backend_jobs(tx, settings, branch.names, shas),
         devices=await devices(tx),
         checks=await rows.checks(tx, identifier, shas, ours=settings.app_id) if shows_checks else (),
         unstable=await unstable_jobs.unstable_names(tx, identifier),
         required=await required_checks.required_names(tx, identifier, branch.name),
         groups=options.ci_groups.of(branch.names),
     )
+
+
+async def _backend_jobs(
+    tx: Transaction, settings: Settings, names: Collection[str], shas: Sequence[str]
+) -> list[BackendJobRow]:
+    """Return what backends reported on some commits, without the names of private ones."""
+    found = await rows.backend_jobs(tx, names, shas)
+    private = await read_private_names(tx, settings, {row["downstream_repo"] for row in found})
+    return [private.of_row(row, row["downstream_repo"]) for row in found]
 
 
 async def stored(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, ByColumn]:

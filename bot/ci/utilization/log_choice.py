@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bot.ci.utilization.log_attribution import LogOwner
-    from bot.ci.utilization.parsed import ParsedLog
+    from bot.ci.utilization.store_usage import ParsedLog
     from bot.ci.utilization.tables import JobRow
 
 AROUND = 3600  # seconds before and after the run in which a record may still belong to it

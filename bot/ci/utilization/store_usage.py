@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from bot.ci.collect.receiving import MIB, Receiver
 from bot.ci.utilization import log_attribution, log_choice
-from bot.ci.utilization.parsed import ParsedLog
 from bot.ci.utilization.store import count_days, job_rows
+from bot.ci.utilization.tables import LogRow
 
 if TYPE_CHECKING:
     from bot.ci.collect.receiving import Fetched
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from bot.ci.utilization.tables import JobRow
     from bot.context import Context
     from bot.db.transaction import Transaction
+
+
+class ParsedLog(TypedDict):
+    """What the parser child says of a usage log: columns of its row, and what only the log itself claims."""
+
+    row: LogRow
+    claims: tuple[str, str]  # the ids of run and job that the log names, empty where it names none
+    first_at: int | None  # seconds; the first of the records
 
 
 async def store_log(

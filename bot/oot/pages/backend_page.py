@@ -89,6 +89,7 @@ class BackendOnPage:
     titles: dict[tuple[str, int], PullTitle]
     opened: OpenCell | None
     failed: list[JobRow]  # newest jobs with failed tests
+    unnamed: tuple[int, int]  # failed tests that were only counted, and attempts of their jobs
     latest: list[JobRow]
     private: bool  # its names may not be shown
     unanswered: list[DispatchRow]
@@ -119,6 +120,7 @@ async def read_backend_page(asked: Asked) -> BackendOnPage:
         titles=await _titles(tx, grid),
         opened=await _opened(tx, grid, asked[CELL], names),
         failed=[] if names.hides(one.repo) else await rows.failed_tests(tx, wanted, limit=FAILED_JOBS),
+        unnamed=await rows.count_unnamed_failures(tx, wanted),
         latest=[names.of_row(row, one.repo) for row in latest],
         private=names.hides(one.repo),
         unanswered=await rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
@@ -145,6 +147,7 @@ def show(found: BackendOnPage) -> dict[str, Any]:
         "private": found.private,
         "failing": most_failing(found.failed),
         "failed_jobs": len(found.failed),
+        "unnamed": found.unnamed,
         "most_failed_jobs": FAILED_JOBS,
         "charts": charts_of(found.days, found.window),
         "latest": [(row, job_of(row)) for row in found.latest if "refused" not in row["flags"]],

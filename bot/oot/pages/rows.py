@@ -172,6 +172,14 @@ async def failed_tests(tx: Transaction, wanted: JobFilter, *, limit: int) -> lis
     return await tx.fetch(query.order_by(JOB.received_at.desc()))
 
 
+async def count_unnamed_failures(tx: Transaction, wanted: JobFilter) -> tuple[int, int]:
+    """Return how many failed tests were only counted, not named, and by how many attempts of jobs."""
+    query = sa.select(sa.func.coalesce(sa.func.sum(JOB.failed_tests), 0), sa.func.count())
+    unnamed = (JOB.failed_tests > 0, len("[]") >= SIZE)
+    (counted,) = await tx.run(_matching(query, wanted).where(*unnamed))
+    return int(counted[0]), int(counted[1])
+
+
 async def unanswered_dispatches(
     tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
 ) -> list[DispatchRow]:

@@ -191,17 +191,26 @@ def find_entry(allowlist: Allowlist | None, settings: Settings, claims: Claims) 
     return entry
 
 
+def check_own_runs(entry: Entry, claims: Claims, what: str) -> None:
+    """Raise Rejected where a caller may send nothing of runs that were not dispatched.
+
+    A static key proves neither run nor commit: the entry has to say that the backend reports its own runs.
+    """
+    if entry.nightly == "refused":
+        detail = f"{what} of {entry.repo} are not taken: the allowlist says nightly: refused"
+        raise Rejected(403, "forbidden", detail)
+    if claims.key_id is not None and "nightly" not in entry.events:
+        detail = f"{what} with a static key are not taken: use OIDC, or have `nightly` added to {entry.repo}'s events"
+        raise Rejected(403, "forbidden", detail)
+
+
 def _self_triggered(lookup: Lookup, entry: Entry, one: Submission) -> TrustedColumns:
     """Return the columns of a nightly or periodic job, which has no dispatch."""
     report = one.report
     if report.event_type not in SELF_TRIGGERED:
         detail = f"delivery {report.delivery_id[:100]} was never dispatched to {entry.repo}"
         raise Rejected(404, "unknown_dispatch", detail)
-    if entry.nightly == "refused":
-        detail = (
-            f"{report.event_type} reports of {entry.repo} are not taken: the allowlist says nightly: refused"
-        )
-        raise Rejected(403, "forbidden", detail)
+    check_own_runs(entry, one.claims, f"{report.event_type} reports")
     commit = as_commit(report.delivery_id)
     named = commit is not None or lookup.settings.reports == "lenient"
     if not named or report.job["status"] != "completed":

@@ -96,7 +96,7 @@ class Verifier:
         except (jwt.PyJWTError, ValueError) as error:
             raise invalid(f"the token is not valid: {error}") from None
         accepted = issuer.config.audiences or self._audiences
-        if claims["aud"] not in accepted:
+        if _audience(claims) not in accepted:
             raise invalid(f"the token is for another audience: ask for {' or '.join(accepted)}")
         self._check_times(claims, issuer.config.longest_life)
         return _read(Verified(claims), issuer.config)
@@ -110,6 +110,12 @@ class Verifier:
             raise invalid("the token is not valid yet: check the clocks")
         if exp - iat > longest_life:
             raise invalid(f"the token lives longer than {longest_life} s: ask for a short-lived one")
+
+
+def _audience(claims: dict[str, Any]) -> object:
+    """Return the one audience of a token, which some issuers write as a list; one for several is for none of them."""
+    audience = claims["aud"]
+    return audience[0] if isinstance(audience, list) and len(audience) == 1 else audience
 
 
 def _peek(token: str) -> tuple[_Header, _Hint]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from bot.oot.results.store import jobs, reruns, run_statuses
+from bot.oot.results.store import announced_runs, jobs, reruns, run_statuses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,6 +27,7 @@ class Reports:
     run_statuses: Mapping[tuple[str, int], RunStatusRow] = field(
         default_factory=dict
     )  # by run_id, run_attempt
+    announced: Sequence[RunStatusRow] = ()  # runs that our event started and that have not reported
 
     @cached_property
     def reported(self) -> dict[str, int]:
@@ -69,12 +70,16 @@ async def read_facts(
     runs = {(backends[row["dispatch_id"] or ""], row["run_id"]) for row in reported}
     statuses = await run_statuses.read_for_runs(tx, runs)
     jobs_of = _grouped(reported, lambda row: row["dispatch_id"])
+    announced = await announced_runs.read_announced(
+        tx, {(backends[key], row["run_id"]) for key, rows in jobs_of.items() if key for row in _ended(rows)}
+    )
     reruns_of = _grouped(requested, lambda row: row["dispatch_id"])
     statuses_of = _grouped(statuses, lambda row: row["backend_key"])
     return {
         row["id"]: Facts(
             dispatch=row,
             jobs=jobs_of[row["id"]],
+            announced=_announced(row["backend_key"], jobs_of[row["id"]], announced),
             reruns=reruns_of[row["id"]],
             run_statuses={
                 (one["run_id"], one["run_attempt"]): one for one in statuses_of[row["backend_key"]]
@@ -82,6 +87,18 @@ async def read_facts(
         )
         for row in dispatches
     }
+
+
+def _ended(rows: Sequence[JobRow]) -> Sequence[JobRow]:
+    """Return all jobs of a dispatch if none is unfinished: only then other runs decide."""
+    return rows if all(row["status"] == "completed" for row in rows) else ()
+
+
+def _announced(
+    backend: str, rows: Sequence[JobRow], announced: Mapping[tuple[str, str], Sequence[RunStatusRow]]
+) -> list[RunStatusRow]:
+    beside = [one for row in rows for one in announced.get((backend, row["run_id"]), ())]
+    return list({one["run_id"]: one for one in beside}.values())
 
 
 def newest(dispatches: Sequence[DispatchRow]) -> dict[str, DispatchRow]:

@@ -221,6 +221,8 @@ def _judge_jobs(
         return contradiction
     state, reason = _judge_unfailed(jobs)
     if state is State.SUCCESS and blocks:
+        if announced := _judge_announced(reports.announced):
+            return announced
         settled = _is_confirmed(reports, expected) if confirmed else _is_quiet(reports, now)
         state = State.SUCCESS if settled else State.CONFIRMING
     return state, reason
@@ -237,6 +239,18 @@ def _judge_unfailed(jobs: Sequence[JobRow]) -> tuple[State, str]:
     if not any(job["conclusion"] == "success" for job in jobs):
         return State.NEUTRAL, "nothing was run"
     return State.SUCCESS, ""
+
+
+def _judge_announced(runs: Sequence[RunStatusRow]) -> tuple[State, str] | None:
+    """Return the state of a backend whose reports are green where another run of our event has not ended well."""
+    ended = [one for one in runs if one["status"] == "completed" and one["conclusion"] not in PASSING]
+    failures = [failure for one in ended if (failure := _unsuccessful_at_github(one))]
+    if failures:
+        return min(failures, key=lambda failure: WORST_FIRST.index(failure[0]))
+    for one in runs:
+        if one["status"] != "completed":
+            return State.CONFIRMING, f"run {one['run_id']} of the same dispatch has not reported yet"
+    return None
 
 
 def _judge_rerun(reports: Reports, awaited: Mapping[str, int]) -> tuple[State, str]:

@@ -113,7 +113,7 @@ def headline(backend: Backend) -> str:
             line = "queued" if backend.attempt == 1 else f"queued, attempt {backend.attempt}"
         case State.RUNNING if backend.jobs:
             line = job_counts(backend.jobs)
-        case State.CONFIRMING:
+        case State.CONFIRMING if not backend.reason:
             line = "reported success, being confirmed"
         case State.HELD:
             line = f"needs {OK_TO_TEST}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import time
 from types import SimpleNamespace
@@ -11,8 +12,10 @@ import pytest
 from bot.ci.logs.parse import rules as ruleset_files
 from bot.ci.logs.parse.blocks import BLOCK, LINE_MOST, PlainLog
 from bot.ci.logs.parse.classify import classify
+from bot.ci.logs.parse.classify import explain as explain_log
 from bot.ci.logs.parse.cleaning import kept_spans, without_escapes
 from bot.ci.logs.parse.matcher import Matcher
+from bot.ci.logs.parse.prefixes import prefix_length
 
 AT = "2026-11-22T10:00:00.1234567Z "
 RULES = r"""
@@ -98,8 +101,8 @@ def test_what_only_resembles_a_timestamp_stays(explain, raw):
     assert explain(f"{raw}\n", RULES)["verdicts"] == []
 
 
-def test_a_timestamp_behind_a_colour_is_text(explain):
-    assert explain(f"\x1b[0m{AT}alpha x\n", RULES)["verdicts"] == []
+def test_a_timestamp_behind_a_colour_is_that_of_a_tool(explain):
+    assert explain(f"\x1b[0m{AT}alpha x\n", RULES)["verdicts"][0]["line"] == "alpha x"
 
 
 def test_invalid_utf8_is_replaced_and_the_rest_still_found(explain):
@@ -175,7 +178,7 @@ def test_sections_may_be_added_and_may_span_blocks(explain):
 
 
 def test_an_echoed_script_says_nothing(explain):
-    log = f"{AT}##[group]Run echo alpha x\n{AT}\x1b[36;1malpha y\x1b[0m\n{AT}##[endgroup]\n{AT}beta\n"
+    log = f"{AT}##[group]Run echo alpha x\n{AT}\x1b[36;1malpha y\x1b[0m\n{AT}shell: bash\n{AT}##[endgroup]\n{AT}beta\n"
     assert [v["rule"] for v in explain(log, RULES)["verdicts"]] == ["second"]
     assert explain("##[group]Run x\nalpha x\n", RULES)["verdicts"][0]["rule"] == "first"
 
@@ -226,6 +229,7 @@ def slowly(log, ruleset):
     for index in range(len(ruleset.rules)):
         for number in range(len(lines), 0, -1):
             line = without_escapes(lines[number - 1].removeprefix(AT).encode())
+            line = line[prefix_length(line) :]
             if compiled.pattern(index).search(line) and b"[OSDC] Step script exited" not in line:
                 return ruleset.rules[index].name, number
     return None
@@ -238,13 +242,29 @@ def test_blocks_find_what_every_rule_on_every_line_finds(seed):
     names = list(enumerate(chance.sample(patterns, 4)))
     text = "".join(f"[[rule]]\nname = 'r{n}'\npattern = '{pattern}'\n" for n, pattern in names)
     ruleset = ruleset_files.parse_rules(text.encode(), "rules.toml")
-    words = ["a", "b", "c", " ", "\r", "é", "\x1b[0m", "\x9b", "[OSDC] Step script exited", "\x1b"]
+    words = ["[rank0]: ", "10:00:00 ", "2026-11-22 10:00:00 ", "#1 2.3 ", "x_1  | ", "1"] * (seed % 2)
+    words += ["a", "b", "c", " ", "\r", "é", "\u00a0", "\x1b[0m", "\x9b", "[OSDC] Step script exited", "\x1b"]
     for _ in range(40):
         lines = ["".join(chance.choices(words, k=chance.randint(0, 5))) for _ in range(chance.randint(0, 6))]
         log = "\n".join(chance.choice(["", AT]) + line for line in lines)
         found = classify(PlainLog.of(log.encode()), ruleset).verdicts
         best = (found[0]["rule"], found[0]["line_num"]) if found else None
         assert best == slowly(log, ruleset), log
+
+
+def test_explaining_a_log_reads_it_once():
+    class Counted(PlainLog):
+        read = 0
+
+        def __iter__(self):
+            self.read += 1
+            return super().__iter__()
+
+    log = Counted(io.BytesIO(b"alpha\nbeta\n" * 10))
+    ruleset = ruleset_files.parse_rules((rule("alpha") + rule("beta")).encode(), "rules.toml")
+    found, last = explain_log(log, ruleset)
+    assert ([one["line_num"] for one in found.verdicts], [hit.number for hit in last]) == ([19, 20], [19, 20])
+    assert log.read == 1
 
 
 def test_escape_sequences_are_removed_in_one_pass():

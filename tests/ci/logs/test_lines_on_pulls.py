@@ -108,9 +108,10 @@ async def test_a_job_of_another_name_stands_under_its_backend(bot, github, pull)
 
 
 async def test_of_a_private_backend_it_says_only_that_the_log_is_private(bot, github, pull):
-    job = await fails(bot, github)
+    job = await fails(bot, github, name="build / inner")
     await bot.wait(60)
     assert "a.cc:3:1" in comment(github, pull)
+    assert "build / inner" in comment(github, pull)
     about = {"id": job.run.repo.id, "full_name": L4, "private": True, "updated_at": "2030-01-01T00:00:00Z"}
     await bot.send("repository", {"action": "privatized", "repository": about})
     await bot.wait(60)
@@ -120,6 +121,9 @@ async def test_of_a_private_backend_it_says_only_that_the_log_is_private(bot, gi
     for text in (comment(github, pull), check(github, pull).summary, check(github, pull).text):
         assert "the log is private" in text
         assert "a.cc:3:1" not in text
+        assert "inner" not in text
+    for path in (f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}"):
+        assert "inner" not in (await bot.get(path))[1]
 
 
 async def test_the_kind_of_a_failure_stands_beside_the_pass_rate(bot, github, pull):
@@ -149,3 +153,19 @@ async def test_jobs_of_upstream_make_no_comment(bot, github, pull, logs):
     await bot.wait(60)
     assert len(await bot.rows("ci_verdict")) == 1
     assert [one for one in github.comments(pull) if one.app is not None] == []
+
+
+async def test_pages_say_no_more_why_a_job_failed_that_has_passed_since(bot, github, pull):
+    job = await fails(bot, github)
+    await bot.wait(60)
+    pages = [f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}"]
+    for page in pages:
+        assert "Why jobs failed" in (await bot.get(page))[1]
+    github.begin_attempt(job.run)
+    again = await github.start_job(job.run, "build")
+    await bot.report(bot.dispatch(L4), conclusion="success", run_id=str(job.run.id), attempt=2)
+    await github.finish_job(again, "success", log="fine\n")
+    await github.finish_run(job.run, "success")
+    await bot.wait(60)
+    for page in pages:
+        assert "a.cc:3:1" not in (await bot.get(page))[1], page

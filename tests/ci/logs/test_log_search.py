@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
+import re2
 import sqlalchemy as sa
 
 from bot.ci.logs import search
@@ -127,3 +128,14 @@ async def test_no_log_of_a_private_repository_is_searched(bot, commit):
         await tx.run(sa.update(records["repository"]).values(private=True))
     assert (await bot.get(json_of(commit, "boom")))[0] == 404
     assert (await bot.get(f"/{UPSTREAM}/commit/{commit.head_sha}/logs"))[0] == 404
+
+
+async def test_what_a_stranger_typed_is_compiled_in_the_child_only(bot, commit):
+    compiled = re2._Regexp._make.cache_info().misses
+    for number in range(4):
+        status, answer = await bot.get(json_of(commit, f"b(?:o{{2}}|{number})m"))
+        assert (status, len(answer["jobs"])) == (200, 3)
+    status, answer = await bot.get(json_of(commit, "b(oom"))
+    assert (status, answer["error"]) == (400, "invalid_parameter")
+    assert "missing )" in answer["detail"]
+    assert re2._Regexp._make.cache_info().misses == compiled

@@ -101,7 +101,7 @@ async def test_trusted_runs_are_counted_once_however_often_they_are_collected(bo
             tx.enqueue("artifacts", keys.run_key(UPSTREAM, run.id, 1))
         await bot.settle(horizon=HORIZON)
     assert await counted(bot) == {
-        "test_a": {"linux cuda default": Counts(runs=1, failed=1, flaky=1, units=25)},
+        "test_a": {"linux cuda default": Counts(runs=1, failed=1, units=25)},
         "test_b": expected["test_b"],
         "test_c": expected["test_a"],
     }

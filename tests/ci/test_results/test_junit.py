@@ -59,12 +59,20 @@ PRODUCERS = {
         [("t", "failed", 3, 3)],
         0,
     ),
+    "pytest, a failure that says why is no re-run": (
+        (
+            f"<testsuite name='pytest'><testcase classname='a' name='t'>{FAIL}</testcase>"
+            "<testcase classname='a' name='t'/></testsuite>"
+        ),
+        [("t", "failed", 1, 1)],
+        0,
+    ),
     "pytest, the same test in two suites is no re-run": (
         (
             "<testsuites><testsuite name='pytest'><testcase classname='a' name='t'/></testsuite>"
             "<testsuite name='pytest'><testcase classname='a' name='t'/></testsuite></testsuites>"
         ),
-        [("t", "passed", 2, 0)],
+        [("t", "passed", 1, 0), ("t", "passed", 1, 0)],
         0,
     ),
     "PyTorch's pytest": (
@@ -102,15 +110,15 @@ PRODUCERS = {
         [("t", "failed", 2, 2)],
         0,
     ),
-    "Gradle, a failure, then a pass": (
+    "two tests of one name, or one test with two sets of data": (
         f"<testsuite><testcase name='t'>{FAIL}</testcase><testcase name='t'/></testsuite>",
-        [("t", "passed", 2, 1)],
-        1,
+        [("t", "failed", 1, 1)],
+        0,
     ),
     "a pass, then a failure": (
         f"<testsuite><testcase name='t'/><testcase name='t'>{FAIL}</testcase></testsuite>",
-        [("t", "failed", 2, 1)],
-        1,
+        [("t", "failed", 1, 1)],
+        0,
     ),
     "gtest": (
         (
@@ -227,6 +235,12 @@ def test_messages_are_cut(read):
             "latin-1"
         ),
         "\n<?xml version='1.0' encoding='utf-8'?><testsuite><testcase name='é'/></testsuite>".encode(),
+        "<?xml version='1.0' encoding='ISO-8859-15'?><testsuite><testcase name='é'/></testsuite>".encode(
+            "iso8859-15"
+        ),
+        "<?xml version='1.0' encoding='gb18030'?><testsuite><testcase name='é'/></testsuite>".encode(
+            "gb18030"
+        ),
     ],
 )
 def test_encodings(read, content):
@@ -273,9 +287,9 @@ LAUGHS = "<!DOCTYPE l [<!ENTITY a 'ha'>" + "".join(
         ("<testsuite>\n<testcase name='a'/>\n", "truncated at line 3"),
         ("<testsuite><testcase></testsuite>", "line 1: mismatched tag"),
         ("", "empty"),
-        ("<coverage/>", "begins with <coverage>"),
+        ("<gtester><testbinary><testcase path='t'/></testbinary></gtester>", "GLib's gtester"),
         ("<?xml version='1.0' encoding='no-such'?><testsuite/>", "encoding"),
-        (b"<testsuite><testcase name='\xff'/></testsuite>", "line 1: not well-formed"),
+        ("<testsuite><testcase name=t/></testsuite>", "line 1: not well-formed"),
     ],
 )
 def test_a_hostile_or_broken_report_is_named_and_gives_no_case(read, tmp_path, content, reason):
@@ -327,7 +341,10 @@ def test_all_paths_are_one_job_and_the_same_report_counts_once(tmp_path):
     }.items():
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text(text)
-    assert cases(said(*(tmp_path / folder / "r.xml" for folder in "abc"))) == [("t", "passed", 2, 1)]
+    assert cases(said(*(tmp_path / folder / "r.xml" for folder in "abc"))) == [
+        ("t", "failed", 1, 1),
+        ("t", "passed", 1, 0),
+    ]
 
 
 def test_a_test_launched_by_two_files_is_two_cases(tmp_path):
@@ -341,7 +358,7 @@ def test_a_test_launched_by_two_files_is_two_cases(tmp_path):
 def test_an_archive_that_is_none_is_named(tmp_path):
     (tmp_path / "a.zip").write_bytes(b"PK\x03\x04 torn")
     found = said(tmp_path / "a.zip")
-    assert found["unreadable"][0]["member"] == "a.zip"
+    assert found["unreadable"][0]["member"].endswith("a.zip")
 
 
 def test_a_time_that_no_test_can_have_taken_is_left_out_and_said(tmp_path):

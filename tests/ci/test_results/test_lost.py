@@ -61,6 +61,17 @@ async def test_a_suite_that_runs_a_fifth_fewer_tests_is_told_with_those_that_are
     assert len(await lost(bot)) == 2
 
 
+async def test_files_of_other_kinds_do_not_keep_lost_tests_from_being_told(bot, github):
+    coverage = b"<?xml version='1.0'?><!DOCTYPE coverage SYSTEM 'coverage-04.dtd'><coverage/>"
+    extra = {"coverage.xml": coverage, "pom.xml": b"<project/>"}
+    await push(bot, github, cases(40), extra=extra)
+    run = await push(bot, github, cases(32), extra=extra)
+    assert ("lost", "TestOps", 40, 32) in await lost(bot)
+    _, page = await bot.get(f"/{UPSTREAM}/run/{run.id}/tests")
+    assert "unreadable" not in page
+    assert "no report of tests: it begins with &lt;coverage&gt;" in page
+
+
 async def test_a_share_of_skipped_tests_that_jumps_is_told(bot, github):
     await push(bot, github, cases(40, skipped=4))
     await push(bot, github, cases(40, skipped=11))

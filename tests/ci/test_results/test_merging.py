@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 
+import sqlalchemy as sa
+
 from bot.ci.collect import keys
 from bot.ci.collect.tasks import backfill
+from bot.ci.test_results.tables import test_part
 from tests.ci.test_results.reported import JOB, case, jsonl, known_tests, outcomes, xml
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
@@ -19,7 +22,7 @@ RUNS = {
 }
 MERGED = [
     ("test_a", "passed", 1, 250),
-    ("test_b", "passed", 2, 250),  # failed, then passed
+    ("test_b", "failed", 1, 250),  # in one report, and passed in another: a failure never disappears
     ("test_c", "passed", 1, 250),
     ("test_r", "passed", 2, 50),
 ]
@@ -51,11 +54,11 @@ async def test_the_order_of_artifacts_does_not_matter(bot, github):
         assert await outcomes(bot, run_id=run.id) == MERGED
         rows = {row["run_id"]: row for row in await bot.rows("test_job")}
         row = rows[run.id]
-        assert (row["tests"], row["flaky"], row["files"]) == (4, 2, 5), order
+        assert (row["tests"], row["flaky"], row["files"]) == (4, 1, 5), order
         names = await known_tests(bot)
         failures = [one for one in await bot.rows("test_failure") if one["generation"] == row["generation"]]
         assert sorted((names[one["test_id"]][2], one["outcome"], one["attempts"]) for one in failures) == [
-            ("test_b", 1, 2), ("test_r", 1, 2),
+            ("test_b", 2, 1), ("test_r", 1, 2),
         ]  # fmt: skip
     generations = {row["generation"] for row in await bot.rows("test_job")}
     assert {row["generation"] for row in await bot.rows("test_failure")} == generations  # no former ones
@@ -128,3 +131,17 @@ async def test_the_same_report_in_two_artifacts_is_one(bot, github):
 
 
 ARTIFACTS = (("test-reports-one", FIRST), ("test-reports-two", SECOND), ("torchci-reports", RUNS))
+
+
+async def test_reports_read_by_earlier_rules_are_read_again_while_the_artifact_is_there(bot, github, clock):
+    run, job = await begun(github)
+    await bot.settle(horizon=HORIZON)
+    github.add_artifact(run, f"test-reports_{job.id}", {"a.xml": xml(case("test_a"))})
+    await list_again(bot, run)
+    async with bot.store.transaction() as tx:
+        await tx.run(sa.update(test_part).values(rules=1))
+    (before,) = await bot.rows("test_part")
+    clock.advance(3_700)
+    await bot.settle(horizon=6_000)
+    (after,) = await bot.rows("test_part")
+    assert (after["rules"], after["received_at"] > before["received_at"]) == (2, True)

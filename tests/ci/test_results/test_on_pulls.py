@@ -148,6 +148,30 @@ async def test_pages_show_what_stands_after_a_re_run_has_passed(bot, github, pul
         assert "fails on tpu" in page, place
 
 
+@pytest.mark.parametrize("again", ["attempt", "attempt without a report of tests", "dispatch"])
+async def test_pages_show_no_failure_of_what_has_passed_since(bot, github, pull, again):
+    run = await backend_ci(bot, github, L3, case("test_add", "failed"))
+    pages = [f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}/tests"]
+    for page in pages:
+        assert "test_add" in (await bot.get(page))[1]
+    if again == "dispatch":
+        bot.clock.advance(60)
+        await github.comment(pull, "/oot run npu", by="carol")
+        await bot.settle()
+        await backend_ci(bot, github, L3, case("test_other"), conclusion="success")
+    else:
+        github.begin_attempt(run)
+        job = await github.start_job(run, JOB.replace("cuda", "device"))
+        await bot.report(bot.dispatch(L3), conclusion="success", run_id=str(run.id), attempt=2)
+        files = {} if "without" in again else {"a.xml": xml(case("test_add"))}
+        await leave(github, run, job, files)
+    await bot.settle(horizon=HORIZON)
+    for page in pages:
+        shown = (await bot.get(page))[1]
+        assert "fails on npu" not in shown, page
+        assert "test_add" not in shown.replace("test_add</a> passed", ""), page
+
+
 async def test_over_ten_failing_tests_are_a_link(bot, github, pull):
     await backend_ci(bot, github, L3, *(case(f"test_{number:02}", "failed") for number in range(12)))
     text = comment(github, pull)

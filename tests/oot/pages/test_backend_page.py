@@ -41,6 +41,19 @@ async def test_fifty_nine_attempts_over_fifty_two_jobs_are_fifty_two_everywhere(
     assert "52 of 52 that count" in await page_text(bot, page)
 
 
+@pytest.mark.parametrize("failed_tests", [None, []])
+async def test_failed_tests_without_names_are_not_called_none(bot, github, failed_tests):
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    assert "No failed test was reported." in await page_text(bot, f"/oot/{L4}")
+    counts = {"passed": 1, "failed": 3, "skipped": 0}
+    named = {} if failed_tests is None else {"failed_tests": failed_tests}
+    await bot.report(bot.dispatch(L4), conclusion="failure", test_results=counts, **named)
+    text = await page_text(bot, f"/oot/{L4}")
+    assert "1 attempt of jobs reported 3 failed tests by number only, without names." in text
+    assert "No failed test was reported." not in text
+
+
 async def test_the_grid_has_a_line_for_each_commit_and_a_column_for_each_job(bot, github):
     pull = await github.open_pull(UPSTREAM, title="Make it faster", author="octocat")
     await bot.settle()

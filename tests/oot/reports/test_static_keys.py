@@ -47,6 +47,32 @@ async def test_a_static_key_reports_for_its_backend_until_it_is_revoked(bot, pul
 
 
 @SQLITE
+async def test_a_static_key_sends_nothing_of_runs_that_were_not_dispatched_unless_the_entry_says_so(
+    bot, github
+):
+    commit = await github.push(UPSTREAM)
+    key, _ = await made_key(bot, L2)
+    headers = {"Authorization": f"Bearer {key}"}
+    job = {"name": "CI", "job_name": "build", "run_id": "7", "status": "completed", "conclusion": "success"}
+    nightly = {"event_type": "nightly", "delivery_id": commit, "workflow": job}
+    named = {"kind": "junit", "delivery_id": commit, "event_type": "nightly", "run_id": "7", "workflow": "CI"}
+
+    async def send():
+        report = await bot.request("POST", "/api/oot/callback", json=nightly, headers=headers)
+        file = await bot.request(
+            "POST", "/api/oot/uploads", params=named | {"job": "build"}, data=b"<testsuite/>", headers=headers
+        )
+        return report, file
+
+    for status, answer in await send():
+        assert (status, answer["error"]) == (403, "forbidden")
+        assert "`nightly` added to" in answer["detail"]
+    assert await bot.rows("oot_workflow_job") == await bot.rows("ci_upload") == []
+    await bot.list_backends(f"L2: [{{repo: {L2}, events: [pull_request, nightly]}}]")
+    assert [status for status, _ in await send()] == [200, 202]
+
+
+@SQLITE
 async def test_a_static_key_is_good_for_l2_at_most_and_for_one_backend(bot, pull):
     for repo in (L3, L4):
         key, warning = await made_key(bot, repo)

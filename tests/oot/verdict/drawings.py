@@ -11,6 +11,7 @@ listed. After it, the facts in the order they arrived in:
     build:success!static    a report with little proof: with a static key, or without a callback token
     rerun.2:asked           a second attempt was asked for; or it is `sent`, `begun`, `impossible`, `never_started`
     github:success          GitHub says that the run completed so; `running`; or asking found it `missing`, ...
+    2/announced:running     GitHub has announced a run of the same event that has not reported; it may have ended, too
     github:success/push     a push started it, according to GitHub; `/none`: GitHub does not say what did
 """
 
@@ -84,13 +85,15 @@ def draw(text: str) -> Drawing:
 
 def facts_of(drawing: Drawing) -> Facts:
     """Return the rows that a store would have read."""
-    jobs, reruns, statuses = [], [], {}
+    jobs, reruns, statuses, announced = [], [], {}, []
     for at, fact in enumerate(drawing.facts):
         match = FACT.fullmatch(fact)
         assert match, fact
         run, attempt = match["run"] or "1", int(match["attempt"] or 1)
         if match["what"] == "github":
             statuses[run, attempt] = run_status(run, attempt, match["how"], match["event"])
+        elif match["what"] == "announced":
+            announced.append(run_status(run, attempt, match["how"], match["event"]))
         elif match["what"] == "rerun":
             reruns.append(row(RerunRow, run_id=run, from_attempt=attempt - 1, state=match["how"]))
         else:
@@ -106,7 +109,7 @@ def facts_of(drawing: Drawing) -> Facts:
         device="npu",
         error="GitHub refused it" if drawing.dispatch == "failed" else None,
     )
-    return Facts(dispatch=dispatch, jobs=jobs, reruns=reruns, run_statuses=statuses)
+    return Facts(dispatch=dispatch, jobs=jobs, reruns=reruns, run_statuses=statuses, announced=announced)
 
 
 def row(of_type, **values):

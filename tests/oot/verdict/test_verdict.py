@@ -104,6 +104,17 @@ L4 sent | build:success 2/build:success github:cancelled 2/github:unreadable -> 
 L4 sent | build:success 2/build:success github:failure 2/github:unconfirmed  -> failure, gate failed
 L4 sent | build:success 2/build:success github:cancelled 2/github:cancelled  -> cancelled, gate failed
 
+# runs that the same event started and that have not reported: each has to end well
+L4 sent | build:success github:success 2/announced:running                    -> confirming, gate waiting
+L4 sent | build:success github:success 2/announced:success                    -> success, gate passed
+L4 sent | build:success github:success 2/announced:skipped                    -> success, gate passed
+L4 sent | build:success github:success 2/announced:cancelled                  -> cancelled, gate failed
+L4 sent | build:success github:success 2/announced:failure 3/announced:running -> failure, gate failed
+L4 sent | build:success 2/announced:success                                   -> confirming, gate waiting
+L4 sent | build:failure github:failure 2/announced:running                    -> failure, gate failed
+L4 sent unconfirmed quiet | build:success 2/announced:running                 -> confirming, gate waiting
+L3 sent | build:success 2/announced:running                                   -> success, gate passed
+
 # run again: until the new attempt has an outcome, nothing of the old one counts as final
 L4 sent | build:failure rerun.2:asked                                -> queued, gate waiting
 L4 sent | build:failure rerun.2:sent                                 -> queued, gate waiting

@@ -1,4 +1,7 @@
-"""Which stored runs are trusted. Of a backend's run, what it was dispatched for decides, not who ran it."""
+"""Which stored runs are trusted: the only place where that is decided.
+
+Of a backend's run, what it was dispatched for decides, not who ran it.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowRunRow
+    from bot.oot.results.tables import DispatchRow
 
 HEADS, TAGS = "refs/heads/", "refs/tags/"
 BY_US = frozenset({"repository_dispatch", "workflow_dispatch"})  # events of the runs that a dispatch starts
@@ -46,7 +50,7 @@ async def is_trusted_run(tx: Transaction, settings: Settings, run: WorkflowRunRo
     if reported := (await tx.run(REPORTED_ON, of_run)).all():
         one = reported[0]
         about_one = len(reported) == 1 and one.pr_number is None and one.head_sha is not None
-        return about_one and await was_pushed(tx, settings, one.upstream_repo, one.head_sha)
+        return about_one and await _was_pushed(tx, settings, one.upstream_repo, one.head_sha)
     if run["event"] in BY_US and not settings.is_upstream(run["repo"]):
         return False
     if await is_of_tag(tx, run):
@@ -68,7 +72,14 @@ async def is_of_tag(tx: Transaction, run: WorkflowRunRow) -> bool:
     return (await tx.run(refs.where(PUSH.ref == f"{TAGS}{run['head_branch']}"))).scalar() is not None
 
 
-async def was_pushed(tx: Transaction, settings: Settings, repo: str, sha: str) -> bool:
+async def is_trusted_dispatch(tx: Transaction, settings: Settings, dispatch: DispatchRow | None) -> bool:
+    """Whether what a dispatch had tested may feed baselines: a push to a trusted branch, never a pull request."""
+    if dispatch is None or dispatch["pr_number"] is not None or not dispatch["head_sha"]:
+        return False
+    return await _was_pushed(tx, settings, dispatch["upstream_repo"], dispatch["head_sha"])
+
+
+async def _was_pushed(tx: Transaction, settings: Settings, repo: str, sha: str) -> bool:
     """Whether a commit was the head of a push to a trusted branch of a repository."""
     of_commit = sa.select(PUSH.repository_id, PUSH.ref).where(
         PUSH.after == sha, sa.func.lower(PUSH.repo) == repo.lower(), PUSH.ref.startswith(HEADS)

@@ -54,10 +54,12 @@ async def fetch_log(context: Context, task: Task) -> None:
     try:
         await fetch_file.fetch_file(context, row, wanted)
     except NotThere as error:
-        await _not_there(context, row, job, error.status)
+        await _not_there(context, row, job, wanted.fetched, error.status)
 
 
-async def _not_there(context: Context, row: FetchRow, job: WorkflowJobRow, status: int) -> None:
+async def _not_there(
+    context: Context, row: FetchRow, job: WorkflowJobRow, fetched: Fetched, status: int
+) -> None:
     """Find out whether a log that GitHub does not have comes later, or never."""
     if status == 410:
         await fetch_file.end_fetch(context, row, State.EXPIRED, "GitHub has deleted it")
@@ -71,6 +73,9 @@ async def _not_there(context: Context, row: FetchRow, job: WorkflowJobRow, statu
     elif found.get("conclusion") == "skipped" or not (found.get("runner_name") or found.get("steps")):
         await fetch_file.end_fetch(context, row, State.ABSENT, NEVER_STARTED)
     elif row["tries"] > len(WAITS):
+        reader = fetch_file.reader_of(context, fetched.kind)
+        if reader and reader.receiver.absent:
+            await reader.receiver.absent(context, fetched)
         await fetch_file.end_fetch(context, row, State.ABSENT, "GitHub had none")
     else:
         await fetch_file.wait_for_next_try(context, row, "GitHub has no log yet", WAITS[row["tries"] - 1])

@@ -18,6 +18,7 @@ from bot.ci.collect.store.trusted_runs import is_trusted_run
 from bot.ci.collect.tasks import fetch_file
 from bot.core.errors import GitHubRefused, NotInstalled
 from bot.core.json_fields import Kind, read_member
+from bot.core.masking import mask
 from bot.ingest import delivery, inbox
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _artifact(of_run: _Run, found: dict[str, Any], kinds: artifact_kinds.Kinds) 
         "run_id": row["id"],
         "run_attempt": attempt,
         "job_id": attribution.job_id,
-        "name": name,
+        "name": mask(name),
         "kind": artifact_kinds.kind_of(name, kinds),
         "size_in_bytes": max(read_member(found, ("size_in_bytes",), Kind.INT) or 0, 0),
         "digest": digest and digest[:DIGEST_LENGTH],

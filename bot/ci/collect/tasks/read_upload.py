@@ -77,7 +77,6 @@ async def _fetched(tx: Transaction, settings: Settings, found: UploadRow, *, fai
     facts = await runs.repository_facts(tx, found["repository_id"])
     dispatch = (await dispatches.get_by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])
     head = (dispatch and dispatch["head_sha"]) or ""
-    of_push = dispatch is not None and dispatch["pr_number"] is None
     return Fetched(
         repository_id=found["repository_id"],
         repo=found["backend"],
@@ -89,9 +88,7 @@ async def _fetched(tx: Transaction, settings: Settings, found: UploadRow, *, fai
         job_id=None,
         name=found["job"],
         head_sha=head,
-        trusted=of_push
-        and dispatch is not None
-        and await trusted_runs.was_pushed(tx, settings, dispatch["upstream_repo"], head),
+        trusted=await trusted_runs.is_trusted_dispatch(tx, settings, dispatch),
         private=facts.private is not False,
         size=found["size"],
         sha256=found["sha256"],

@@ -115,7 +115,7 @@ async def _admitted(request: web.Request, claims: Claims, given: dict[str, str])
         identity = dispatches.identity(given["delivery_id"], entry.repo)
         dispatch = (await dispatches.get_by_id(tx, [identity])).get(identity)
         if dispatch is None or dispatch["dispatched_at"] is None:
-            run = _not_dispatched(claims, entry, given)
+            run = _not_dispatched(entry, claims, given)
         else:
             token = request.headers.get(TOKEN_HEADER)
             required = token is not None or entry.callback_token != "optional"  # noqa: S105 - a mode
@@ -135,18 +135,13 @@ async def _admitted(request: web.Request, claims: Claims, given: dict[str, str])
     return entry, run
 
 
-def _not_dispatched(claims: Claims, entry: Entry, given: dict[str, str]) -> TestedRun:
+def _not_dispatched(entry: Entry, claims: Claims, given: dict[str, str]) -> TestedRun:
     """Return what a run of the backend's own was for, as the backend says; raises Rejected."""
     event, commit = given.get("event_type"), as_commit(given["delivery_id"])
     if event not in EVENTS:
         detail = f"that delivery was never dispatched to {entry.repo}; of a run that nobody dispatched, event_type says"
         raise Rejected(404, "unknown_dispatch", f"{detail} so: {', '.join(EVENTS)}")
-    if claims.key_id is not None:
-        detail = "a static key is good for files of dispatched runs only: nothing else says that there was such a run"
-        raise Rejected(403, "forbidden", detail)
-    if entry.nightly == "refused":
-        detail = f"files of {entry.repo}'s own runs are not taken: the allowlist says nightly: refused"
-        raise Rejected(403, "forbidden", detail)
+    authorization.check_own_runs(entry, claims, "files of own runs")
     if commit is None:
         whose = "backend" if event == PUSH else "upstream"
         raise Rejected(

@@ -11,15 +11,18 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bot.ci.logs.parse.cleaning import clean_block
+from bot.ci.logs.parse import patterns
+from bot.ci.logs.parse.cleaning import clean_block, without_colours, without_timestamps
 from bot.ci.logs.parse.matcher import ECHO, Matcher, compile_rules
+from bot.ci.logs.parse.prefixes import is_plain, without_prefixes
+from bot.ci.logs.parse.rules import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from bot.ci.logs.findings import LineVerdict
     from bot.ci.logs.parse.blocks import Source
-    from bot.ci.logs.parse.rules import Rule, Ruleset
+    from bot.ci.logs.parse.rules import Ruleset
 
 RANKS = 5
 CONTEXT = 12  # commands kept above a line
@@ -28,7 +31,10 @@ LINE_MOST = 1000  # characters kept of a line or capture
 CAPTURES_MOST = 20
 EXCERPT_MOST = 8 * 1024  # bytes
 EXAMINED_MOST = 10_000  # lines of the winning rule that are searched for further captures
-KEPT_BLOCKS = 4
+KEPT_BLOCKS = 40  # cleaned: 10 MiB
+NOTED = frozenset({"infra", "timeout", "cancel"})  # kinds that annotations are judged by
+LOOKED_BACK = 20  # lines above the first error, of which the last one with text is the last resort
+LAST_RESORT = Rule(name="Last line before the error", pattern=r"\S.*", kind="generic")
 
 
 class Classified(NamedTuple):
@@ -64,11 +70,38 @@ def find_winner(source: Source, ruleset: Ruleset) -> Hit | None:
     return next(_Search(source, compile_rules(ruleset)).ranked(), None)
 
 
-def last_hits(source: Source, ruleset: Ruleset) -> Iterator[tuple[Rule, Hit | None]]:
-    """Yield every rule and the last line of a log that it matches."""
+def judge_annotations(
+    annotations: Sequence[str], ruleset: Ruleset, best: LineVerdict | None
+) -> LineVerdict | None:
+    """Return the verdict of what GitHub notes beside a job, where a rule for runners and times outranks the log's."""
+    for rule in ruleset.rules:
+        if best and (rule.name, rule.kind) == (best["rule"], best["kind"]):
+            return None
+        if rule.kind in NOTED:
+            for message in annotations:
+                text = b"##[error]" + message.encode("utf-8", "replace")
+                if found := patterns.for_block(rule.pattern).search(text):
+                    return {
+                        "rank": 0,
+                        "rule": rule.name,
+                        "kind": rule.kind,
+                        "line": _text(text.removeprefix(b"##[error]")),
+                        "line_num": None,
+                        "captures": captures_of(found),
+                        "context": [],
+                        "excerpt": [],
+                        "excerpt_from": None,
+                        "hint": rule.hint,
+                    }
+    return None
+
+
+def explain(source: Source, ruleset: Ruleset) -> tuple[Classified, list[Hit]]:
+    """Return the same, and the last line that each rule matches, reading the log once."""
     search = _Search(source, compile_rules(ruleset))
-    for index, rule in enumerate(ruleset.rules):
-        yield rule, next(search.hits(index), None)
+    found = search.result()
+    last = [next(search.hits(index), None) for index in range(len(ruleset.rules))]
+    return found, [hit for hit in last if hit]
 
 
 def captures_of(found: Any) -> list[str]:
@@ -85,7 +118,9 @@ class _Search:
         self.source = source
         self.matcher = rules
         self.blocks: list[_Block] = []
-        self.texts: dict[int, bytes] = {}  # cleaned, ignored lines emptied; the last ones used
+        self.cleaned: dict[int, bytes] = {}  # the last ones used
+        self.texts: dict[int, bytes] = {}  # the same with ignored lines emptied
+        self.echoes: list[int] = []  # lines that only the echo of a step's script has
         self.dropped: list[tuple[int, int]] = []  # first and last lines of what lies in sections, in order
         self._scan()
 
@@ -100,12 +135,28 @@ class _Search:
         )
 
     def hits(self, index: int) -> Iterator[Hit]:
-        """Yield the lines that a rule matches, the last one first."""
+        """Yield the lines that a rule matches and that nothing later undoes, the last one first."""
+        undone = self._undone(self.matcher.rules[index].unless)
         for number in range(len(self.blocks) - 1, -1, -1):
             if self.blocks[number].may_match >> index & 1:
                 text = self._text(number)
                 for start, found in reversed(list(self.matcher.lines(index, text))):
-                    yield self._hit(number, index, text, start, found)
+                    hit = self._hit(number, index, text, start, found)
+                    if hit.number < undone:
+                        return
+                    yield hit
+
+    def _undone(self, unless: str) -> int:
+        """Return the last line that a pattern matches, 0 where there is none."""
+        index = self.matcher.undoing.get(unless, -1)
+        for number in range(len(self.blocks) - 1, -1, -1) if index >= 0 else ():
+            block = self.blocks[number]
+            if block.may_match >> index & 1:
+                text = self._text(number)
+                last = max((start for start, _ in self.matcher.lines(index, text)), default=-1)
+                if last >= 0:
+                    return block.first + text.count(b"\n", 0, last)
+        return 0
 
     def _hit(self, number: int, index: int, text: bytes, start: int, found: Any) -> Hit:
         end = text.find(b"\n", found.end())
@@ -126,6 +177,27 @@ class _Search:
                 seen.add(tuple(hit.captures))
                 lines.add(hit.number)
                 yield hit
+        if not seen and self.matcher.ruleset.last_resort and (last := self._last_resort()):
+            yield last
+
+    def _last_resort(self) -> Hit | None:
+        """Return the last line with text above the first error, which the step that failed has written."""
+        error = self.matcher.error
+        for number, block in enumerate(self.blocks):
+            if block.may_match >> error & 1:
+                text = self._clean(number)
+                start = next((start for start, _ in self.matcher.lines(error, text)), None)
+                if start is not None:
+                    return self._above(block.first + text.count(b"\n", 0, start))
+        return None
+
+    def _above(self, line_num: int) -> Hit | None:
+        for above in range(line_num - 1, max(line_num - LOOKED_BACK, 1) - 1, -1):
+            number = self._number(above)
+            line = self._text(number).split(b"\n")[above - self.blocks[number].first].strip()
+            if line and not line.startswith((b"##[", b"[command]")):
+                return Hit(LAST_RESORT, above, _text(line), [_text(line)])
+        return None
 
     def _first_error(self) -> dict[str, Any] | None:
         builds = [n for n, rule in enumerate(self.matcher.rules) if rule.kind == "build"]
@@ -193,46 +265,75 @@ class _Search:
         """Look at every block once: which patterns may match, and where are the sections."""
         line, since = 1, dict[int, int]()  # section -> the line where it began
         marks = sum(1 << index for pair in self.matcher.sections for index in pair)
+        marks |= 1 << self.matcher.echoed
         for number, raw in enumerate(self.source):
-            may_match = self.matcher.may_match(raw, first=number == 0)
+            uncoloured = without_colours(raw, first=number == 0)
+            if is_plain(uncoloured):  # the usual case: what is not needed is not cleaned
+                may_match = self.matcher.may_match(uncoloured, raw=True)
+            else:
+                text = self._keep(self.cleaned, number, _lines_for_rules(uncoloured))
+                may_match = self.matcher.may_match(text)
             lines = raw.count(b"\n") + (not raw.endswith(b"\n"))
             self.blocks.append(_Block(line, lines, may_match))
             if may_match & marks:
-                text = clean_block(raw, first=number == 0)
-                self._find_sections(line, self.matcher.without_ignored(text, may_match), may_match, since)
+                text = self.matcher.without_ignored(self._clean(number, uncoloured), may_match)
+                self._find_sections(line, text, may_match, since)
             line += lines
         if self.matcher.ruleset.compat:
             self.dropped += [(start, line) for section, start in since.items() if section != ECHO]
         self.dropped = _union(self.dropped)
 
     def _find_sections(self, first: int, text: bytes, may_match: int, since: dict[int, int]) -> None:
+        self.echoes += self._line_numbers(first, text, may_match, self.matcher.echoed)
         for section, pair in enumerate(self.matcher.sections):
-            marks = []
-            for stops, index in enumerate(pair):
-                line, at = first, 0
-                for start, _ in self.matcher.lines(index, text) if may_match >> index & 1 else ():
-                    line += text.count(b"\n", at, start)
-                    at = start
-                    marks.append((line, stops))
+            marks = [
+                (line, stops)
+                for stops, index in enumerate(pair)
+                for line in self._line_numbers(first, text, may_match, index)
+            ]
             for line, stops in sorted(marks):
                 if stops and section in since and line > since[section]:
-                    self.dropped.append((since.pop(section), line))
-                elif not stops:
-                    since.setdefault(section, line)
+                    start = since.pop(section)
+                    if section != ECHO or self._is_echo(start, line):
+                        self.dropped.append((start, line))
+                elif not stops and (section == ECHO or section not in since):
+                    since[section] = line  # groups do not nest
+
+    def _line_numbers(self, first: int, text: bytes, may_match: int, index: int) -> Iterator[int]:
+        line, at = first, 0
+        for start in self.matcher.line_starts(index, text) if may_match >> index & 1 else ():
+            line += text.count(b"\n", at, start)
+            at = start
+            yield line
+
+    def _is_echo(self, start: int, stop: int) -> bool:
+        at = bisect_left(self.echoes, start)
+        return at < len(self.echoes) and self.echoes[at] < stop
 
     def _text(self, number: int) -> bytes:
         """Return the cleaned lines of a block; those that no rule looks at are empty."""
         if number not in self.texts:
             block = self.blocks[number]
-            text = clean_block(self.source.block(number), first=number == 0)
-            text = self.matcher.without_ignored(text, block.may_match)
+            text = self.matcher.without_ignored(self._clean(number), block.may_match)
             at = bisect_left(self.dropped, block.first, key=itemgetter(1))
             if at < len(self.dropped) and self.dropped[at][0] < block.first + block.lines:
                 text = self._without_sections(block, text, at)
-            if len(self.texts) >= KEPT_BLOCKS:
-                del self.texts[next(iter(self.texts))]
-            self.texts[number] = text
+            self._keep(self.texts, number, text)
         return self.texts[number]
+
+    def _clean(self, number: int, uncoloured: bytes = b"") -> bytes:
+        """Return the lines of a block as rules see them, with those that no rule looks at."""
+        if number not in self.cleaned:
+            text = uncoloured or without_colours(self.source.block(number), first=number == 0)
+            self._keep(self.cleaned, number, _lines_for_rules(text))
+        return self.cleaned[number]
+
+    @staticmethod
+    def _keep(kept: dict[int, bytes], number: int, text: bytes) -> bytes:
+        if len(kept) >= KEPT_BLOCKS:
+            del kept[next(iter(kept))]
+        kept[number] = text
+        return text
 
     def _without_sections(self, block: _Block, text: bytes, at: int) -> bytes:
         lines = text.split(b"\n")
@@ -242,6 +343,11 @@ class _Search:
             lines[low:high] = [b""] * (high - low)
             at += 1
         return b"\n".join(lines)
+
+
+def _lines_for_rules(uncoloured: bytes) -> bytes:
+    """Return lines without colours as rules see them."""
+    return without_prefixes(without_timestamps(uncoloured))
 
 
 def _union(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

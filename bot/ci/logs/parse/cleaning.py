@@ -19,6 +19,7 @@ FRACTION_MOST = 9
 SEQUENCE = re2.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\\]^_])",
 )
+C1 = re2.compile(rb"[\x{80}-\x{9f}]")
 REMOVED = b"\xff"  # in no UTF-8, so what stood beside a removed sequence forms no other one with it
 DISTINCT_MOST = 100
 PARTS = frozenset((b"\x1b]", b"\x1b\\"))  # sequences that may also begin or end a longer one
@@ -73,13 +74,23 @@ def clean_block(raw: bytes, *, first: bool = False) -> bytes:
     """Return a block of whole lines as rules see them; the `first` block of a log may begin with a BOM."""
     if first:
         raw = raw.removeprefix(BOM)
-    lines = valid(raw).replace(b"\r\n", b"\n").split(b"\n")
-    usual, digits, length = USUAL, DIGITS, len(USUAL)
-    cleaned = [
-        line[length:] if line[:length].translate(digits) == usual else line[timestamp_length(line) :]
-        for line in lines
-    ]
-    return without_escapes(b"\n".join(cleaned))
+    return without_escapes(without_timestamps(valid(raw).replace(b"\r\n", b"\n")))
+
+
+def without_colours(raw: bytes, *, first: bool = False) -> bytes:
+    """Return a block of whole lines without escape sequences and carriage returns at line ends, times included."""
+    text = raw.removeprefix(BOM) if first else raw
+    return without_escapes(valid(text).replace(b"\r\n", b"\n"))
+
+
+def without_timestamps(text: bytes) -> bytes:
+    """Return lines without the timestamps that they begin with."""
+    lines, length = text.split(b"\n"), len(USUAL)
+    zeros = text.translate(DIGITS)
+    unstamped = 0 if lines[-1] else 1  # behind the last line end
+    if zeros.startswith(USUAL) and zeros.count(b"\n" + USUAL) == len(lines) - 1 - unstamped:
+        return b"\n".join([line[length:] for line in lines])  # the usual case, without a look at each line
+    return b"\n".join([line[timestamp_length(line) :] for line in lines])
 
 
 def without_escapes(text: bytes) -> bytes:
@@ -110,6 +121,9 @@ def _c1_as_escapes(text: bytes) -> bytes:
     """Write the control characters U+0080 to U+009F as the escape sequences they stand for, which are as long."""
     if text.isascii() or b"\xc2" not in text:
         return text
-    for low in range(0x80, 0xA0):
+    found = C1.search(text)
+    while found:  # at most 32 different ones: C2 begins many other characters, such as a no-break space
+        low = found.group()[1]
         text = text.replace(bytes((0xC2, low)), bytes((0x1B, low - 0x40)))
+        found = C1.search(text, found.start())
     return text

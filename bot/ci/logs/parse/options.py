@@ -16,6 +16,7 @@ class ParserOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     ruleset: Ruleset | None = None  # None: the log is kept, not classified, as that of a success
     steps: tuple[Step, ...] = ()
+    annotations: tuple[str, ...] = ()  # errors that GitHub notes beside the job
 
 
 class SearchOptions(msgspec.Struct, frozen=True, kw_only=True):

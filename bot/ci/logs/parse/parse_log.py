@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from bot.ci.logs.parse.blocks import LINE_MOST, PlainLog
-from bot.ci.logs.parse.classify import classify
+from bot.ci.logs.parse.classify import RANKS, classify, judge_annotations
 from bot.ci.logs.parse.cleaning import time_of
 from bot.ci.logs.parse.masking import Masking
 from bot.ci.logs.parse.options import ParserOptions
@@ -65,8 +65,13 @@ def _classified(log: StoredLog, options: ParserOptions) -> Classified:
     """Return the verdicts on a stored log; one of kind `none` where no rule matches."""
     ruleset = options.ruleset or Ruleset()
     found = classify(log, ruleset)
-    verdicts = [_parsed(log, verdict, ruleset.digest, options) for verdict in found.verdicts or [NO_MATCH]]
-    return {"verdicts": verdicts, "first_error": found.first_error}
+    verdicts: list[LineVerdict] = [{**verdict} for verdict in found.verdicts]
+    if noted := judge_annotations(options.annotations, ruleset, verdicts[0] if verdicts else None):
+        verdicts = [noted, *verdicts][:RANKS]
+    for rank, verdict in enumerate(verdicts):
+        verdict["rank"] = rank
+    parsed = [_parsed(log, verdict, ruleset.digest, options) for verdict in verdicts or [NO_MATCH]]
+    return {"verdicts": parsed, "first_error": found.first_error}
 
 
 def _parsed(log: StoredLog, verdict: LineVerdict, ruleset: str, options: ParserOptions) -> ParsedVerdict:

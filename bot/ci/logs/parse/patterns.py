@@ -18,7 +18,7 @@ PROGRAM_MOST = 5000  # instructions; counted repetitions make a short pattern lo
 LINE_START, LINE_END = "(?m:^)", "(?m:$)"
 # a raw line may begin with a timestamp and end with \r; looser than either, since what is found is looked at again
 RAW_START, RAW_END = r"(?:(?m:^)(?:[0-9][0-9T:.\-]*Z )?)", r"(?:\r?(?m:$))"
-SET_MEMORY = 64 * 1024 * 1024
+SET_MEMORY = 32 * 1024 * 1024  # of each of the two sets of a ruleset
 
 
 class PatternError(Exception):
@@ -35,13 +35,13 @@ def pattern_options(*, memory: int | None = None) -> Any:
     return made
 
 
-def check_pattern(pattern: str) -> None:
+def check_pattern(pattern: str, *, memory: int | None = None) -> None:
     """Raise PatternError if no rule may have this pattern."""
     if (size := len(pattern.encode("utf-8", "replace"))) > BYTES_MOST:
         raise PatternError(f"the pattern has {size:,} bytes, at most {BYTES_MOST:,} are allowed")
     try:
-        made = re2.compile(pattern, pattern_options())
-        over_lines = for_block(pattern)
+        made = re2.compile(pattern, pattern_options(memory=memory))
+        over_lines = for_block(pattern, memory=memory)
     except (re2.error, UnicodeEncodeError) as error:
         words = error.args[0].decode() if isinstance(error.args[0], bytes) else error.args[0]
         raise PatternError(f"RE2 cannot use the pattern: {words}") from None
@@ -51,19 +51,22 @@ def check_pattern(pattern: str) -> None:
         raise PatternError("the pattern is too large: its counted repetitions multiply")
 
 
-def for_block(pattern: str) -> Any:
+def for_block(pattern: str, *, memory: int | None = None) -> Any:
     """Return the pattern compiled for searching in cleaned lines, one or many."""
-    return re2.compile(_rewritten(pattern, LINE_START, LINE_END), pattern_options())
+    return re2.compile(_rewritten(pattern, LINE_START, LINE_END), pattern_options(memory=memory))
 
 
-def make_set(patterns: Sequence[str], *, memory: int = SET_MEMORY) -> Any:
-    """Return a set that finds in one pass which patterns may match in raw lines. Its last index is always found.
+def make_set(patterns: Sequence[str], *, memory: int = SET_MEMORY, raw: bool = False) -> Any:
+    """Return a set that finds in one pass which patterns may match in lines. Its last index is always found.
+
+    In `raw` lines a timestamp and a carriage return may stand where a line begins and ends.
 
     None where the patterns are too large together.
     """
     made = re2.Set.SearchSet(pattern_options(memory=memory))
+    start, end = (RAW_START, RAW_END) if raw else (LINE_START, LINE_END)
     for pattern in patterns:
-        made.Add(_rewritten(pattern, RAW_START, RAW_END))
+        made.Add(_rewritten(pattern, start, end))
     made.Add(LINE_START)
     try:
         made.Compile()

@@ -49,6 +49,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repos: tuple[str, ...] = ()
     workflows: tuple[str, ...] = ()
     hint: str | None = None
+    unless: str = (
+        ""  # a later line that this pattern matches undoes the match: it was tried again, and succeeded
+    )
 
     def applies(self, repo: str | None, workflow: str | None) -> bool:
         """Whether the rule is for that repository and workflow; where these are not known, it is."""
@@ -69,6 +72,7 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ignore: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
     compat: bool = False  # a section without an end reaches to the end of the log
+    last_resort: bool = False  # where no rule matches, the last line before the first error is shown
 
     @property
     def digest(self) -> str:
@@ -96,6 +100,7 @@ def merge_rulesets(rulesets: list[Ruleset]) -> Ruleset:
         ignore=tuple(dict.fromkeys(pattern for one in rulesets for pattern in one.ignore)),
         sections=tuple(dict.fromkeys(section for one in rulesets for section in one.sections)),
         compat=any(one.compat for one in rulesets),
+        last_resort=any(one.last_resort for one in rulesets),
     )
 
 
@@ -147,10 +152,8 @@ class _Reader:
         self.problems: list[str] = []
 
     def read(self, document: Mapping[str, Any]) -> Ruleset:
-        self._unknown("", document, {"rule", "ignore", "section", "compat"})
-        compat = document.get("compat", False)
-        if not isinstance(compat, bool):
-            self._wrong("", "compat is true or false")
+        self._unknown("", document, {"rule", "ignore", "section", "compat", "last_resort"})
+        compat, last_resort = (self._flag(document, name) for name in ("compat", "last_resort"))
         entries = self._tables(document, "rule")
         if len(entries) > RULES_MOST:
             self._wrong("", f"{len(entries)} rules, at most {RULES_MOST} are allowed")
@@ -162,8 +165,15 @@ class _Reader:
             rules=tuple(rule for rule in rules if rule),
             ignore=tuple(ignored),
             sections=tuple(sections),
-            compat=compat is True,
+            compat=compat,
+            last_resort=last_resort,
         )
+
+    def _flag(self, document: Mapping[str, Any], name: str) -> bool:
+        value = document.get(name, False)
+        if not isinstance(value, bool):
+            self._wrong("", f"{name} is true or false")
+        return value is True
 
     def _rule(self, number: int, entry: Mapping[str, Any]) -> Rule | None:
         name = entry.get("name")
@@ -172,7 +182,7 @@ class _Reader:
             self._wrong(where, f"name is missing, or no text of at most {NAME_MOST} characters")
             name = ""
         where += f" '{name}'" if name else ""
-        self._unknown(where, entry, {"name", "pattern", "kind", "repos", "workflows", "hint"})
+        self._unknown(where, entry, {"name", "pattern", "kind", "repos", "workflows", "hint", "unless"})
         pattern = self._pattern(where, entry, "pattern")
         kind = entry.get("kind", kind_of(name))
         if kind not in KINDS:
@@ -180,10 +190,13 @@ class _Reader:
         hint = entry.get("hint")
         if hint is not None and not (isinstance(hint, str) and escaping.url(hint)):
             self._wrong(where, "hint is an http(s) address")
+        unless = self._pattern(where, entry, "unless") if "unless" in entry else ""
         repos, workflows = self._names(where, entry, "repos"), self._names(where, entry, "workflows")
         if self.problems:
             return None
-        return Rule(name=name, pattern=pattern, kind=kind, repos=repos, workflows=workflows, hint=hint)
+        return Rule(
+            name=name, pattern=pattern, kind=kind, repos=repos, workflows=workflows, hint=hint, unless=unless
+        )
 
     def _ignored(self, number: int, entry: Mapping[str, Any]) -> str:
         self._unknown(f"ignore {number}", entry, {"pattern"})

@@ -6,8 +6,9 @@ import time
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
+import re2
 
-from bot.ci.collect.parse.contract import Broken
+from bot.ci.collect.parse.contract import Broken, Refused
 from bot.ci.logs.parse import patterns
 from bot.ci.logs.parse.cleaning import BOM, clean_block, valid, without_escapes
 from bot.ci.logs.parse.options import Searched, SearchHit, SearchOptions
@@ -19,12 +20,23 @@ if TYPE_CHECKING:
     from bot.ci.collect.parse.contract import Given
 
 LINE_MOST = 300  # characters of a line
+MEMORY = 2 * 1024 * 1024  # of one compiled pattern
 SECONDS = 2.0  # of processor time for one log
 
 
 def search_stored(given: Given) -> Searched:
     """Return the first lines of a stored log that match."""
     options = msgspec.convert(given.options, SearchOptions)
+    try:
+        patterns.check_pattern(options.pattern, memory=MEMORY)
+        return _found(given, options)
+    except patterns.PatternError as error:
+        raise Refused(str(error)) from None
+    finally:
+        re2.purge()  # it keeps what it has compiled
+
+
+def _found(given: Given, options: SearchOptions) -> Searched:
     began = time.process_time()
     hits: list[SearchHit] = []
     whole = True
@@ -53,7 +65,8 @@ def _search(log: StoredLog, pattern: str) -> Iterator[SearchHit | None]:
 
     One pass over a raw block tells whether it has to be cleaned, which costs more than to search it.
     """
-    wanted, may_match = patterns.for_block(pattern), patterns.make_set([pattern])
+    wanted = patterns.for_block(pattern, memory=MEMORY)
+    may_match = patterns.make_set([pattern], raw=True, memory=MEMORY)
     for number, entry in enumerate(log.index.entries):
         raw = log.block(number)
         plain = raw.removeprefix(BOM) if number == 0 else raw

@@ -26,6 +26,7 @@ from bot.db.rows import Bool, Int, Text, select
 from bot.db.statements import Statement
 from bot.db.transaction import among_given
 from bot.ingest.tables import records, repository_name
+from bot.oot.results.store.overtaken import dispatched_later, passed_later, reported_later
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.results.task_keys import request_publish
 
@@ -46,24 +47,8 @@ REPO = sa.func.coalesce(JOB.repo, UPLOAD.backend).label("repo")
 NAME = sa.func.coalesce(JOB.name, UPLOAD.job).label("name")
 WORKFLOW = sa.func.coalesce(JOB.workflow_name, UPLOAD.workflow).label("workflow_name")
 RUN = sa.func.coalesce(UPLOAD.run_id, sa.cast(LOG.run_id, sa.Text))
-LATER, LATER_REPORTED = records["workflow_job"].alias("later").c, oot_workflow_job.alias("later_reported").c
-PASSED = ("success", "neutral")
-# a later attempt of the job has passed, as GitHub or its backend says: the failure is over
-OVERTAKEN = sa.or_(
-    sa.exists().where(
-        LATER.run_id == LOG.run_id,
-        LATER.repository_id == LOG.repository_id,
-        LATER.name == JOB.name,
-        LATER.run_attempt > LOG.run_attempt,
-        LATER.conclusion.in_(PASSED),
-    ),
-    sa.exists().where(
-        LATER_REPORTED.run_id == RUN,
-        LATER_REPORTED.job_name == NAME,
-        LATER_REPORTED.run_attempt > LOG.run_attempt,
-        LATER_REPORTED.conclusion.in_(PASSED),
-        sa.func.lower(LATER_REPORTED.downstream_repo) == sa.func.lower(REPO),
-    ),
+OVERTAKEN = passed_later(LOG.repository_id, LOG.job_id) | reported_later(
+    UPLOAD.backend_key, UPLOAD.run_id, UPLOAD.run_attempt, UPLOAD.job
 )
 # put together once: it is run for every batch of reports
 _REPOS: sa.BindParameter[Any] = sa.bindparam("repos", expanding=True)
@@ -134,11 +119,8 @@ async def commit_of_run(tx: Transaction, repository_id: int, run_id: int) -> str
 
 
 async def failures_of_backends(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[FailedJob]:
-    """Return the verdicts on jobs of the runs that backends reported for a commit of upstream, as they stand now.
-
-    Without those of jobs that have passed since, and of a backend that was dispatched again.
-    """
-    concerned = await logs_of_runs(tx, await reported_for(tx, repo, sha, newest=True))
+    """Return the verdicts on jobs of the runs that backends reported for a commit of upstream."""
+    concerned = await logs_of_runs(tx, await reported_for(tx, repo, sha, counting=True))
     if concerned is None:
         return []
     return await tx.fetch(_failed().where(concerned, ~OVERTAKEN).limit(limit))
@@ -267,24 +249,16 @@ async def reported_jobs(
     return [tuple(row) for row in (await tx.run(query.limit(limit))).all()]
 
 
-async def reported_for(tx: Transaction, repo: str, sha: str, *, newest: bool = False) -> Reported:
-    """Return the runs that backends reported for a commit of upstream; `newest`: for the last dispatch to each."""
-    run = (REPORTED.downstream_repo, REPORTED.run_id, REPORTED.run_attempt)
-    subject = (REPORTED.dispatch_id, REPORTED.event_type, REPORTED.pr_number)
-    query = sa.select(*run, *subject, sa.func.min(REPORTED.received_at).label("since")).where(
+async def reported_for(tx: Transaction, repo: str, sha: str, *, counting: bool = False) -> Reported:
+    """Return the runs that backends reported for a commit of upstream; `counting`: for their last dispatch only."""
+    query = sa.select(REPORTED.downstream_repo, REPORTED.run_id, REPORTED.run_attempt).where(
         sa.func.lower(REPORTED.upstream_repo) == repo.lower(), REPORTED.head_sha == sha
     )
-    runs = await tx.rows(query.group_by(*run, *subject).order_by(sa.literal_column("since")).limit(RUNS_MOST))
-    last = {_dispatched_for(row): row["dispatch_id"] for row in runs if row["dispatch_id"]}
-    shown = [
-        row for row in runs if not newest or row["dispatch_id"] in {None, last.get(_dispatched_for(row))}
-    ]
-    keys = dict.fromkeys((str(row["run_id"]), int(row["run_attempt"])) for row in shown)
-    return Reported(frozenset(str(row["downstream_repo"]).lower() for row in shown), tuple(keys))
-
-
-def _dispatched_for(row: Mapping[str, Any]) -> tuple[object, ...]:
-    return str(row["downstream_repo"]).lower(), row["event_type"], row["pr_number"]
+    if counting:
+        query = query.where(~dispatched_later(REPORTED.dispatch_id))
+    runs = await tx.rows(query.distinct().limit(RUNS_MOST))
+    keys = tuple((str(row["run_id"]), int(row["run_attempt"])) for row in runs)
+    return Reported(frozenset(str(row["downstream_repo"]).lower() for row in runs), keys)
 
 
 def run_keys(reported: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:

@@ -19,6 +19,7 @@ from bot.ci.test_results.parse import reports
 from bot.ci.test_results.parse.block import code_of
 from bot.ci.test_results.parse.cases import FAILING, JUST_PASSED, Cases, Group, Outcome, is_flaky
 from bot.ci.test_results.parse.identity import digest
+from bot.ci.test_results.parse.junit import NoReport
 from bot.ci.test_results.parse.names import Place
 from bot.ci.test_results.parse.parsed import (
     Exceptional,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from bot.ci.collect.parse.contract import Given
     from bot.ci.test_results.parse.cases import Attempt
+    from bot.ci.test_results.parse.reports import Pieces
 
 LEVEL = 3
 LENGTH = struct.Struct("<I")
@@ -46,6 +48,8 @@ PART_MOST = 512 * 1024 * 1024  # bytes of an artifact's reports as they are kept
 PIECE = 1024 * 1024
 UNREADABLE_MOST = 200  # that are named
 REASON_MOST = 300  # characters
+MEMBER_MOST = 1_000
+NOTES_MOST = 50
 EXCEPTIONAL_MOST = 2_000  # cases of a job with texts
 PASSED = bytes([code_of(Outcome.PASSED, 1)])
 QUIET = frozenset({Outcome.SKIPPED, Outcome.XFAILED, Outcome.XPASSED, Outcome.PASSED})
@@ -89,11 +93,14 @@ class _Writer:
     def __init__(self, blob: IO[bytes]) -> None:
         self._blob = blob
         self._compressor = zstd.ZstdCompressor(LEVEL)
-        self.stored = Stored(reports=0, cases=0, job_ids=[], unreadable=[])
+        self.stored = Stored(reports=0, cases=0, job_ids=[], unreadable=[], notes=[])
 
-    def add(self, member: str, pieces: Iterable[bytes]) -> None:
+    def add(self, member: str, pieces: Pieces) -> None:
         try:
             report = reports.parse_report(member, pieces)
+        except NoReport as error:
+            self._note(member, str(error))
+            return
         except (Broken, Refused) as error:
             self.refuse(member, str(error))
             return
@@ -101,12 +108,18 @@ class _Writer:
         self._blob.write(self._compressor.compress(LENGTH.pack(len(encoded)) + encoded))
         self.stored.reports += 1
         self.stored.cases += len(report.cases)
+        for note in report.notes:
+            self._note(member, note)
         if report.head and report.head.github_workflow_job_id not in {0, *self.stored.job_ids}:
             self.stored.job_ids.append(report.head.github_workflow_job_id)
 
     def refuse(self, member: str, reason: str) -> None:
         if len(self.stored.unreadable) < UNREADABLE_MOST:
             self.stored.unreadable.append((_text(member[:REASON_MOST]), _text(reason[:REASON_MOST])))
+
+    def _note(self, member: str, words: str) -> None:
+        if len(self.stored.notes) < NOTES_MOST:
+            self.stored.notes.append((_text(member[:REASON_MOST]), _text(words[:REASON_MOST])))
 
     def finish(self) -> None:
         self._blob.write(self._compressor.flush())
@@ -115,7 +128,7 @@ class _Writer:
 def _part_of(report: reports.Report) -> ReportPart:
     head = report.head
     return ReportPart(
-        member=_text(report.member),
+        member=_text(report.member[-MEMBER_MOST:]),
         digest=report.digest,
         head=HeadPart(
             _text(head.report_uuid),
@@ -137,6 +150,7 @@ def _part_of(report: reports.Report) -> ReportPart:
                 times=group.times.tobytes(),
                 attempts=group.attempts,
                 properties=group.properties,
+                repeats=group.repeats,
             )
             for place, group in report.cases.groups.items()
         ],
@@ -201,6 +215,8 @@ def _report_of(found: _Found) -> reports.Report:
         group.names = {name: position for position, name in enumerate(one.names)}
         group.times = array("i", one.times)
         group.suites = array("I", bytes(4 * len(one.names)))
+        group.lines = array("i", bytes(4 * len(one.names)))
+        group.repeats = one.repeats
         group.attempts = one.attempts
         group.declared = one.declared
         group.properties = one.properties

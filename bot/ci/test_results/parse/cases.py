@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from bot.ci.collect.parse.contract import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from bot.ci.test_results.parse.names import Place
 
 MOST_CASES = 2_000_000  # of one job
 MOST_PLACES = 100_000  # files and suites of one job
 NO_TIME = -1
+TIME_MOST = 2**31 - 1
 
 
 class Outcome(IntEnum):
@@ -37,6 +38,11 @@ class Outcome(IntEnum):
 
 PASSING = frozenset({Outcome.PASSED, Outcome.XPASSED})
 FAILING = frozenset({Outcome.FAILED, Outcome.ERROR, Outcome.TIMED_OUT})
+# where several cases are held for one: a failure never disappears
+SEVERITY = {
+    Outcome.SKIPPED: 0, Outcome.XFAILED: 1, Outcome.PASSED: 2, Outcome.XPASSED: 3, Outcome.ERROR: 4,
+    Outcome.TIMED_OUT: 5, Outcome.FAILED: 5,
+}  # fmt: skip
 
 
 class Attempt(NamedTuple):
@@ -67,7 +73,8 @@ class Case(NamedTuple):
     place: Place
     name: str
     attempts: Sequence[Attempt]
-    time_ms: int | None  # of the final attempt
+    time_ms: int | None  # of the final attempt; of all, where several cases are held for one
+    repeats: int = 1  # cases of this identity
 
     @property
     def outcome(self) -> Outcome:
@@ -96,21 +103,38 @@ def is_flaky(attempts: Sequence[Attempt]) -> bool:
     return bool(outcomes & PASSING and outcomes & FAILING)
 
 
+def severity(attempts: Sequence[Attempt]) -> tuple[int, bool]:
+    """Return how bad a case ended: of several cases with one identity the worst one counts."""
+    return SEVERITY[attempts[-1].outcome], any(one.outcome in FAILING for one in attempts)
+
+
 class Group:
     """The cases of one file and suite."""
 
-    __slots__ = ("_packed", "attempts", "declared", "names", "properties", "suites", "times")
+    __slots__ = (
+        "_packed",
+        "attempts",
+        "declared",
+        "lines",
+        "names",
+        "properties",
+        "repeats",
+        "suites",
+        "times",
+    )
 
     def __init__(self) -> None:
         self._packed: str | None = None  # the names, once nothing more is expected
         self.names: dict[str, int] = {}  # to its position
         self.times = array("i")
-        self.suites = array("I")  # the suite element of the newest attempt
+        self.suites = array("I")  # the suite element of each case
+        self.lines = array("i")  # of each case in its file; 0: not known
         self.attempts: dict[int, list[Attempt]] = {}  # of all but those that just passed
+        self.repeats: dict[int, int] = {}  # how many cases are held for one, by position
         self.declared: dict[str, Declared] = {}
         self.properties: dict[str, dict[str, str]] = {}  # of cases that failed, as a run report has them
 
-    def add_passed(self, name: str, time: int | None, suite: int) -> bool:
+    def add_passed(self, name: str, time: int | None, suite: int, line: int) -> bool:
         """Add a case that passed at its first attempt; returns whether it is new, otherwise nothing changes."""
         times = self.times
         new = len(times)
@@ -118,23 +142,58 @@ class Group:
             return False
         times.append(NO_TIME if time is None else time)
         self.suites.append(suite)
+        self.lines.append(line)
         return True
 
-    def add(self, name: str, attempts: Sequence[Attempt], time: int | None, suite: int) -> int:
+    def add(self, name: str, attempts: Sequence[Attempt], time: int | None, suite: int, line: int = 0) -> int:
         """Add attempts of a case after those it has; returns its position."""
-        times, suites = self.times, self.suites
-        new = len(times)
-        known = self.names.setdefault(name, new)
-        if known == new:
-            times.append(NO_TIME if time is None else time)
-            suites.append(suite)
+        if self.add_passed(name, time, suite, line):
+            position = len(self.times) - 1
             if attempts is not JUST_PASSED:
-                self.attempts[known] = list(attempts)
-            return known
+                self.attempts[position] = list(attempts)
+            return position
+        known = self.names[name]
         self.attempts.setdefault(known, [PASS]).extend(attempts)
-        times[known] = NO_TIME if time is None else time
-        suites[known] = suite
+        self.times[known] = NO_TIME if time is None else time
         return known
+
+    def add_repetition(self, position: int, attempts: Sequence[Attempt], time: int | None) -> None:
+        """Hold another case of the same identity for this one: of both, the worse one counts."""
+        self.repeats[position] = self.repeats.get(position, 1) + 1
+        if time is not None:
+            known = max(self.times[position], 0)
+            self.times[position] = min(known + time, TIME_MOST)
+        self.worsen(position, attempts)
+
+    def worsen(self, position: int, attempts: Sequence[Attempt]) -> None:
+        """Take another case's attempts where they are worse."""
+        if severity(attempts) <= severity(self.attempts.get(position, JUST_PASSED)):
+            return
+        if attempts is JUST_PASSED:
+            self.attempts.pop(position, None)
+        else:
+            self.attempts[position] = list(attempts)
+
+    def copy_case(self, other: Group, position: int, name: str) -> None:
+        """Add a case of another group, with all that is known of it; one of its name here is held for the same."""
+        attempts, time = other.attempts.get(position, JUST_PASSED), other.times[position]
+        if name in self.names:
+            self.worsen(self.names[name], attempts)
+            return
+        known = None if time == NO_TIME else time
+        new = self.add(name, attempts, known, other.suites[position], other.lines[position])
+        if position in other.repeats:
+            self.repeats[new] = other.repeats[position]
+
+    def without(self, names: Collection[str]) -> Group:
+        """Return a group with all cases but some."""
+        self.unpack()
+        kept = Group()
+        for name, position in self.names.items():
+            if name not in names:
+                kept.copy_case(self, position, name)
+        kept.declared, kept.properties = self.declared, self.properties
+        return kept
 
     def pack(self) -> None:
         """Keep the names in a third of the memory, until they are looked at again."""
@@ -147,11 +206,6 @@ class Group:
         if self._packed is not None:
             self.names = {name: position for position, name in enumerate(self._packed.split("\0"))}
             self._packed = None
-
-    def repeated_in(self, name: str, suite: int) -> bool:
-        """Whether the newest attempt of a case stands in this suite element."""
-        position = self.names.get(name)
-        return position is not None and self.suites[position] == suite
 
     def newest_failed(self, name: str) -> None:
         """Hold the newest attempt of a case for failed: it was repeated."""
@@ -168,10 +222,19 @@ class Group:
         names = self.in_order()
         for position, (name, time) in enumerate(zip(names, self.times, strict=True)):
             attempts = self.attempts.get(position, JUST_PASSED)
-            yield Case(place, name, attempts, None if time == NO_TIME else time)
+            known = None if time == NO_TIME else time
+            yield Case(place, name, attempts, known, self.repeats.get(position, 1))
 
 
 JUST_PASSED: Sequence[Attempt] = (PASS,)
+
+
+def check_size(cases: int, places: int) -> None:
+    """Raise Refused where a job has too many cases or suites."""
+    if cases > MOST_CASES:
+        raise Refused(f"over {MOST_CASES:,} cases")
+    if places > MOST_PLACES:
+        raise Refused(f"over {MOST_PLACES:,} suites")
 
 
 @dataclass(kw_only=True)
@@ -185,17 +248,13 @@ class Cases:
         """Return the group of a place."""
         found = self.groups.get(place)
         if found is None:
-            if len(self.groups) >= MOST_PLACES:
-                raise Refused(f"over {MOST_PLACES:,} suites")
+            check_size(0, len(self.groups) + 1)
             found = self.groups[place] = Group()
         return found
 
     def merge(self, later: Cases) -> None:
-        """Add the cases of another report: further attempts of those that are known."""
-        if len(self) + len(later) > MOST_CASES:
-            raise Refused(f"over {MOST_CASES:,} cases")
-        if len(self.groups) + len(later.groups) > MOST_PLACES:
-            raise Refused(f"over {MOST_PLACES:,} suites")
+        """Add the cases of a later run report: further attempts of those that are known."""
+        check_size(len(self) + len(later), len(self.groups) + len(later.groups))
         self.too_long += later.too_long
         for place, group in later.groups.items():
             known = self.groups.setdefault(place, group)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.parsers import expat
 
 from bot.ci.collect.parse.contract import Broken, Refused
@@ -14,10 +14,24 @@ from bot.ci.test_results.parse.cases import (
     Cases,
     Group,
     Outcome,
+    check_size,
 )
 from bot.ci.test_results.parse.names import Place, place
+from bot.ci.test_results.parse.outcomes import (
+    EARLIER,
+    FINAL,
+    RANKS,
+    TEARDOWN,
+    attempts_of_case,
+    is_timeout,
+    message_of,
+    outcome_of_child,
+)
+from bot.ci.test_results.parse.same_names import Element, path_of, put_together, tell_apart
+from bot.ci.test_results.parse.suites import Suite
 from bot.ci.test_results.parse.texts import (
     MESSAGE_MOST,
+    NAME_MOST,
     OUTPUT_MOST,
     STACK_MOST,
     WHOLE_LOG_MOST,
@@ -26,114 +40,106 @@ from bot.ci.test_results.parse.texts import (
     is_too_long,
     line_number,
     milliseconds,
+    short_name,
 )
-from bot.ci.test_results.parse.time_limits import STATUSES, is_timeout
+from bot.ci.test_results.parse.xml_documents import parse_documents
+from bot.core.masking import mask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-PIECE = 1024 * 1024  # bytes given to expat at once: in small pieces, a long attribute takes quadratic time
-TOKEN_MOST = 8 * 1024 * 1024  # bytes of one tag or comment
 DEPTH_MOST = 64
 ATTRIBUTES_MOST = 64
 ATTRIBUTE_MOST = 64 * 1024  # characters
 TEXTS_MOST = 10_000  # attempts with message and stack in one report; more are counted
-
-EARLIER = frozenset({"rerun", "flakyFailure", "flakyError", "rerunFailure", "rerunError"})
-FINAL = {"failure": Outcome.FAILED, "error": Outcome.ERROR, "skipped": Outcome.SKIPPED}
+NOTES_MOST = 20
 OUTPUTS = frozenset({"system-out", "system-err"})
-NOT_RUN = frozenset({"notrun", "disabled", "suppressed", "skipped"})
-SAID = {"fail": Outcome.FAILED, "failed": Outcome.FAILED, "failure": Outcome.FAILED, "error": Outcome.ERROR}
-SAID |= dict.fromkeys(STATUSES, Outcome.TIMED_OUT)
-RANKS = {Outcome.FAILED: 3, Outcome.TIMED_OUT: 3, Outcome.ERROR: 2, Outcome.SKIPPED: 1, Outcome.XFAILED: 1}
+ROOTS = frozenset({"testsuites", "testsuite", "testcase"})
+OTHER_FORMATS = {"gtester": "GLib's gtester writes another format", "assemblies": "xUnit.net's own format"}
+TRANSFORMATIONS = frozenset({"stylesheet", "transform"})  # XSLT, which may hold elements of a report
+OF_SUITE = "(suite)"  # name of the case for what a suite itself failed with
 
 
-def parse_junit(pieces: Iterable[bytes], invoking_file: str = "") -> Cases:
-    """Return the cases of one report; raises Broken where it is no whole report, Refused over a limit."""
+class NoReport(Exception):
+    """The file is no report of tests: a report of coverage, a list of tests. The message says what it is."""
+
+
+class JUnit(NamedTuple):
+    """What a report says."""
+
+    cases: Cases
+    notes: list[str]  # what had to be done to read it, and what it says wrongly of itself
+
+
+def parse_junit(pieces: Callable[[], Iterable[bytes]], invoking_file: str = "") -> JUnit:
+    """Return the cases of one file; `pieces` returns its content, twice if need be.
+
+    Raises Broken where it is no whole report, NoReport where it is none at all, Refused over a limit.
+    """
     reader = _Reader(invoking_file)
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-    parser.StartElementHandler = reader.start
-    parser.EndElementHandler = reader.end
-    parser.StartDoctypeDeclHandler = _refuse_doctype
-    reader.parser = parser
-    fed = 0
-    try:
-        for piece in _even(pieces):
-            parser.Parse(piece.lstrip() if not fed else piece, False)
-            fed += len(piece)
-            if fed - parser.CurrentByteIndex > TOKEN_MOST + PIECE:
-                raise Refused(f"a tag of over {TOKEN_MOST // PIECE} MiB")
-    except expat.ExpatError as error:
-        raise Broken(f"line {error.lineno}: {expat.errors.messages[error.code]}") from None
-    except (LookupError, ValueError) as error:
-        raise Broken(f"its encoding cannot be read: {error}") from None
-    try:
-        parser.Parse(b"", True)
-    except expat.ExpatError as error:
-        raise Broken(f"truncated at line {error.lineno}" if fed else "the file is empty") from None
-    if not reader.is_report:
-        raise Broken(f"no report of tests: it begins with <{reader.root[:50]}>")
-    return reader.cases
+    notes = parse_documents(pieces, reader.new_parser, reader.begin)
+    reader.finish()
+    return JUnit(reader.cases, [*notes, *reader.notes])
 
 
-def _refuse_doctype(*_: object) -> None:
-    raise Refused("it has a DOCTYPE")
+class _Seen(NamedTuple):
+    """A case as its element has it."""
 
-
-def _even(pieces: Iterable[bytes]) -> Iterable[bytes]:
-    """Yield the same bytes in pieces of at least 1 MiB, but the last."""
-    waiting: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        waiting.append(piece)
-        size += len(piece)
-        if size >= PIECE:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield b"".join(waiting)
-
-
-class _Suite:
-    """A suite element that is open."""
-
-    __slots__ = ("failed", "file", "name", "number", "pytest")
-
-    def __init__(
-        self, attributes: dict[str, str], number: int, outer: _Suite | None, *, all_pytest: bool
-    ) -> None:
-        self.number = number
-        self.name = attributes.get("name", "")
-        self.file: str = attributes.get("file") or (outer.file if outer else "")
-        self.pytest = all_pytest or self.name == "pytest"
-        self.failed: tuple[Group, int] | None = None  # the newest case that failed
+    name: str
+    attempts: Sequence[Attempt]
+    time: int | None
+    line: int  # 0: not known
 
 
 class _Reader:
     """What expat calls."""
 
     def __init__(self, invoking_file: str) -> None:
+        self._invoking_file = invoking_file
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was read: the file is read again."""
         self.parser: Any = None
         self.cases = Cases()
-        self.root = ""
-        self.is_report = False
-        self._invoking_file = invoking_file
+        self.notes: list[str] = []
+        self._root = ""
+        self._has_doctype = False
+        self._is_report = False
         self._count = 0
         self._depth = 0
-        self._all_pytest = False
-        self._outside = _Suite({}, 0, None, all_pytest=False)  # cases that stand in no suite
+        self._elements = [Element("", "", 0)]
+        self._outside = Suite({}, 0, None, all_pytest=False)  # cases that stand in no suite
         self._open = [self._outside]
-        self._opened = 0
-        self._groups: dict[tuple[str, str, bool], Group] = {}
+        self._groups: dict[tuple[str, str, bool], tuple[Place, Group]] = {}
+        self._apart: dict[tuple[Place, int], Group] = {}  # cases whose names another suite element has
         self._texts = 0
+        self._all_pytest = False
         self._case: dict[str, str] | None = None
         self._case_depth = 0
         self._begin_case()
 
+    def new_parser(self, encoding: str | None) -> Any:
+        """Return a parser for the next document of the file."""
+        parser = expat.ParserCreate(encoding)
+        parser.buffer_text = True
+        parser.StartElementHandler = self.start
+        parser.EndElementHandler = self.end
+        parser.StartDoctypeDeclHandler = self._doctype
+        self.parser = parser
+        self._depth = 0
+        self._has_doctype = False
+        self._open = [self._outside]
+        return parser
+
+    def _doctype(self, _name: str, _system: str | None, _public: str | None, has_internal: int) -> None:
+        if has_internal:
+            raise Refused("it has a DOCTYPE with definitions")
+        self._has_doctype = True
+
     def _begin_case(self) -> None:
-        self._final: Attempt | None = None
-        self._earlier: list[Attempt] = []
+        self._children: dict[str, Attempt] = {}
+        self._earlier: list[tuple[str, Attempt]] = []
         self._output: KeptText | None = None
         self._child: tuple[str, dict[str, str]] | None = None
         self._text: KeptText | None = None
@@ -146,11 +152,14 @@ class _Reader:
             raise Refused(f"elements nested over {DEPTH_MOST} deep")
         if len(attributes) > ATTRIBUTES_MOST or len("".join(attributes.values())) > ATTRIBUTE_MOST:
             self._check(attributes)
-        if tag == "testcase" or (":" in tag and (tag := tag.rpartition(":")[2]) == "testcase"):
+        if ":" in tag:
+            tag = tag.rpartition(":")[2]
+        if depth == 1:
+            self._start_document(tag, attributes)
+        if tag == "testcase":
             if self._case is not None:
                 self._finish(self._case)
             self._case, self._case_depth = attributes, depth
-            self.is_report = True
         elif self._text is not None:
             self.parser.CharacterDataHandler = self._text.add if tag == "stackTrace" else None
         elif self._case is not None:
@@ -158,8 +167,18 @@ class _Reader:
                 self._start_child(tag, attributes)
         else:
             self._start_outside(tag, attributes)
-        if depth == 1:
-            self.root = tag
+
+    def _start_document(self, tag: str, attributes: dict[str, str]) -> None:
+        self._root = tag
+        if tag in OTHER_FORMATS:
+            raise Broken(f"no JUnit XML: {OTHER_FORMATS[tag]}")
+        if tag in TRANSFORMATIONS or (self._has_doctype and tag not in ROOTS):
+            raise NoReport(f"no report of tests: it begins with <{tag[:50]}>")
+        if self._has_doctype:
+            raise Refused("it has a DOCTYPE")
+        if tag == "testsuites" and attributes.get("name") == "AllTests" and "failures" not in attributes:
+            raise NoReport("no report of tests: GoogleTest's list of tests that did not run")
+        self._is_report |= tag in ROOTS
 
     @staticmethod
     def _check(attributes: dict[str, str]) -> None:
@@ -180,14 +199,22 @@ class _Reader:
             self._collect(KeptText())
 
     def _start_outside(self, tag: str, attributes: dict[str, str]) -> None:
+        suite = self._open[-1]
         if tag == "testsuite":
-            self.is_report = True
-            self._opened += 1
-            self._open.append(_Suite(attributes, self._opened, self._open[-1], all_pytest=self._all_pytest))
+            self._is_report = True
+            inner = Suite(attributes, len(self._elements), suite, all_pytest=self._all_pytest)
+            self._elements.append(Element(short_name(inner.name), inner.hostname, suite.number))
+            check_size(0, len(self._elements) - 1)
+            self._open.append(inner)
         elif tag == "testsuites":
-            self.is_report = True
-            self._all_pytest = self._all_pytest or attributes.get("name") == "pytest tests"
-        elif tag in OUTPUTS and self._open[-1].failed:
+            self._is_report = True
+            self._all_pytest = attributes.get("name") == "pytest tests"
+        elif tag in {"properties", "property"}:
+            suite.see_property(tag, attributes)
+        elif tag in {"failure", "error"} and len(self._open) > 1:
+            self._child = (tag, attributes)
+            self._collect(KeptText())
+        elif tag in OUTPUTS and suite.failed:
             self._collect(KeptText())
 
     def _collect(self, text: KeptText) -> None:
@@ -206,86 +233,126 @@ class _Reader:
             if depth == self._case_depth:
                 self._finish(self._case)
         elif len(self._open) > 1 and (tag == "testsuite" or tag.endswith(":testsuite")):
-            self._open.pop()
+            self._end_suite(self._open.pop())
+
+    def _end_suite(self, suite: Suite) -> None:
+        self._open[-1].failures_read += suite.failures_read
+        if (claimed := suite.claimed_failures) > suite.failures_read and len(self.notes) < NOTES_MOST:
+            name = suite.name[:100] or "(no name)"
+            self.notes.append(f"suite {name} claims {claimed:,} failures, it has {suite.failures_read:,}")
 
     def _end_text(self, text: KeptText) -> None:
         self._text = None
         self.parser.CharacterDataHandler = None
+        if self._child is None:
+            if self._case is None:
+                self._explain(text)
+            return
+        (tag, attributes), self._child = self._child, None
+        attempt = self._attempt(tag, attributes, text)
         if self._case is None:
-            self._explain(text)
-        elif self._child:
-            tag, attributes = self._child
-            self._child = None
-            attempt = self._attempt(tag, attributes, text)
-            if tag in EARLIER:
-                self._earlier.append(attempt)
-            elif self._final is None or RANKS[attempt.outcome] > RANKS[self._final.outcome]:
-                self._final = attempt
+            self._add_failure_of_suite(attempt)
+        elif tag in EARLIER:
+            self._earlier.append((tag, attempt))
+        elif tag not in self._children or RANKS[attempt.outcome] > RANKS[self._children[tag].outcome]:
+            self._children[tag] = attempt
 
     def _attempt(self, tag: str, attributes: dict[str, str], text: KeptText) -> Attempt:
         kind = attributes.get("type", "")
-        outcome = FINAL.get(tag, Outcome.ERROR if tag.endswith("Error") else Outcome.FAILED)
-        if tag == "skipped" and kind == "pytest.xfail":
-            outcome = Outcome.XFAILED
+        outcome = outcome_of_child(tag, kind)
         if outcome in FAILING:
             self._texts += 1
         if self._texts > TEXTS_MOST:
             return Attempt(outcome)
-        message = attributes.get("message") or text.first_line()
+        message = message_of(attributes.get("message", ""), text.beginning(), self._case or {})
         if outcome in FAILING and is_timeout(kind, message):
             outcome = Outcome.TIMED_OUT
         return Attempt(
             outcome,
-            beginning(message, MESSAGE_MOST),
+            beginning(mask(message), MESSAGE_MOST),
             beginning(kind, MESSAGE_MOST),
             text.both(STACK_MOST) if outcome in FAILING else "",
         )
+
+    def _add_failure_of_suite(self, attempt: Attempt) -> None:
+        """Add what a suite itself failed with as a case: its file died, or could not be loaded."""
+        suite = self._open[-1]
+        suite.failures_read += 1
+        key = (suite.file, suite.name, suite.pytest)
+        where, group = self._groups.get(key) or self._new_group(key)
+        self._add(where, group, _Seen(OF_SUITE, [attempt], None, 0))
 
     def _finish(self, case: dict[str, str]) -> None:
         """Add the case that ends here."""
         self._case = None
         self._count += 1
         if self._count > MOST_CASES:
-            raise Refused(f"over {MOST_CASES:,} cases")
+            check_size(self._count, 0)
         suite = self._open[-1]
-        key = (case.get("file") or suite.file, case.get("classname", suite.name), suite.pytest)
-        group = self._groups.get(key) or self._new_group(key)
+        suite.cases += 1
+        key = (case.get("file") or suite.file, case.get("classname") or suite.name, suite.pytest)
+        where, group = self._groups.get(key) or self._new_group(key)
         name, said = case.get("name", ""), case.get("time")
+        if not 0 < len(name) <= NAME_MOST:
+            name = short_name(name) or f"#{suite.cases}"
         time = milliseconds(said)
         if time is None and is_too_long(said):
             self.cases.too_long += 1
+        line = line_number(case["line"], from_zero=suite.pytest) or 0 if "line" in case else 0
         if not self._has_children and "status" not in case and "result" not in case:
-            if not group.add_passed(name, time, suite.number):
-                self._add_again(group, name, JUST_PASSED, time)
+            if not group.add_passed(name, time, suite.number, line):
+                self._add(where, group, _Seen(name, JUST_PASSED, time, line))
             return
-        attempts = self._attempts(case)
-        position = self._add_again(group, name, attempts, time)
+        attempts = self._attempts(case, line)
+        position, group = self._add(where, group, _Seen(name, attempts, time, line))
         if attempts is not JUST_PASSED:
-            suite.failed = (group, position) if attempts[-1].outcome in FAILING else None
+            failed = attempts[-1].outcome in FAILING
+            suite.failures_read += failed
+            suite.failed = (group, position) if failed else None
         self._begin_case()
 
-    def _add_again(self, group: Group, name: str, attempts: Sequence[Attempt], time: int | None) -> int:
-        """Add attempts of a case that may be known; returns its position."""
-        suite = self._open[-1]
-        if suite.pytest and group.repeated_in(name, suite.number):
-            group.newest_failed(name)
-        return group.add(name, attempts, time, suite.number)
-
-    def _attempts(self, case: dict[str, str]) -> Sequence[Attempt]:
-        final = self._final
-        if final is None and ("status" in case or "result" in case):
-            words = {case.get("status", "").casefold(), case.get("result", "").casefold()}
-            if said := next((SAID[word] for word in words if word in SAID), None):
-                final = Attempt(said)
-            elif words & NOT_RUN:
-                final = Attempt(Outcome.SKIPPED)
-        if final is None:
-            return [*self._earlier, *JUST_PASSED] if self._earlier else JUST_PASSED
-        if final.outcome in FAILING and "line" in case:
-            final = final._replace(line=line_number(case["line"], from_zero=self._open[-1].pytest))
-        if self._output is not None and final.outcome in FAILING and self._texts <= TEXTS_MOST:
+    def _attempts(self, case: dict[str, str], line: int) -> Sequence[Attempt]:
+        attempts = attempts_of_case(case, self._children, self._earlier)
+        final = attempts[-1]
+        if final.outcome not in FAILING:
+            return attempts
+        if line:
+            final = final._replace(line=line)
+        if self._output is not None and self._texts <= TEXTS_MOST:
             final = final._replace(output=self._output.tail(OUTPUT_MOST))
-        return [*self._earlier, final]
+        return [*attempts[:-1], final]
+
+    def _new_group(self, key: tuple[str, str, bool]) -> tuple[Place, Group]:
+        file, classname, pytest = key
+        found = place(file, classname, pytest=pytest)
+        where = Place(found.file, found.suite, self._invoking_file)
+        self._groups[key] = made = (where, self.cases.group(where))
+        return made
+
+    def _add(self, where: Place, group: Group, seen: _Seen) -> tuple[int, Group]:
+        """Add a case that may be known; returns its position, and the group it is in."""
+        suite, (name, attempts, time, line) = self._open[-1], seen
+        known = group.names.get(name)
+        if known is not None and group.suites[known] != suite.number:  # another suite's: another test
+            group = self._apart.setdefault((where, suite.number), Group())
+            known = group.names.get(name)
+        if known is None:
+            return group.add(name, attempts, time, suite.number, line), group
+        if suite.pytest:
+            newest = group.attempts.get(known, JUST_PASSED)[-1]
+            if newest.outcome in FAILING and newest.message:  # a re-run leaves nothing: this one was the last
+                if not attempts[-1].message.startswith(TEARDOWN):  # of the same attempt
+                    group.add_repetition(known, attempts, time)
+                return known, group
+            group.newest_failed(name)
+        if suite.tries_again:
+            return group.add(name, attempts, time, suite.number, line), group
+        if line and group.lines[known] and line != group.lines[known]:
+            numbered = suite.numbered(group, name, line)
+            if numbered:
+                return self._add(where, group, seen._replace(name=numbered))
+        group.add_repetition(known, attempts, time)
+        return known, group
 
     def _explain(self, text: KeptText) -> None:
         """Keep a suite's output for the case before it that failed without a word, as Bazel writes it."""
@@ -296,9 +363,22 @@ class _Reader:
             if not newest.stack and not newest.output:
                 group.attempts[position][-1] = newest._replace(output=text.tail(WHOLE_LOG_MOST))
 
-    def _new_group(self, key: tuple[str, str, bool]) -> Group:
-        file, classname, pytest = key
-        where = place(file, classname, pytest=pytest)
-        group = self.cases.group(Place(where.file, where.suite, self._invoking_file))
-        self._groups[key] = group
-        return group
+    def finish(self) -> None:
+        """Tell cases of one name in several suites apart; raises NoReport where there was no report."""
+        if not self._is_report:
+            raise NoReport(f"no report of tests: it begins with <{self._root[:50]}>")
+        elements = self._elements
+        apart: dict[Place, list[Group]] = {}
+        for (where, _), group in self._apart.items():
+            apart.setdefault(where, [self.cases.groups[where]]).append(group)
+        for where, groups in apart.items():
+            found = tell_apart(
+                where,
+                groups,
+                lambda group, position: group.suites[position],
+                lambda number: path_of(number, elements),
+            )
+            del self.cases.groups[where]
+            for one, group in put_together(found).items():
+                known = self.cases.groups.get(one)
+                self.cases.groups[one] = put_together({one: [known, group]})[one] if known else group

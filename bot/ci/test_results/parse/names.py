@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from bot.ci.test_results.parse.texts import short_name
+
 FILE_MOST = 500  # characters
+# names of files, which some producers write as class names
+_SOURCE = re.compile(
+    r"[^\s]\.(?:[cm]?[jt]sx?|c|cc|cpp|cxx|h|hpp|cs|dart|exs?|feature|go|groovy|java|kts?|lua|php|py|rb|rs|bats|sh|swift|vue)$"
+)
+_TEST_MODULE = re.compile(r"test_\w+|\w+_test")
 _NO_MODULE = re.compile(r"[/:\\\s]")  # names of Go packages and Rust binaries have these
 
 
@@ -18,20 +25,29 @@ class Place(NamedTuple):
 
 
 def place(file: str, classname: str, *, pytest: bool) -> Place:
-    """Return the place of a case; a file that the report names always wins."""
-    if file or "." not in classname or _NO_MODULE.search(classname):
-        return Place(file, classname)
+    """Return the place of a case; a file that the report names always wins, and none is made up.
+
+    A class is one in a file of Python only where pytest says so, or where its module is called as tests are.
+    """
+    if file:
+        return Place(short_name(file), short_name(classname))
+    if _SOURCE.search(classname) and not pytest:
+        return Place(short_name(classname), "")
     parts = classname.split(".")
-    if not all(parts):
-        return Place(file, classname)
-    if parts[0] == "test" and len(parts) > 1:
+    if "." not in classname or _NO_MODULE.search(classname) or not all(parts):
+        return Place("", short_name(classname))
+    if parts[0] == "test":
         parts = parts[1:]
     first_class = next((at for at, part in enumerate(parts) if part[:1].isupper()), len(parts))
     if pytest and first_class > 0:
-        return Place("/".join(parts[:first_class]) + ".py", ".".join(parts[first_class:]))
-    if len(parts) == 1:
-        return Place(file, parts[0])
-    return Place("/".join(parts[:-1]) + ".py", parts[-1])
+        return _in_python(parts[:first_class], parts[first_class:])
+    if len(parts) > 1 and _TEST_MODULE.fullmatch(parts[-2]):
+        return _in_python(parts[:-1], parts[-1:])
+    return Place("", short_name(parts[0] if len(parts) == 1 else classname))
+
+
+def _in_python(modules: list[str], classes: list[str]) -> Place:
+    return Place(short_name("/".join(modules) + ".py"), short_name(".".join(classes)))
 
 
 def without_ending(file: str) -> str:
@@ -44,4 +60,4 @@ def invoking_file(path: str) -> str:
     folders = path.replace("\\", "/").split("/")[:-1]
     if "test-reports" not in folders[:-1]:
         return ""
-    return folders[-1].replace(".", "/")
+    return short_name(folders[-1].replace(".", "/"))

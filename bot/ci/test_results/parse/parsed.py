@@ -9,6 +9,7 @@ import msgspec
 
 from bot.ci.test_results.parse.cases import Attempt, Declared
 
+RULES = 2  # raised when reports are read in another way: what was read before is read again
 EXCLUSIONS = ("td_exclusions*.json", "*/td_exclusions*.json")  # members of an archive
 
 
@@ -45,6 +46,7 @@ class GroupPart(msgspec.Struct, array_like=True):
     times: bytes  # array of signed 32-bit milliseconds, of this machine; -1: not known
     attempts: dict[int, list[Attempt]]  # by position, of all but those that just passed
     properties: dict[str, dict[str, str]] = {}  # by name, of cases that failed
+    repeats: dict[int, int] = {}  # how many cases are held for one, by position
 
 
 class HeadPart(msgspec.Struct, array_like=True):
@@ -74,6 +76,7 @@ class Stored(msgspec.Struct, kw_only=True):
     cases: int
     job_ids: list[int]  # that reports name as theirs
     unreadable: list[tuple[str, str]]
+    notes: list[tuple[str, str]] = []  # files that are no reports, and what was done to read others
 
 
 class Exceptional(msgspec.Struct, array_like=True):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bot.ci.test_results.parse.texts import beginning
+from bot.core.masking import mask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,4 +36,4 @@ def _value(name: str, value: Any) -> str:
 
 
 def _short(text: str, most: int) -> str:
-    return beginning(text.replace("\0", "\N{REPLACEMENT CHARACTER}"), most)
+    return beginning(mask(text).replace("\0", "\N{REPLACEMENT CHARACTER}"), most)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -10,15 +11,20 @@ from bot.ci.collect.parse import zip_members
 from bot.ci.collect.parse.contract import Broken, Refused
 from bot.ci.test_results.parse import junit, run_report
 from bot.ci.test_results.parse.cases import Case, Cases, Group, Outcome, is_flaky
+from bot.ci.test_results.parse.junit import NoReport
+from bot.ci.test_results.parse.merging import Merging
 from bot.ci.test_results.parse.names import Place, invoking_file
+from bot.ci.test_results.parse.xml_documents import PIECE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 FILES_MOST = 10_000  # of a folder
 FILE_MOST = zip_members.MOST_INFLATED
 WANTED = (".xml", ".jsonl")
+ARCHIVE = ".zip"
+Pieces = Callable[[], Iterable[bytes]]  # the content of a file, as often as it is asked for
 COUNTED = {
     Outcome.PASSED: "passed",
     Outcome.FAILED: "failed",
@@ -31,7 +37,7 @@ COUNTED = {
 
 
 class Unreadable(NamedTuple):
-    """A report that was left out."""
+    """A file that was left out, or what is to be said of it."""
 
     member: str
     reason: str
@@ -45,12 +51,13 @@ class Report(NamedTuple):
     cases: Cases
     head: run_report.Head | None  # None: JUnit
     started_at: float | None = None  # see run_report.RunReport
+    notes: Sequence[str] = ()  # what had to be done to read it, and what it says wrongly of itself
 
 
 class Reader(Protocol):
     """What takes reports as they are found."""
 
-    def add(self, member: str, pieces: Iterable[bytes]) -> None:
+    def add(self, member: str, pieces: Pieces) -> None:
         """Read one report."""
 
     def refuse(self, member: str, reason: str) -> None:
@@ -61,18 +68,22 @@ class Reader(Protocol):
 class Results:
     """What all reports of a job say together."""
 
-    junit: Cases = field(default_factory=Cases)
     runs: Cases = field(default_factory=Cases)
     unreadable: list[Unreadable] = field(default_factory=list)
+    no_reports: list[Unreadable] = field(default_factory=list)  # files of other kinds
+    notes: list[Unreadable] = field(default_factory=list)
     read: int = 0  # reports
+    _junit: Merging = field(default_factory=Merging)
     _known: set[bytes | str] = field(default_factory=set)
     _waiting: list[Report] = field(default_factory=list)  # run reports, until all are there
     _first: Report | None = None  # of the run reports
 
-    def add(self, member: str, pieces: Iterable[bytes]) -> None:
-        """Read one report; one that cannot be read changes nothing but `unreadable`."""
+    def add(self, member: str, pieces: Pieces) -> None:
+        """Read one report; one that cannot be read changes nothing but the lists of files that were left out."""
         try:
             self.merge(parse_report(member, pieces))
+        except NoReport as error:
+            self.no_reports.append(Unreadable(member, str(error)))
         except (Broken, Refused) as error:
             self.refuse(member, str(error))
 
@@ -84,8 +95,9 @@ class Results:
                 self._waiting.append(report)
                 self._first = min(self._first or report, report, key=_began)
             else:
-                self.junit.merge(report.cases)
+                self._junit.add(report.member, report.cases)
             self._known.add(identity)
+        self.notes += [Unreadable(report.member, note) for note in report.notes]
         self.read += 1
 
     def refuse(self, member: str, reason: str) -> None:
@@ -95,7 +107,7 @@ class Results:
     @property
     def too_long(self) -> int:
         """How many cases have a time that no test can have taken: it counts as unknown."""
-        return self.junit.too_long + self.runs.too_long
+        return self._junit.too_long + self.runs.too_long
 
     @property
     def head(self) -> run_report.Head | None:
@@ -121,7 +133,8 @@ class Results:
         self._merge_waiting()
         yield from self.runs.groups.items()
         files = {place.file for place in self.runs.groups}
-        yield from ((place, group) for place, group in self.junit.groups.items() if place.file not in files)
+        junit = self._junit.groups()
+        yield from ((place, group) for place, group in junit.items() if place.file not in files)
 
     def counts(self) -> dict[str, int]:
         """Return how many cases ended how; `flaky` ones are counted by their outcome, too."""
@@ -140,15 +153,14 @@ def _began(report: Report) -> tuple[bool, float, str, bytes]:
     return report.started_at is None, report.started_at or 0.0, report.member, report.digest
 
 
-def parse_report(member: str, pieces: Iterable[bytes]) -> Report:
-    """Return what one report says; raises Broken where it cannot be read, Refused over a limit."""
-    digest = hashlib.blake2b(member.rpartition("/")[2].encode(errors="replace") + b"\0", digest_size=16)
-    hashed = _hashed(pieces, digest)
+def parse_report(member: str, pieces: Pieces) -> Report:
+    """Return what one report says; raises Broken where it cannot be read, NoReport where it is none, Refused."""
+    hashed = _Hashed(member, pieces)
     if member.casefold().endswith(".jsonl"):
-        head, cases, started_at = run_report.parse_run_report(hashed)
-        return Report(member, digest.digest(), cases, head, started_at)
-    cases = junit.parse_junit(hashed, invoking_file(member))
-    return Report(member, digest.digest(), cases, None)
+        head, cases, started_at = run_report.parse_run_report(hashed.pieces())
+        return Report(member, hashed.digest(), cases, head, started_at)
+    cases, notes = junit.parse_junit(hashed.pieces, invoking_file(member))
+    return Report(member, hashed.digest(), cases, None, notes=notes)
 
 
 def read_reports(paths: Iterable[Path]) -> Results:
@@ -166,13 +178,13 @@ def _read_folder(results: Reader, folder: Path) -> None:
     files = 0
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if path.is_symlink() or not path.is_file() or not name.casefold().endswith((*WANTED, ".zip")):
+        if path.is_symlink() or not path.is_file() or not name.casefold().endswith((*WANTED, ARCHIVE)):
             continue
         files += 1
         if files > FILES_MOST:
             results.refuse(name, f"more than {FILES_MOST:,} files in {folder.name}: this and all after it")
             return
-        read_file(results, path, name if not name.casefold().endswith(".zip") else f"{name}/")
+        read_file(results, path, name if not name.casefold().endswith(ARCHIVE) else f"{name}/")
 
 
 def read_file(results: Reader, path: Path, name: str) -> None:
@@ -180,10 +192,10 @@ def read_file(results: Reader, path: Path, name: str) -> None:
     try:
         with path.open("rb") as file:
             is_archive = file.read(2) == b"PK"
-        if is_archive or path.suffix.casefold() == ".zip":
+        if is_archive or path.suffix.casefold() == ARCHIVE:
             read_archive(results, path, name if name.endswith("/") else "")
         else:
-            results.add(name, _pieces(path))
+            results.add(name, lambda: _pieces(path))
     except OSError as error:
         results.refuse(name, error.strerror or str(error))
     except (Broken, Refused) as error:  # the archive as a whole
@@ -194,25 +206,54 @@ def read_archive(results: Reader, path: Path, prefix: str = "") -> None:
     """Read every report of an archive; raises Refused and Broken where none can be."""
     with zip_members.open_archive(path) as archive:
         for member in sorted(zip_members.readable_members(archive), key=lambda member: member.name):
-            if member.name.casefold().endswith(WANTED):
-                results.add(prefix + member.name, member.pieces())
+            if not is_wanted(member.name):
+                continue
+            if member.name.casefold().endswith(ARCHIVE):
+                results.refuse(prefix + member.name, "an archive in an archive is not opened")
+            else:
+                results.add(prefix + member.name, member.pieces)
         for entry in archive.entries:
             reason = zip_members.refusal(entry)
-            if reason and entry.name.casefold().endswith(WANTED):
+            if reason and is_wanted(entry.name):
                 results.refuse(prefix + entry.name, reason)
+
+
+def is_wanted(name: str) -> bool:
+    """Whether a member of an archive may be a report, by its name; macOS adds files of its own beside each."""
+    folders = name.split("/")
+    if "__MACOSX" in folders or folders[-1].startswith("._"):
+        return False
+    return name.casefold().endswith((*WANTED, ARCHIVE))
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
     read_so_far = 0
     with path.open("rb") as file:
-        while piece := file.read(junit.PIECE):
+        while piece := file.read(PIECE):
             read_so_far += len(piece)
             if read_so_far > FILE_MOST:
-                raise Refused(f"over {FILE_MOST // junit.PIECE} MiB")
+                raise Refused(f"over {FILE_MOST // PIECE} MiB")
             yield piece
 
 
-def _hashed(pieces: Iterable[bytes], digest: hashlib.blake2b) -> Iterator[bytes]:
-    for piece in pieces:
-        digest.update(piece)
-        yield piece
+class _Hashed:
+    """The content of a report, and the digest of the last time that it was read."""
+
+    def __init__(self, member: str, pieces: Pieces) -> None:
+        self._name = member.rpartition("/")[2].encode(errors="replace") + b"\0"
+        self._pieces = pieces
+        self._hash = self._new_hash()
+
+    def _new_hash(self) -> hashlib.blake2b:
+        return hashlib.blake2b(self._name, digest_size=16)
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the content."""
+        self._hash = self._new_hash()
+        for piece in self._pieces():
+            self._hash.update(piece)
+            yield piece
+
+    def digest(self) -> bytes:
+        """Return the digest of the file's name without folders, and its content."""
+        return self._hash.digest()

@@ -11,13 +11,22 @@ from bot.ci.test_results.parse.cases import FAILING, MOST_CASES, Attempt, Cases,
 from bot.ci.test_results.parse.names import Place
 from bot.ci.test_results.parse.parsed import Environment
 from bot.ci.test_results.parse.properties import MOST_OF_CASE, kept
-from bot.ci.test_results.parse.texts import LONGEST_TIME, MESSAGE_MOST, STACK_MOST, beginning, ending
+from bot.ci.test_results.parse.texts import (
+    LONGEST_TIME,
+    MESSAGE_MOST,
+    STACK_MOST,
+    beginning,
+    ending,
+    short_name,
+)
+from bot.core.masking import mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SCHEMA = "0.1"
 LINE_MOST = 1024 * 1024
+NUMBER_MOST = 2**63 - 1
 STACK = "stack"  # among the properties of an attempt, as our plugin for pytest writes it
 OUTCOMES = {outcome.name.lower(): outcome for outcome in Outcome}
 Number = Annotated[int, msgspec.Meta(ge=0)]
@@ -75,7 +84,7 @@ def parse_run_report(pieces: Iterable[bytes]) -> RunReport:
         if isinstance(decoded, Head):
             if head is not None:
                 raise Broken(f"line {number}: a second report in one file")
-            head = decoded
+            head = _checked(decoded)
             continue
         if head is None:
             raise Broken("line 1 is not of type report")
@@ -91,15 +100,27 @@ def parse_run_report(pieces: Iterable[bytes]) -> RunReport:
     return RunReport(head, _cases(runs), min((one for one in began if one is not None), default=None))
 
 
+def _checked(head: Head) -> Head:
+    """Return a report's first line with numbers that a database can hold; what is too large says nothing."""
+    if not 0 <= head.github_workflow_job_id <= NUMBER_MOST:
+        head.github_workflow_job_id = 0
+    if not 0 <= head.environment.device_count <= NUMBER_MOST:
+        head.environment.device_count = 0
+    return head
+
+
 def _cases(runs: dict[tuple[str, str, str], list[Run]]) -> Cases:
     cases = Cases()
-    for (file, suite, name), attempts in runs.items():
+    for (file, suite, full_name), attempts in runs.items():
         attempts.sort(key=lambda run: run.rerun_number)
         newest = attempts[-1]
-        group = cases.group(Place(file, suite))
+        group = cases.group(Place(short_name(file), short_name(suite)))
+        name = short_name(full_name)
         group.add(name, [_attempt(run) for run in attempts], _milliseconds(newest), 0)
         if newest.declared_case_name or newest.language:
-            group.declared[name] = Declared(newest.declared_case_name or "", newest.language or "")
+            group.declared[name] = Declared(
+                short_name(newest.declared_case_name or ""), short_name(newest.language or "")
+            )
         if properties := _properties(attempts):
             group.properties[name] = properties
     return cases
@@ -117,8 +138,8 @@ def _attempt(run: Run) -> Attempt:
     stack = (run.properties or {}).get(STACK)
     return Attempt(
         OUTCOMES[run.outcome],
-        beginning(run.outcome_summary or "", MESSAGE_MOST),
-        stack=ending(stack, STACK_MOST) if isinstance(stack, str) else "",
+        beginning(mask(run.outcome_summary or ""), MESSAGE_MOST),
+        stack=ending(mask(stack), STACK_MOST) if isinstance(stack, str) else "",
     )
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 
+from bot.core.masking import mask
+
+NAME_MOST = 512  # characters
 LONGEST_TIME = 7 * 24 * 3600  # seconds: more is a wrong clock
 MESSAGE_MOST = 1024  # bytes
 STACK_MOST = 4096
@@ -15,18 +19,28 @@ _ELLIPSIS = "\n…\n"
 
 def milliseconds(text: str | None) -> int | None:
     """Return a time in seconds as milliseconds; None if it is missing, no number, negative or over a week."""
-    if not text:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            seconds = float(text.replace(",", ""))
-        except ValueError:
-            return None
-    if not 0 <= seconds <= LONGEST_TIME or "_" in text:
+    seconds = _seconds(text)
+    if seconds is None or not 0 <= seconds <= LONGEST_TIME:
         return None
     return round(seconds * 1000)
+
+
+def _seconds(text: str | None) -> float | None:
+    """Return a number, with a decimal point or comma, and marks between thousands."""
+    if not text or "_" in text:
+        return None
+    if "," in text:
+        whole, _, fraction = text.rpartition(".")
+        if whole and "," in whole:  # 1,234.5
+            text = f"{whole.replace(',', '')}.{fraction}"
+        elif text.count(",") == 1:  # 0,014 and 1.234,5
+            text = text.replace(".", "").replace(",", ".")
+        else:  # 1,234,567
+            text = text.replace(",", "")
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def line_number(text: str, *, from_zero: bool) -> int | None:
@@ -38,11 +52,16 @@ def line_number(text: str, *, from_zero: bool) -> int | None:
 
 def is_too_long(text: str | None) -> bool:
     """Whether a time is a number that no test can have taken."""
-    try:
-        seconds = float((text or "").replace(",", ""))
-    except ValueError:
-        return False
-    return not math.isnan(seconds) and seconds > LONGEST_TIME
+    seconds = _seconds(text)
+    return seconds is not None and not math.isnan(seconds) and seconds > LONGEST_TIME
+
+
+def short_name(text: str) -> str:
+    """Return the name of a test, suite or file: of a very long one the beginning, and a digest of all of it."""
+    if len(text) <= NAME_MOST:
+        return text
+    digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
+    return f"{text[:NAME_MOST]}… {digest}"
 
 
 def beginning(text: str, most: int) -> str:
@@ -82,14 +101,14 @@ class KeptText:
         """Return the text, or its beginning and end around an ellipsis."""
         whole = self._head + self._tail
         if self._size == len(whole) and len(whole.encode(errors="replace")) <= most:
-            return whole.strip()
+            return mask(whole).strip()
         half = (most - len(_ELLIPSIS.encode())) // 2
-        return beginning(self._head, half) + _ELLIPSIS + ending(whole, half)
+        return beginning(mask(self._head), half) + _ELLIPSIS + ending(mask(whole), half)
 
     def tail(self, most: int) -> str:
         """Return the end of the text."""
-        return ending(self._head + self._tail, most).strip()
+        return ending(mask(self._head + self._tail), most).strip()
 
-    def first_line(self) -> str:
-        """Return the first line that is not empty."""
-        return self._head.strip().partition("\n")[0].strip()
+    def beginning(self) -> str:
+        """Return the beginning of the text."""
+        return mask(self._head)

@@ -17,6 +17,7 @@ from bot.ci.test_results.parse import block
 from bot.ci.test_results.parse.block import FAILING, PASSING
 from bot.ci.test_results.states import Judged, Observation, State
 from bot.ci.test_results.store import rows
+from bot.ci.test_results.store.earlier_rows import distrust_pulls, request_reading
 from bot.ci.test_results.store.known_tests import PAUSE, in_batches
 from bot.ci.test_results.store.rows import tested
 from bot.ci.test_results.tables import StateRow, test, test_env, test_failure, test_state, test_summary
@@ -52,6 +53,10 @@ def request(tx: Transaction, repository_id: int) -> None:
 
 async def evaluate_states(context: Context, task: Task) -> None:
     """Look at the tests that may have another state now."""
+    if not task.key:
+        async with context.store.transaction() as tx:
+            await distrust_pulls(tx)
+            await request_reading(tx)
     async with context.store.read() as tx:
         if task.key:
             found = {_repository(task.key): await _failing(tx, _repository(task.key))}

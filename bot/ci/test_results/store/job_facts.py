@@ -10,8 +10,9 @@ import sqlalchemy as sa
 from bot.ci.collect import job_names
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.store import runs as collect_rows
+from bot.ci.collect.store import trusted_runs
 from bot.ci.collect.tables import ci_upload
-from bot.ci.collect.trust import is_trusted, is_trusted_branch
+from bot.ci.collect.trust import is_trusted_branch
 from bot.ci.trunk.tables import branch_commit
 from bot.ingest import watched
 from bot.ingest.tables import records
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from bot.ingest.rows import WorkflowRunRow
     from bot.oot.results.tables import DispatchRow
 
-ON_TRUNK = frozenset({"push", "nightly", "periodic"})  # dispatches about a commit of a branch
 JOB, RUN = records["workflow_job"].c, records["workflow_run"].c
 HEAD, REPORTED = records["pull_head"].c, oot_workflow_job.c
 
@@ -70,7 +70,7 @@ async def read_facts(
         "dispatch_id": dispatch and dispatch["id"],
         "head_branch": run["head_branch"],
         "event": run["event"],
-        "trusted": await _is_own(tx, settings, run) or await _is_trusted_dispatch(tx, settings, dispatch),
+        "trusted": await trusted_runs.is_trusted_run(tx, settings, run),
         "pr_number": await _pull_of(tx, run) if own else dispatch and dispatch["pr_number"],
     }
     began = job and (job["started_at"] or job["created_at"])
@@ -98,7 +98,7 @@ async def _of_upload(tx: Transaction, settings: Settings, parts: list[PartRow]) 
         "dispatch_id": found["dispatch_id"] or None,
         "head_branch": None,
         "event": found["event_type"],
-        "trusted": await _is_trusted_dispatch(tx, settings, dispatch),
+        "trusted": await trusted_runs.is_trusted_dispatch(tx, settings, dispatch),
         "pr_number": dispatch and dispatch["pr_number"],
     }
     if found["event_type"] not in {None, "push"} and (
@@ -123,19 +123,6 @@ async def _of_nightly(tx: Transaction, settings: Settings, sha: str) -> tuple[st
         if await _is_on_trusted_branch(tx, settings, repo, sha):
             return repo, sha
     return None
-
-
-async def _is_own(tx: Transaction, settings: Settings, run: WorkflowRunRow) -> bool:
-    facts = await collect_rows.repository_facts(tx, run["repository_id"])
-    patterns = settings.of(CollectSettings).ci_trusted_branches
-    return is_trusted(run, default_branch=facts.default_branch, patterns=patterns)
-
-
-async def _is_trusted_dispatch(tx: Transaction, settings: Settings, dispatch: DispatchRow | None) -> bool:
-    """Whether a dispatch was for a commit of a trusted branch of upstream: good for that backend's own baseline."""
-    if dispatch is None or dispatch["event_type"] not in ON_TRUNK or not dispatch["head_sha"]:
-        return False
-    return await _is_on_trusted_branch(tx, settings, dispatch["upstream_repo"], dispatch["head_sha"])
 
 
 async def _is_on_trusted_branch(tx: Transaction, settings: Settings, repo: str, sha: str) -> bool:

@@ -11,7 +11,7 @@ from bot.ci.collect.attribution import Job, reported_job
 from bot.ci.collect.receiving import MIB, Fetched, Receiver
 from bot.ci.collect.store import runs as collect_rows
 from bot.ci.collect.tables import ci_upload
-from bot.ci.test_results.parse.parsed import Stored
+from bot.ci.test_results.parse.parsed import RULES, Stored
 from bot.ci.test_results.store.rows import is_of_job, job_key
 from bot.ci.test_results.tables import test_part
 from bot.core.errors import GiveUp
@@ -44,7 +44,9 @@ async def store(
         "name": fetched.name,
         "blob": blob,
         "unreadable": [{"member": member, "reason": reason} for member, reason in stored.unreadable],
+        "notes": [{"member": member, "reason": words} for member, words in stored.notes] or None,
         "received_at": tx.now,
+        "rules": RULES,
     }
     c = test_part.c
     elsewhere = (c.repository_id == key["repository_id"], c.object_id == fetched.object_id)

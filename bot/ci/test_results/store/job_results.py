@@ -32,17 +32,20 @@ from bot.ci.test_results.store import (
     judging_rows,
     known_tests,
     pulls_concerned,
+    quota,
     requests,
     rows,
 )
 from bot.ci.test_results.store.known_tests import PAUSE, Known, Seen, TooManyNew, in_batches
 from bot.ci.test_results.tables import test_failure, test_summary
-from bot.core.errors import GiveUp
+from bot.core.errors import GiveUp, RetryLater
 from bot.oot.allowlist import rows as allowlists
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
+    from bot.ci.test_results.job_rows import Made
     from bot.ci.test_results.store.job_facts import Facts
     from bot.ci.test_results.tables import PartRow
     from bot.context import Context
@@ -51,6 +54,9 @@ if TYPE_CHECKING:
 
 MERGE = "bot.ci.test_results.parse.artifact:merge_parts"
 ANSWER_MOST = 256 * MIB
+NOTES_MOST = 50
+SUMMARY_BYTES = 100
+DISK_WAIT = 600.0  # seconds
 FAILURES = 50  # rows of one transaction: their texts are long
 _MERGED = msgspec.msgpack.Decoder(Merged)
 RERUN_DISABLED = "rerun_disabled_tests"  # among the arguments of a job
@@ -65,6 +71,8 @@ async def store_job_results(context: Context, task: Task) -> None:
         devices = await _devices(tx)
     if facts is None or any(part["blob"] is None for part in parts):
         return
+    if await asyncio.to_thread(context.resource(WORKSPACE).disk_full):
+        raise RetryLater("the disk of DATA_DIR is nearly full: no results are stored", after=DISK_WAIT)
     async with context.resource(WORKSPACE).folder() as folder:
         try:
             merged = await _merge(context, parts, folder)
@@ -137,6 +145,8 @@ async def _store(context: Context, job: _Job) -> None:
         "repository_id": key["repository_id"], "trusted": seen.trusted, "head_sha": facts.tested,
     }  # fmt: skip
     made = await asyncio.to_thread(job_rows.make_rows, merged, known, common, of_failure)
+    if not seen.trusted:
+        await _limit_rows(context, job, made)
     if facts.subject["trusted"] or facts.subject["backend"]:
         for some in in_batches(made.summaries):
             await _insert(context, test_summary, some)
@@ -154,21 +164,40 @@ async def _store(context: Context, job: _Job) -> None:
         )
         row["env_id"] = await rows.environment_id(tx, environment)
         former = await _swap(tx, key, row)
-        count_days.request(tx, key["repository_id"])
-        if seen.trusted and made.failures:
-            evaluate_states.request(tx, key["repository_id"])
-        if facts.subject["trusted"] or facts.subject["backend"]:
-            requests.request_losses(tx, key["repository_id"], key["run_id"])
-        stored = await rows.job_by_key(tx, key)
-        assert stored
-        if seen.trusted:
-            await crashed_files.request_again(tx, stored)
-        failing = {one["test_id"] for one in made.failures}
-        if stored["backend"] and stored["upstream_sha"]:
-            await pulls_concerned.request_publish_of_commit(tx, stored["upstream_sha"])
-        requests.request_verdicts(tx, await judging_rows.heads_concerned(tx, stored, failing))
+        await _request_what_follows(tx, key, {one["test_id"] for one in made.failures}, trusted=seen.trusted)
     if former:
         await delete_generations(context, [former])
+
+
+async def _request_what_follows(
+    tx: Transaction, key: JobKeyRow, failing: Collection[int], *, trusted: bool
+) -> None:
+    """Ask for all that depends on a job's results."""
+    count_days.request(tx, key["repository_id"])
+    if trusted and failing:
+        evaluate_states.request(tx, key["repository_id"])
+    stored = await rows.job_by_key(tx, key)
+    assert stored
+    if stored["trusted"] or stored["backend"]:
+        requests.request_losses(tx, key["repository_id"], key["run_id"])
+    if trusted:
+        await crashed_files.request_again(tx, stored)
+    if stored["backend"] and stored["upstream_sha"]:
+        await pulls_concerned.request_publish_of_commit(tx, stored["upstream_sha"])
+    requests.request_verdicts(tx, await judging_rows.heads_concerned(tx, stored, failing))
+
+
+async def _limit_rows(context: Context, job: _Job, made: Made) -> None:
+    """Leave the rows of a run that is not trusted out where such runs have stored too many today."""
+    size = sum(len(one[name]) for one in made.failures for name in ("message", "stack", "output"))
+    size += len(made.summaries) * SUMMARY_BYTES
+    rows_made = len(made.failures) + len(made.summaries)
+    async with context.store.transaction() as tx:
+        taken = await quota.take(tx, job.key["repository_id"], rows=rows_made, size=size)
+    if not taken:
+        job.merged.left_out += len(made.failures)
+        made.failures.clear()
+        made.summaries.clear()
 
 
 async def _insert(context: Context, table: sa.Table, some: Any) -> None:
@@ -200,6 +229,7 @@ def _row(job: _Job) -> dict[str, Any]:
         "flags": merged.flags or None,
         "properties": merged.properties or None,
         "unreadable": sorted(unreadable, key=lambda one: (one["member"], one["reason"])),
+        "notes": [note for part in parts for note in part["notes"] or ()][:NOTES_MOST] or None,
         "at": facts.at,
         "received_at": max((part["received_at"] for part in parts), default=facts.at),
     }

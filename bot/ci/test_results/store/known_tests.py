@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from bot.ci.test_results.parse.cases import Declared
 from bot.ci.test_results.parse.identity import DIGEST, canonical
+from bot.ci.test_results.store import quota
 from bot.ci.test_results.store.rows import DAY
 from bot.ci.test_results.tables import test, test_class
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 BATCH = 500  # rows of one statement
 NEW_MOST = 50_000  # tests that an untrusted job may bring
+ROW_BYTES = 200  # of a test beside its name
 PAUSE = 0.02  # seconds between two transactions
 X = TypeVar("X")
 T, C = test.c, test_class.c
@@ -48,7 +50,7 @@ class Seen(NamedTuple):
 
 
 class TooManyNew(Exception):
-    """Anybody can open a pull request, and tests are kept for long."""
+    """Anyone can open a pull request, and tests are kept for long. The message says which limit."""
 
 
 async def ids_of_groups(
@@ -56,25 +58,55 @@ async def ids_of_groups(
 ) -> Known:
     """Return the ids of all tests of a job; what is new is stored, and when each was seen.
 
-    Raises TooManyNew where a run that is not trusted brings very many unknown tests.
+    Raises TooManyNew where a run that is not trusted brings very many unknown tests, before these are looked up.
     """
     tests: dict[bytes, int] = {}
-    digests = list(dict.fromkeys(digest for group in groups for digest in _digests(group)))
-    for some in in_batches(digests):
+    digests = await asyncio.to_thread(_all_digests, groups)
+    if not seen.trusted and len(digests) > NEW_MOST:
+        async with context.store.read() as tx:
+            known = await _count_tests(tx, seen.repository_id, most=len(digests))
+        _check_new(len(digests) - known)
+    for at, some in enumerate(in_batches(digests), start=1):
         await _look_up(context, some, seen, tests)
-    if not seen.trusted and len(digests) - len(tests) > NEW_MOST:
-        raise TooManyNew(f"over {NEW_MOST:,} tests that no trusted run had")
+        if not seen.trusted:
+            _check_new(min(at * BATCH, len(digests)) - len(tests))
+    new: list[dict[str, Any]] = []
+    if len(tests) < len(digests):
+        new = await asyncio.to_thread(_new, groups, tests, seen, frozenset(devices))
+    if new and not seen.trusted:
+        await _take_quota(context, seen, new)
     classes = await _classes(context, groups, seen)
-    waiting: list[dict[str, Any]] = []
-    for group in groups:
-        if any(digest not in tests for digest in _digests(group)):
-            waiting += await asyncio.to_thread(_new, group, tests, seen, classes, frozenset(devices))
-        while len(waiting) >= BATCH:
-            await _insert(context, waiting[:BATCH], seen, tests)
-            del waiting[:BATCH]
-    if waiting:
-        await _insert(context, waiting, seen, tests)
+    for some_rows in in_batches(new):
+        rows = [
+            {name: value for name, value in row.items() if name != "place"}
+            | {"class_id": classes[row["place"]]}
+            for row in some_rows
+        ]
+        await _insert(context, rows, seen, tests)
     return Known(tests, classes)
+
+
+def _check_new(new: int) -> None:
+    if new > NEW_MOST:
+        raise TooManyNew(f"over {NEW_MOST:,} tests that no trusted run had")
+
+
+async def _count_tests(tx: Transaction, repository_id: int, *, most: int) -> int:
+    """Return how many tests of a repository are known, at most so many."""
+    some = sa.select(T.id).where(T.repository_id == repository_id).limit(most).subquery()
+    return int((await tx.run(sa.select(sa.func.count()).select_from(some))).scalar_one())
+
+
+async def _take_quota(context: Context, seen: Seen, new: Sequence[dict[str, Any]]) -> None:
+    size = sum(len(row["name"].encode(errors="replace")) + ROW_BYTES for row in new)
+    async with context.store.transaction() as tx:
+        taken = await quota.take(tx, seen.repository_id, rows=len(new), size=size)
+    if not taken:
+        raise TooManyNew("runs that are not trusted brought too many new tests today")
+
+
+def _all_digests(groups: Sequence[MergedGroup]) -> list[bytes]:
+    return list(dict.fromkeys(digest for group in groups for digest in _digests(group)))
 
 
 def _digests(group: MergedGroup) -> list[bytes]:
@@ -166,24 +198,22 @@ def _marks(tx: Transaction, seen: Seen) -> dict[str, Any]:
 
 
 def _new(
-    group: MergedGroup,
-    tests: dict[bytes, int],
-    seen: Seen,
-    classes: dict[tuple[str, str], int],
-    devices: frozenset[str],
+    groups: Sequence[MergedGroup], tests: dict[bytes, int], seen: Seen, devices: frozenset[str]
 ) -> list[dict[str, Any]]:
-    """Return rows of the tests of a group that are not known."""
-    names = msgspec.msgpack.decode(group.names, type=list[str])
-    found = []
-    for at, name in enumerate(names):
-        digest = group.digests[at * DIGEST : (at + 1) * DIGEST]
-        if digest in tests:
+    """Return rows of the tests that are not known, each with its file and suite as `place`."""
+    found: dict[bytes, dict[str, Any]] = {}
+    for group in groups:
+        digests = _digests(group)
+        if all(digest in tests for digest in digests):
             continue
-        declared = group.declared.get(name, Declared("", ""))
-        found.append(
-            {
+        names = msgspec.msgpack.decode(group.names, type=list[str])
+        for digest, name in zip(digests, names, strict=True):
+            if digest in tests or digest in found:
+                continue
+            declared = group.declared.get(name, Declared("", ""))
+            found[digest] = {
                 "repository_id": seen.repository_id,
-                "class_id": classes[group.file, group.suite],
+                "place": (group.file, group.suite),
                 "digest": digest,
                 "canonical": canonical(group.file, group.suite, declared.name or name, devices=devices),
                 "name": name,
@@ -194,8 +224,7 @@ def _new(
                 "trusted_first_at": seen.seen_at if seen.trusted else None,
                 "trusted_last_at": seen.day if seen.trusted else None,
             }
-        )
-    return found
+    return list(found.values())
 
 
 async def _insert(

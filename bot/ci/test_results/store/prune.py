@@ -19,6 +19,7 @@ from bot.ci.test_results.tables import (
     test_failure,
     test_loss,
     test_part,
+    test_quota,
     test_state,
     test_summary,
 )
@@ -55,6 +56,7 @@ async def prune(context: Context) -> dict[str, int]:
         (test_day, test_day.c.day < records // DAY),
         (test_state, test_state.c.at < records),
         (test_loss, test_loss.c.at < results),
+        (test_quota, test_quota.c.day < now // DAY - 1),
         # blocks name tests by their ids: these go once no block can have them
         (test, sa.and_(test.c.last_at < results, test.c.trusted_last_at.is_(None))),
         (test, test.c.last_at < min(records, results)),

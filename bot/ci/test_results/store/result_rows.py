@@ -42,6 +42,7 @@ from bot.ci.test_results.tables import (
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement
 from bot.ingest.tables import records
+from bot.oot.results.store.overtaken import dispatched_later, passed_later
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -92,8 +93,20 @@ PUBLIC = Statement(
         _REPOSITORY.repository_id.in_(sa.bindparam("ids", expanding=True)), _REPOSITORY.private.is_(False)
     )
 )
+_again = test_job.alias("again")
+_TESTED_AGAIN = (  # in a later attempt of the run
+    _again.c.repository_id == JOB.repository_id,
+    _again.c.run_id == JOB.run_id,
+    _again.c.run_attempt > JOB.run_attempt,
+    _again.c.name == JOB.name,
+)
 TESTING = RowStatement(
-    JOBS.where(JOB.upstream_sha == sa.bindparam("of_commit"))
+    JOBS.where(
+        JOB.upstream_sha == sa.bindparam("of_commit"),
+        ~passed_later(JOB.repository_id, JOB.job_id),
+        ~sa.exists().where(*_TESTED_AGAIN),
+        ~dispatched_later(JOB.dispatch_id),
+    )
     .order_by(JOB.at, JOB.generation)
     .limit(MOST_JOBS)
 )

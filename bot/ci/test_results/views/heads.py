@@ -58,6 +58,15 @@ class Tested:
         return failing.sums(self.jobs)
 
     @property
+    def notes(self) -> list[Unreadable]:
+        """Files that are no reports, and what was done to read others."""
+        return [
+            Unreadable(job=job, member=one["member"], reason=one["reason"])
+            for job in self.jobs
+            for one in job["notes"] or ()
+        ]
+
+    @property
     def unreadable(self) -> list[Unreadable]:
         """The reports that were left out."""
         return [

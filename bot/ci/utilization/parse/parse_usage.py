@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bot.ci.collect.parse.zip_members import Archive, Member
     from bot.ci.utilization.parse.segments import Segment
     from bot.ci.utilization.parse.usage_log import UsageLog
-    from bot.ci.utilization.parsed import ParsedLog
+    from bot.ci.utilization.store_usage import ParsedLog
     from bot.ci.utilization.tables import LogRow, Peak
 
 NAME = "usage_log.txt"

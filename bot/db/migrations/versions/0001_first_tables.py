@@ -467,7 +467,7 @@ def upgrade() -> None:
     )
     table(
         "pinned_repository", must("name", Text), must("repository_id", Big), must("pinned_at", Big),
-        key=["name"],
+        column("moved_to", Text), column("unreachable", Text), key=["name"],
     )
     table(
         "pull_head", must("repository_id", Big), must("repo", Text), must("received_at", Big),
@@ -626,9 +626,9 @@ def upgrade() -> None:
         must("passed", Integer), must("failed", Integer), must("errors", Integer), must("skipped", Integer),
         must("xfailed", Integer), must("xpassed", Integer), must("flaky", Integer), must("crashed", Integer),
         must("left_out", Integer), must("time_ms", Big), must("files", Integer), column("flags", Json),
-        column("properties", Json), must("unreadable", Json), must("at", Big), must("received_at", Big),
-        must("counted", Big), column("counted_day", Integer), column("counted_group", Text),
-        column("counted_block", Bytes), column("block", Bytes),
+        column("properties", Json), must("unreadable", Json), column("notes", Json), must("at", Big),
+        must("received_at", Big), must("counted", Big), column("counted_day", Integer),
+        column("counted_group", Text), column("counted_block", Bytes), column("block", Bytes),
         key=["repository_id", "run_id", "run_attempt", "job_id"],
     )
     index("ix_test_job_at", "test_job", "at")
@@ -657,11 +657,16 @@ def upgrade() -> None:
     table(
         "test_part", must("repository_id", Big), must("run_id", Big), must("run_attempt", Integer),
         must("job_id", Big), must("object_id", Big), must("kind", Text), must("name", Text),
-        column("blob", Text), must("unreadable", Json), must("received_at", Big),
+        column("blob", Text), must("unreadable", Json), column("notes", Json), must("received_at", Big),
+        must("rules", Integer, server_default=sa.text("'0'")),
         key=["repository_id", "run_id", "run_attempt", "job_id", "object_id"],
     )
     index("ix_test_part_object", "test_part", "repository_id", "object_id")
     index("ix_test_part_received_at", "test_part", "received_at")
+    table(
+        "test_quota", must("repository_id", Big), must("day", Integer), must("stored", Integer),
+        must("bytes", Big), key=["repository_id", "day"],
+    )
     table(
         "test_rerun", must("generation", Big), must("name", Text), must("suite", Text), must("file", Text),
         must("green", Integer), must("red", Integer), must("flaky", Boolean), must("repository_id", Big),
