@@ -42,7 +42,6 @@ CACHES = {
     "GitHubApp._roles": Kept(STRANGERS, 10_000, 512),  # people who comment
     "IssuerKeys._keys": Kept(SETTINGS, 1, MIB),  # of one issuer; its key set has a limit
     "LocalBudgets._budgets": Kept(GITHUB, 10_000, KIB),
-    "Matcher._compiled": Kept(SETTINGS, 1_000, 8 * KIB),  # rules of the ruleset
     "PageCache._locks": Kept(STRANGERS, 2_000, KIB),  # those that are held
     "PageCache._pages": Kept(STRANGERS, 1, 64 * MIB),  # so many bytes in all
     "PinnedIds._cached": Kept(SETTINGS, 1, MIB),
@@ -110,27 +109,13 @@ CACHES = {
 }
 # what ends with the request, transaction, file or page that it is made for
 SHORT = {
-    "Columns._made",
-    "Columns._places",
-    "Columns.series",
-    "Commands._numbers",
-    "Commands._seen",
-    "Commands._sets",
     "DayCounter._sums",
     "FamilyBaseline._commits",
-    "Group.attempts",
-    "Group.declared",
-    "Group.names",
-    "Group.properties",
     "Sums.seconds",
     "Transaction._changed",
     "Transaction._requests",
     "Transaction._slots",
     "_Gathered.named",
-    "_Place.inner",
-    "_Place.leaves",
-    "_Reader._groups",
-    "_Search.texts",
 }
 
 
