@@ -115,7 +115,7 @@ def timetable(settings: Settings, features: Features) -> dict[str, float]:
 
 def read_program(features: Features) -> None:
     """Import what a process that answers requests needs of the features, without beginning anything."""
-    for part in ("views", "routes", "openapi", "before_commit", "metrics"):
+    for part in ("views", "routes", "before_commit", "metrics"):
         for _ in load_each(features, part):
             pass
 
@@ -125,7 +125,6 @@ def operations(features: Features) -> list[Operation]:
     found: list[Operation] = []
     for feature in features:
         found += view.operations(load(feature.views)) if feature.views else ()
-        found += load(feature.openapi) if feature.openapi else ()
     return [*found, *health.OPERATIONS]
 
 

@@ -29,7 +29,6 @@ class Feature:
     # a tuple of `bot.web.view`: pages and JSON; their templates are in the folder `templates` beside its module
     views: str = ""
     routes: str = ""  # (aiohttp application): adds what is no view, and what templates and handlers need
-    openapi: str = ""  # a tuple of Operation: what the OpenAPI document says of its routes
     # async (tx, changed rows by table): before a commit that changes any; may write rows and enqueue, never record
     before_commit: str = ""
     on_start: str = ""  # async (tx): when the only worker on a database starts

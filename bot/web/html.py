@@ -172,7 +172,7 @@ def refusal(request: web.Request, error: Rejected) -> web.Response:
         request,
         "error.html",
         status=error.status,
-        fresh=parameters.of_failure(request) if error.status >= 500 else None,
+        fresh=parameters.refresh_after_failure(request) if error.status >= 500 else None,
         code=error.code,
         detail=error.detail,
         asked=asked[:100],

@@ -136,17 +136,6 @@ def whole(request: web.Request, name: str, *, default: int, most: int) -> int:
     return wanted
 
 
-def attempt(request: web.Request) -> int | None:
-    """Return the attempt of a run asked for, None for the newest."""
-    return whole(request, "attempt", default=0, most=1_000_000) or None
-
-
-def sha(request: web.Request) -> str | None:
-    """Return the commit asked for, or its beginning; None for the current one."""
-    text = given(request, "sha")
-    return commit(text) if text else None
-
-
 def events(request: web.Request) -> frozenset[str] | None:
     """Return the events asked for, None for all; raises Rejected 400."""
     names = frozenset(name.strip() for name in given(request, "event").split(",") if name.strip())
@@ -154,6 +143,12 @@ def events(request: web.Request) -> frozenset[str] | None:
         detail = f"event must be one of {', '.join(REPORTED)}, or several of them with commas between"
         raise Rejected(400, "invalid_parameter", detail)
     return names or None
+
+
+def sha(request: web.Request) -> str | None:
+    """Return the commit asked for, or its beginning; None for the current one."""
+    text = given(request, "sha")
+    return commit(text) if text else None
 
 
 def commit(text: str) -> str:
@@ -234,7 +229,7 @@ class Refresh:
         return f"&{NAME}={self.chosen}" if self.chosen else ""
 
 
-def of(request: web.Request, *, default: int = 0) -> Refresh:
+def read_refresh(request: web.Request, *, default: int = 0) -> Refresh:
     """Return what the address says, else every `default` seconds, 0 for never; raises Rejected 400."""
     chosen = request.query.get(NAME, "").strip()
     seconds = number(chosen)
@@ -244,7 +239,7 @@ def of(request: web.Request, *, default: int = 0) -> Refresh:
     return _made(request, chosen=chosen, seconds=seconds if chosen else default, default=default)
 
 
-def of_failure(request: web.Request) -> Refresh:
+def refresh_after_failure(request: web.Request) -> Refresh:
     """Return when a failed page is tried again, for screens on walls."""
     off = request.query.get(NAME) == OFF
     return _made(request, chosen=OFF if off else "", seconds=0 if off else FAILED, default=FAILED)

@@ -105,7 +105,7 @@ def _page_handler(view: View[R], page: Page[R]) -> Handler:
     async def handle(request: web.Request) -> web.Response:
         found = await _result(view, request, "page")
         every = page.refresh(found) if callable(page.refresh) else page.refresh
-        fresh = None if every is None else parameters.of(request, default=every)
+        fresh = None if every is None else parameters.read_refresh(request, default=every)
         link = view.json.link(found) if view.json else None
         json_url = parameters.address(request, view.json.path, link) if view.json and link is not None else ""
         values = {"json_url": json_url} | page.values(found)

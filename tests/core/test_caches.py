@@ -42,7 +42,6 @@ CACHES = {
     "GitHubApp._roles": Kept(STRANGERS, 10_000, 512),  # people who comment
     "IssuerKeys._keys": Kept(SETTINGS, 1, MIB),  # of one issuer; its key set has a limit
     "LocalBudgets._budgets": Kept(GITHUB, 10_000, KIB),
-    "Matcher._compiled": Kept(SETTINGS, 1_000, 8 * KIB),  # rules of the ruleset
     "PageCache._locks": Kept(STRANGERS, 2_000, KIB),  # those that are held
     "PageCache._pages": Kept(STRANGERS, 1, 64 * MIB),  # so many bytes in all
     "PinnedIds._cached": Kept(SETTINGS, 1, MIB),
@@ -92,41 +91,31 @@ CACHES = {
     "_uploads": Kept(CODE, 2, 16 * KIB),
     "_upsert": Kept(CODE, 500, 16 * KIB),
     "_url": Kept(BACKENDS, 1_000, 4 * KIB),  # links that they report
+    "compile_pattern": Kept(SETTINGS, 1_000, 8 * KIB),
+    "compile_rules": Kept(SETTINGS, 16, 8 * MIB),
+    "_pattern": Kept(CODE, 200, 4 * KIB),  # paths of the table of refusals
+    "_query_by_keys": Kept(CODE, 2, 16 * KIB),
+    "Shares._accounts": Kept(BACKENDS, 1_000, KIB),
+    "Turns._waiting": Kept(BACKENDS, 1_000, KIB),  # repositories whose files wait
     "canonical": Kept(CODE, 500, KIB),
     "made.globals['cached_line']": Kept(BACKENDS, 4_000, 4 * KIB),
-    "matcher": Kept(SETTINGS, 16, 8 * MIB),
     "member_reader": Kept(CODE, 2_000, KIB),
     "parse": Kept(SETTINGS, 8, MIB),  # the allowlist
     # names of jobs: what collected runs ran, a pull request's among them; cut to 255 characters by GitHub
+    "_first_match": Kept(BACKENDS, 10_000, KIB),
+    "_parse_name": Kept(BACKENDS, 20_000, KIB),
+    "counted_label": Kept(BACKENDS, 2_000, KIB),
     "_shown": Kept(BACKENDS, 20_000, KIB),
-    "first": Kept(BACKENDS, 20_000, KIB),
-    "named": Kept(BACKENDS, 20_000, KIB),
-    "counted": Kept(BACKENDS, 2_000, KIB),
-    "compiled": Kept(SETTINGS, 1_000, 8 * KIB),
 }
 # what ends with the request, transaction, file or page that it is made for
 SHORT = {
-    "Columns._made",
-    "Columns._places",
-    "Columns.series",
-    "Commands._numbers",
-    "Commands._seen",
-    "Commands._sets",
     "DayCounter._sums",
     "FamilyBaseline._commits",
-    "Group.attempts",
-    "Group.declared",
-    "Group.names",
-    "Group.properties",
-    "Total._seconds",
+    "Sums.seconds",
     "Transaction._changed",
     "Transaction._requests",
     "Transaction._slots",
     "_Gathered.named",
-    "_Place.inner",
-    "_Place.leaves",
-    "_Reader._groups",
-    "_Search.texts",
 }
 
 

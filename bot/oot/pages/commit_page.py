@@ -102,7 +102,7 @@ async def show_commit(request: web.Request) -> web.Response:
     return render(
         request,
         "commit.html",
-        fresh=parameters.of(request, default=RUNNING if unfinished else 0),
+        fresh=parameters.read_refresh(request, default=RUNNING if unfinished else 0),
         repo=repo,
         sha=found.sha,
         github=web_url(asked.settings.github_api_url),

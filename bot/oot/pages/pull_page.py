@@ -81,7 +81,7 @@ async def show_pull(request: web.Request) -> web.Response:
         "pull.html",
         gate_name=check_run_text.gate_name(settings.check_prefix),
         gate_url=_gate_url(settings, found),
-        fresh=parameters.of(request, default=RUNNING if unfinished else 0),
+        fresh=parameters.read_refresh(request, default=RUNNING if unfinished else 0),
         shown=found,
         wanted=asked[BACKEND],
         own=own,
