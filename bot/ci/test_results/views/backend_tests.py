@@ -85,7 +85,7 @@ class Found:
     only_here: list[SameTest] = field(default_factory=list)
 
 
-async def read(asked: Asked) -> Found:
+async def read_backend_tests(asked: Asked) -> Found:
     """Read how a backend stands beside upstream."""
     request, tx, repo = asked.request, asked.tx, asked[BACKEND]
     listed = await allowlists.in_force(tx)
@@ -146,7 +146,7 @@ def _ordered(compared: Compared) -> list[tuple[str, Parity]]:
 
 
 VIEW = View(
-    read=read,
+    read=read_backend_tests,
     parameters=(BACKEND, SHA, DEVICE),
     page=Page(path="/oot/{org}/{repo}/tests", template="backend_tests.html", values=show),
     json=Json(

@@ -37,7 +37,7 @@ class Found:
     earlier: str | None
 
 
-async def read(asked: Asked) -> Found:
+async def read_commit_tests(asked: Asked) -> Found:
     """Read the tests of a commit, upstream's own and those of backends."""
     tx, repo = asked.tx, asked[REPO]
     owners = await heads.owners(asked)
@@ -87,7 +87,7 @@ def show(found: Found) -> dict[str, Any]:
 
 
 VIEW = View(
-    read=read,
+    read=read_commit_tests,
     parameters=(REPO, SHA, BASE),
     page=Page(path=f"{REPOSITORY}/commit/{{sha}}/tests", template="head_tests.html", values=show),
 )

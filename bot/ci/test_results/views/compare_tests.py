@@ -143,7 +143,7 @@ async def _whole_sha(tx: Transaction, owners: set[int], sha: str) -> str:
     return whole
 
 
-async def read(asked: Asked) -> ComparedHeads:
+async def read_comparison(asked: Asked) -> ComparedHeads:
     """Read what changed between two commits."""
     owners = await heads.owners(asked)
     base, head = [await _whole_sha(asked.tx, owners, asked[one]) for one in (NEEDED_BASE, NEEDED_HEAD)]
@@ -179,7 +179,7 @@ def answer(found: ComparedHeads) -> ComparedTests:
 
 
 VIEW = View(
-    read=read,
+    read=read_comparison,
     parameters=(REPO, NEEDED_BASE, NEEDED_HEAD),
     json=Json(
         path="/api/ci/compare/{owner}/{repo}",

@@ -45,7 +45,7 @@ class Found:
     lost_seconds: float
 
 
-async def read(asked: Asked) -> Found:
+async def read_flaky_tests(asked: Asked) -> Found:
     """Read the flaky tests of a repository."""
     tx, days = asked.tx, asked[DAYS]
     choice = Choice(repository_ids=await heads.owners(asked), since=tx.now - days * DAY)
@@ -84,7 +84,7 @@ def show(found: Found) -> dict[str, Any]:
 
 
 VIEW = View(
-    read=read,
+    read=read_flaky_tests,
     parameters=(REPO, DAYS),
     page=Page(path=f"{REPOSITORY}/flaky", template="flaky.html", values=show),
 )

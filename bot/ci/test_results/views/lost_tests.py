@@ -102,7 +102,7 @@ class Found:
     following: str | None
 
 
-async def read(asked: Asked) -> Found:
+async def read_lost_tests(asked: Asked) -> Found:
     """Read what runs lost."""
     days, limit, skipped = asked[DAYS], asked[LIMIT], asked[BEFORE] or 0
     owners, since = await heads.owners(asked), asked.tx.now - days * DAY
@@ -151,7 +151,7 @@ def words(row: ListedLoss) -> str:
 
 
 VIEW = View(
-    read=read,
+    read=read_lost_tests,
     parameters=(REPO, DAYS, LIMIT, BEFORE),
     page=Page(path=f"{REPOSITORY}/tests/lost", template="lost.html", values=show),
     json=Json(

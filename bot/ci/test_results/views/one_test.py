@@ -157,7 +157,7 @@ class Found:
         return self.log_lines.get((failure["run_id"], failure["run_attempt"], failure["job_name"]))
 
 
-async def read(asked: Asked) -> Found:
+async def read_test(asked: Asked) -> Found:
     """Read what is known of a test."""
     tx, days = asked.tx, asked[DAYS]
     owners = await heads.owners(asked)
@@ -275,7 +275,7 @@ def _github(number: int) -> int | None:
 
 
 VIEW = View(
-    read=read,
+    read=read_test,
     parameters=(REPO, DIGEST, DAYS),
     page=Page(path=f"{REPOSITORY}/test/{IN_PATH}", template="test.html", values=show),
     json=Json(

@@ -98,7 +98,7 @@ class Found:
     earlier: str | None
 
 
-async def read(asked: Asked) -> Found:
+async def read_run_tests(asked: Asked) -> Found:
     """Read what a run tested."""
     shown = await job_reads.visible_to(asked, asked[REPO])
     newest = (await job_reads.shown_attempts(asked.tx, shown, asked[ID]))[0]
@@ -162,7 +162,7 @@ def _failure(one: Failed) -> RunTestFailure:
 
 
 VIEW = View(
-    read=read,
+    read=read_run_tests,
     parameters=(REPO, ID, ATTEMPT, VERDICT, LIMIT, BEFORE, BASE),
     page=Page(path=rf"{REPOSITORY}/run/{{id:\d+}}/tests", template="head_tests.html", values=show),
     json=Json(

@@ -48,7 +48,7 @@ class Found:
     listed: Listing
 
 
-async def read(asked: Asked) -> Found:
+async def read_test_file(asked: Asked) -> Found:
     """Read the tests of a file."""
     repo, path = asked[REPO], asked[PATH]
     suites = await _suites(asked.tx, await heads.owners(asked), path)
@@ -89,7 +89,7 @@ async def _suites(tx: Transaction, owners: set[int], path: str) -> list[Suite]:
 
 
 VIEW = View(
-    read=read,
+    read=read_test_file,
     parameters=(*test_list.PARAMETERS, PATH),
     page=Page(path=f"{REPOSITORY}/tests/file/{{path:.+}}", template="test_file.html", values=show),
 )

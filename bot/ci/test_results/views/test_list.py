@@ -137,7 +137,7 @@ class Listing:
         }
 
 
-async def read(asked: Asked) -> Listing:
+async def read_test_list(asked: Asked) -> Listing:
     """Read a repository's tests."""
     return await read_list(asked)
 
@@ -270,7 +270,7 @@ def answer(found: Listing) -> TestList:
 
 
 VIEW = View(
-    read=read,
+    read=read_test_list,
     parameters=PARAMETERS,
     page=Page(path=f"{REPOSITORY}/tests", template="tests.html", values=show),
     json=Json(
