@@ -176,9 +176,14 @@ def check_delays(play, crowd, writes) -> tuple[list[int], list[int], list[int]]:
     """From a push to its first gate, from what decides a gate to the gate, from a failure to the check run."""
     first, gates, verdicts = [], [], []
     written: dict[tuple[str, str], list] = {}
+    runs = play.github.state.repo(UPSTREAM).check_runs
     for call in writes:
         if "check-runs" in call.path:
-            written.setdefault((call.body["head_sha"], call.body["name"]), []).append(call)
+            number = call.path.rpartition("/")[
+                2
+            ]  # of a check run that is changed, which does not say its commit
+            sha = runs[int(number)].head_sha if number.isdigit() else call.body["head_sha"]
+            written.setdefault((sha, call.body["name"]), []).append(call)
     for pull in play.github.state.repo(UPSTREAM).pulls.values():
         head, mine = pull.head_sha, written[pull.head_sha, "oot / gate"]
         failures = [at for (sha, name), at in crowd.failed.items() if sha == head and name in BLOCKING]

@@ -70,12 +70,29 @@ class EventPrinter:
         for dispatch in self._new("dispatches", github.dispatches):
             yield dispatch.at, _dispatch(dispatch)
         for call in self._new("calls", github.calls):
-            yield call.at, _call(call)
+            yield call.at, self._call(call)
         for name, backend in self._environment.backends.items():
             for step in self._new(f"{name} steps", backend.steps):
                 yield step.at, Line(repo=name, text=_step(step))
             for report in self._new(f"{name} reports", backend.reports):
                 yield report.at, Line(repo=name, text=_refused(report))
+
+    def _call(self, call: Call) -> Line:
+        """Describe one of the bot's writes."""
+        if not is_write(call):
+            return Line(repo="", text="")
+        _, _, owner, name, what, *more = f"{call.path}/".split("/")
+        repo = f"{owner}/{name}"
+        if what == "check-runs" and call.status < 400:
+            return Line(repo=repo, text=self._check_run(repo, call.body or {}, more[0]))
+        return Line(repo=repo, text=_write(call))
+
+    def _check_run(self, repo: str, body: dict[str, Any], number: str) -> str:
+        """Describe a check run that was made, or changed: then only its number says what it is on."""
+        run = self._environment.github.state.repo(repo).check_runs[int(number)] if number else None
+        sha = run.head_sha if run else body["head_sha"]
+        outcome = body.get("conclusion") or body.get("status")
+        return f"check {body['name']} at {sha[:7]}: {outcome} - {body['output']['title']}"
 
     def _new(self, log: str, entries: Sequence[T]) -> Sequence[T]:
         printed = self._printed.get(log, 0)
@@ -217,21 +234,10 @@ def _attempt(number: int) -> str:
     return f" (attempt {number})" if number > 1 else ""
 
 
-def _call(call: Call) -> Line:
-    """Describe one of the bot's writes."""
-    if not is_write(call):
-        return Line(repo="", text="")
-    _, _, owner, name, what, *_ = f"{call.path}/".split("/")
-    return Line(repo=f"{owner}/{name}", text=_write(call, what))
-
-
-def _write(call: Call, what: str) -> str:
+def _write(call: Call) -> str:
     body = call.body or {}
     if call.status >= 400:
         return f"refused with {call.status}: {call.method} {call.path}"
-    if what == "check-runs":
-        outcome = body.get("conclusion") or body.get("status")
-        return f"check {body['name']} at {body['head_sha'][:7]}: {outcome} - {body['output']['title']}"
     if "/comments" in call.path:
         done = "created" if call.method == "POST" else "edited"
         return f"comment {done}: {_headline(body.get('body', ''))}"
