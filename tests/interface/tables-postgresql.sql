@@ -1287,7 +1287,7 @@ CREATE TABLE test_rerun (
 )
 CREATE INDEX ix_test_rerun_at ON test_rerun (repository_id, at)
 CREATE TABLE test_rerun_job (
-	generation BIGSERIAL NOT NULL,
+	generation BIGINT NOT NULL,
 	at BIGINT NOT NULL,
 	CONSTRAINT pk_test_rerun_job PRIMARY KEY (generation)
 )
@@ -1329,7 +1329,7 @@ CREATE TABLE test_time (
 	CONSTRAINT pk_test_time PRIMARY KEY (repository_id, base_name, config)
 )
 CREATE TABLE test_time_source (
-	repository_id BIGSERIAL NOT NULL,
+	repository_id BIGINT NOT NULL,
 	digest TEXT NOT NULL,
 	at BIGINT NOT NULL,
 	CONSTRAINT pk_test_time_source PRIMARY KEY (repository_id)

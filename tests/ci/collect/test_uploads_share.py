@@ -85,7 +85,7 @@ async def test_a_static_key_uploads_for_dispatched_runs_only(bot, dispatch):  # 
     assert (await send(bot, of_l2, token=key))[0] == 202
     status, answer = await send(bot, of_l2, token=key, kind="junit", delivery_id=COMMIT, event_type="nightly")
     assert (status, answer["error"]) == (403, "forbidden")
-    assert "dispatched runs only" in answer["detail"]
+    assert "own runs with a static key are not taken" in answer["detail"]
     token = bot.issuer.mint(repository=L2, run_id="900", run_attempt=1)
     status, _ = await send(bot, of_l2, token=token, kind="junit", delivery_id=COMMIT, event_type="nightly")
     assert status == 202
