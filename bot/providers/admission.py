@@ -120,7 +120,9 @@ def peek(body: bytes) -> dict[str, Any]:
         require_utf8(body)
         found: dict[str, Any] = msgspec.to_builtins(_decoder.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Rejected(400, "invalid_body", f"the body is not what is sent here: {error}") from None
+        raise Rejected(
+            400, "invalid_body", f"the body is no JSON object as it is sent here: {error}"
+        ) from None
     except RecursionError:
         raise Rejected(400, "invalid_body", "the body is nested too deeply") from None
     return found

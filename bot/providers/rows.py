@@ -85,7 +85,7 @@ async def unmapped(tx: Transaction, *, since: int, limit: int) -> list[UnmappedR
 
 async def handle_waiting(tx: Transaction, names: Collection[str], sources: Collection[str]) -> int:
     """Have events handled that were parked since nothing was known of their repositories (case folded)."""
-    change = {"state": "stored", "attempts": 0, "error": None, "due_at": tx.now}
+    change = {"state": "stored", "attempts": 0, "error": None}  # due since it came
     parked = sa.update(delivery).where(
         delivery.c.state == "parked",
         delivery.c.source.in_(sorted(sources)),
@@ -107,7 +107,7 @@ async def take_up(tx: Transaction, mapped: Sequence[tuple[int, str | None]]) -> 
     """Have events handled that are mapped to a repository by now, given by their ids."""
     tx.wakes_workers = tx.wakes_workers or bool(mapped)
     for identifier, repo in mapped:
-        change = {"repo": repo, "state": "stored", "attempts": 0, "error": None, "due_at": tx.now}
+        change = {"repo": repo, "state": "stored", "attempts": 0, "error": None}  # due since it came
         await tx.run(sa.update(delivery).where(delivery.c.id == identifier, FOREIGN).values(change))
 
 

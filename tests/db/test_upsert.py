@@ -53,7 +53,10 @@ async def test_another_unique_key_may_tell_which_row_it_is(store):
     async with store.transaction() as tx:
         await tx.upsert(ci_column, [row])
         await tx.upsert(
-            ci_column, [row | {"seen": 5}], greatest=("seen",), index=("repository_id", "source", "workflow", "job")
+            ci_column,
+            [row | {"seen": 5}],
+            greatest=("seen",),
+            index=("repository_id", "source", "workflow", "job"),
         )
     async with store.read() as tx:
         assert [one["seen"] for one in await tx.rows(sa.select(ci_column))] == [5]
