@@ -48,9 +48,7 @@ async def settled(env):
                     )
                     for at, one in enumerate(body["columns"])
                 }
-                if (
-                    " " not in found.get(DOCS, " ")[: trunk_history.PUSHES]
-                    and {BACKEND, OPERATORS} <= found.keys()
-                ):
+                newest = found.get(DOCS, " ") + found.get(OPERATORS, " ")[: buildkite.PUSHES]
+                if " " not in newest and BACKEND in found:
                     return found
             await asyncio.sleep(0.1)
