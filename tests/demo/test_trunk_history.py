@@ -48,7 +48,8 @@ async def settled(env):
                     )
                     for at, one in enumerate(body["columns"])
                 }
-                newest = found.get(DOCS, " ") + found.get(OPERATORS, " ")[: buildkite.PUSHES]
+                newest = found.get(DOCS, " ")[: trunk_history.PUSHES]
+                newest += found.get(OPERATORS, " ")[: buildkite.PUSHES]
                 if " " not in newest and BACKEND in found:
                     return found
             await asyncio.sleep(0.1)
