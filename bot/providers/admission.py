@@ -31,33 +31,51 @@ if TYPE_CHECKING:
 LIMIT = 2 * 1024 * 1024  # bytes of a body
 WORD = re.compile(r"[a-z][a-z0-9_.-]{0,39}")  # an event
 UNKNOWN = "unknown"
-KNOWN = frozenset((*events.CIRCLECI_EVENTS, *events.BUILDKITE_EVENTS))
+KNOWN = frozenset(
+    (
+        *(f"{CIRCLECI}.{name}" for name in events.CIRCLECI_EVENTS),
+        *(f"{BUILDKITE}.{name}" for name in events.BUILDKITE_EVENTS),
+    )
+)
 
 
-class _Part(msgspec.Struct):
-    """What identifies one of an event's objects; the rest of it is skipped."""
+class Part(msgspec.Struct):
+    """What identifies one of an event's objects, and what of it changes; the rest is skipped."""
 
     id: Any = None
     slug: Any = None
     web_url: Any = None
     url: Any = None
+    state: Any = None
+    blocked: Any = None
+    commit: Any = None
+    runnable_at: Any = None
+    started_at: Any = None
+    finished_at: Any = None
+    exit_status: Any = None
+    soft_failed: Any = None
+    retried_in_job_id: Any = None
 
 
-class _Told(msgspec.Struct):
+NOTHING = Part()
+
+
+class Told(msgspec.Struct):
     """The members that say what an event is about."""
 
     id: Any = None
     type: Any = None
     event: Any = None
-    build: _Part | None = None
-    job: _Part | None = None
-    workflow: _Part | None = None
-    project: _Part | None = None
-    pipeline: _Part | None = None
-    agent: _Part | None = None
+    build: Part | None = None
+    job: Part | None = None
+    workflow: Part | None = None
+    project: Part | None = None
+    pipeline: Part | None = None
+    agent: Part | None = None
 
 
-_decoder = msgspec.json.Decoder(_Told)
+_decoder = msgspec.json.Decoder(Told)
+_encode = msgspec.json.Encoder().encode
 
 
 class Subject(NamedTuple):
@@ -77,13 +95,13 @@ def admit_circleci(headers: Mapping[str, str], body: bytes, context: Context) ->
     if not matching:
         raise _unsigned("circleci-signature", given, "the secret of the webhook")
     told = peek(body)
-    job = told.get("job") is not None
-    event = headers.get("circleci-event-type") or told.get("type")
+    job = told.job is not None
+    event = headers.get("circleci-event-type") or told.type
     event = (
         events.JOB_COMPLETED if job and event in events.CIRCLECI_EVENTS else event
     )  # some of its samples call it the other one
     subject = circleci_subject(told, event, matching)
-    identifier = told.get("id")
+    identifier = told.id
     if identifier is None and subject.event.rpartition(".")[2] not in events.CIRCLECI_EVENTS:
         identifier = hashlib.sha256(body).hexdigest()  # of a test
     if not isinstance(identifier, str) or not IDENTIFIER.fullmatch(f"{CIRCLECI}:{identifier}"):
@@ -107,52 +125,65 @@ def admit_buildkite(headers: Mapping[str, str], body: bytes, context: Context) -
             "X-Buildkite-Signature", given, "the webhook's token, its setting to sign, and the clock"
         )
     told = peek(body)
-    subject = buildkite_subject(told, headers.get("x-buildkite-event") or told.get("event"), matching)
-    # agents come back to a state they were in before; nothing else does
-    again = signatures.signed_at(given) if "agent." in subject.event else ""
-    digest = hashlib.sha256(f"{subject.event}\n{again}\n".encode() + body).hexdigest()
-    return _incoming(BUILDKITE, f"{BUILDKITE}:{digest}", body, subject)
+    subject = buildkite_subject(told, headers.get("x-buildkite-event") or told.event, matching)
+    changes = _changes(told, subject, given) or body
+    return _incoming(BUILDKITE, f"{BUILDKITE}:{hashlib.sha256(changes).hexdigest()}", body, subject)
 
 
-def peek(body: bytes) -> dict[str, Any]:
+def peek(body: bytes) -> Told:
     """Return what identifies an event's objects; raises Rejected 400."""
     try:
         require_utf8(body)
-        found: dict[str, Any] = msgspec.to_builtins(_decoder.decode(body))
+        return _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Rejected(
             400, "invalid_body", f"the body is no JSON object as it is sent here: {error}"
         ) from None
     except RecursionError:
         raise Rejected(400, "invalid_body", "the body is nested too deeply") from None
-    return found
 
 
-def circleci_subject(told: dict[str, Any], event: object, trusted: Iterable[Provider]) -> Subject:
+def _changes(told: Told, subject: Subject, signature: str) -> bytes:
+    """Return what tells an event of Buildkite from others, nothing where only its body does.
+
+    Agents come back to a state they were in before, so the time counts; nothing else does.
+    """
+    if told.agent is not None:
+        return _encode((subject.event, told.agent, signatures.signed_at(signature)))
+    return _encode((subject.event, told.job, told.build)) if told.build is not None else b""
+
+
+def circleci_subject(told: Told, event: object, trusted: Iterable[Provider]) -> Subject:
     """Return what an event of CircleCI is about; raises Rejected 400 where it does not say."""
     name = _event_name(event)
     if name not in events.CIRCLECI_EVENTS:
         return Subject(f"{CIRCLECI}.{name}", None, None, f"nothing follows from {name}")
-    _require(told, "job" if name == events.JOB_COMPLETED else "workflow", "id")
-    return _of_project(CIRCLECI, name, _require(told, "project", "slug"), trusted)
+    part, called = (told.job, "job.id") if name == events.JOB_COMPLETED else (told.workflow, "workflow.id")
+    _require(part, called)
+    slug = (told.project or NOTHING).slug
+    if not isinstance(slug, str) or not slug.strip():
+        raise _invalid("project.slug")
+    return _of_project(CIRCLECI, name, slug, trusted)
 
 
-def buildkite_subject(told: dict[str, Any], event: object, trusted: Iterable[Provider]) -> Subject:
+def buildkite_subject(told: Told, event: object, trusted: Iterable[Provider]) -> Subject:
     """Return what an event of Buildkite is about; raises Rejected 400 where it does not say."""
     name = _event_name(event)
     if name not in events.BUILDKITE_EVENTS:
         return Subject(f"{BUILDKITE}.{name}", None, None, f"nothing follows from {name}")
     if name in events.AGENT_EVENTS:
-        _require(told, "agent", "id")
-        organization = agents.organization_of(told)
+        _require(told.agent, "agent.id")
+        agent = told.agent or NOTHING
+        organization = agents.find_organization(agent.web_url, agent.url)
         ours = any(organization in one.organizations for one in trusted)
         words = "" if ours else f"unknown organization {organization or 'of an agent'}"
         return Subject(f"{BUILDKITE}.{name}", organization, None, words)
-    _require(told, "job" if name in events.JOB_EVENTS else "build", "id")
+    part, called = (told.job, "job.id") if name in events.JOB_EVENTS else (told.build, "build.id")
+    _require(part, called)
     try:
-        project = buildkite.project_of(told)
-    except Unreadable:
-        raise _invalid("build.web_url or pipeline.slug") from None
+        project = buildkite.make_project((told.build or NOTHING).web_url, (told.pipeline or NOTHING).slug)
+    except Unreadable as error:
+        raise Rejected(400, "invalid_body", str(error)) from None
     return _of_project(BUILDKITE, name, project, trusted)
 
 
@@ -202,11 +233,10 @@ def _event_name(event: object) -> str:
     return event if isinstance(event, str) and WORD.fullmatch(event) else UNKNOWN
 
 
-def _require(told: dict[str, Any], part: str, name: str) -> str:
-    found = (told[part] or {}).get(name)
-    if not isinstance(found, str) or not found.strip():
-        raise _invalid(f"{part}.{name}")
-    return found
+def _require(part: Part | None, called: str) -> None:
+    """Raise Rejected 400 unless an object has an id."""
+    if part is None or not isinstance(part.id, str) or not part.id.strip():
+        raise _invalid(called)
 
 
 def _invalid(field: str) -> Rejected:
@@ -214,10 +244,9 @@ def _invalid(field: str) -> Rejected:
 
 
 def _count_taken(incoming: Incoming) -> None:
-    kind, _, event = incoming["event"].partition(".")
-    metrics.EVENTS.labels(kind, event if event in KNOWN else "other").inc()
+    metrics.count_event(incoming["event"] if incoming["event"] in KNOWN else f"{incoming['source']}.other")
     if incoming.get("foreign"):
-        metrics.UNMAPPED.labels(kind).inc()
+        metrics.UNMAPPED.labels(incoming["source"]).inc()
 
 
 def _count_refused(kind: str, refusal: Rejected) -> None:

@@ -5,8 +5,8 @@ Buildkite sends no time with these events. Of two received at once, the later on
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from bot.core.json_fields import Kind, read_member
 from bot.providers import normal_form as read
@@ -19,22 +19,14 @@ if TYPE_CHECKING:
 CONNECTED, LOST = "connected", "lost"
 DEFAULT_QUEUE = "default"
 TAGS_MOST = 50
-ADDRESSES = ("web_url", "url")
+ADDRESS = re.compile(r"https?://[^/?#]+/(?:v2/)?organizations/([A-Za-z0-9._-]{1,100})/agents/")
 
 
-def organization_of(data: Json) -> str:
-    """Return the organization of an agent, by its addresses, "" where they do not say.
-
-    https://buildkite.com/organizations/{organization}/agents/{id}, and the same in the API.
-    """
-    for name in ADDRESSES:
-        try:
-            path = urlsplit(read_member(data, ("agent", name), Kind.TEXT) or "").path
-        except ValueError:
-            continue
-        parts = path.strip("/").split("/")
-        if "organizations" in parts[:-1]:
-            return parts[parts.index("organizations") + 1].casefold()[: read.ID_MOST]
+def find_organization(*addresses: object) -> str:
+    """Return the organization of an agent, by its addresses on Buildkite's pages and in its API; "" without any."""
+    for address in addresses:
+        if isinstance(address, str) and (found := ADDRESS.match(address)):
+            return found[1].casefold()
     return ""
 
 
@@ -45,7 +37,7 @@ def read_agent(data: Json, event: str, *, received_at: int) -> ProviderAgentRow:
     queue = next((tag.partition("=")[2] for tag in tags if tag.startswith("queue=")), "") or DEFAULT_QUEUE
     state = event.partition(".")[2]
     return {
-        "organization": organization_of(data),
+        "organization": find_organization(data["agent"].get("web_url"), data["agent"].get("url")),
         "agent_id": read.read_id(data, "agent", "id"),
         "name": read.read_text(data, "agent", "name"),
         "queue": queue,

@@ -6,10 +6,10 @@ https://buildkite.com/docs/apis/webhooks/pipelines
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from bot.core.json_fields import Kind, Unreadable, read_member
+from bot.core.json_fields import Kind, Unreadable, clean, read_member
 from bot.providers import normal_form as read
 from bot.providers.settings import BUILDKITE, normalize_project
 from bot.providers.tables import PROVIDER_JOB, PROVIDER_RUN
@@ -42,6 +42,7 @@ BUILD_STATES: dict[str, tuple[str, str | None]] = {
     "canceled": (COMPLETED, "cancelled"),
     **dict.fromkeys(("skipped", "not_run", "waiting_failed"), (COMPLETED, "skipped")),
 }
+ADDRESS = re.compile(r"https?://[^/?#]+/([A-Za-z0-9._-]{1,100})/")  # of a build: its organization
 OTHER = "other"
 NO_AGENT = "no agent took it"
 LOST = -1  # exit status where the agent was lost
@@ -57,17 +58,15 @@ INFRA = {
 SCRIPT = "script"  # type of the jobs that run a command; others wait, or start other builds
 
 
-def project_of(data: Json) -> str:
-    """Return organization and pipeline: the first part of the build's address, and the pipeline's slug."""
-    address = read_member(data, ("build", "web_url"), Kind.TEXT) or ""
-    try:
-        organization = urlsplit(address).path.strip("/").partition("/")[0]
-    except ValueError:
-        organization = ""
-    pipeline = read.read_text(data, "pipeline", "slug", most=read.ID_MOST)
-    if not organization or pipeline is None:
-        raise Unreadable("build.web_url or pipeline.slug is missing")
-    return normalize_project(BUILDKITE, f"{organization}/{pipeline}")
+def make_project(address: object, slug: object) -> str:
+    """Return organization and pipeline: the first part of a build's address, and the pipeline's slug.
+
+    Raises Unreadable where these do not say.
+    """
+    found = ADDRESS.match(address) if isinstance(address, str) else None
+    if found is None or not isinstance(slug, str) or not slug:
+        raise Unreadable("build.web_url or pipeline.slug is missing or malformed")
+    return normalize_project(BUILDKITE, clean(f"{found[1]}/{slug}")[: read.ID_MOST])
 
 
 def read_job(data: Json, start: Json) -> Record | None:
@@ -142,7 +141,7 @@ def read_build(data: Json, start: Json) -> Record:
 def _common(data: Json, start: Json) -> dict[str, Any]:
     return start | {
         "provider": BUILDKITE,
-        "project": project_of(data),
+        "project": make_project(data["build"].get("web_url"), data["pipeline"].get("slug")),
         "head_sha": read.read_commit(data, "build", "commit"),  # HEAD until the build has begun
         "branch": read.read_text(data, "build", "branch"),
         "tag": read.read_text(data, "build", "tag"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from prometheus_client import Counter
 
 EVENTS = Counter(
@@ -15,3 +17,14 @@ UNMAPPED = Counter(
     "Events of projects that the settings map to no repository.",
     ["provider"],
 )
+
+
+def count_event(event: str) -> None:
+    """Count an event, given as provider and name with a dot between them: one of a few."""
+    _event_counter(event).inc()
+
+
+@cache
+def _event_counter(event: str) -> Counter:
+    provider, _, name = event.partition(".")
+    return EVENTS.labels(provider, name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -191,6 +193,26 @@ async def test_a_doctor_names_a_ci_that_was_never_heard_of_and_one_that_fell_sil
     assert ("warning", "buildkite was last heard of 8 d ago, GitHub since") in found
     assert ("warning", "1 event of the circleci project gh/x/z, which is mapped to no repository") in found
     assert any("had a wrong signature since the bot started" in words for _, words in found)
+
+
+class TestQuota:
+    @pytest.fixture
+    def settings(self, settings):
+        return replace(settings, others_raw_mb=1)
+
+    @SQLITE
+    async def test_events_of_projects_that_are_nothing_to_us_are_kept_up_to_a_size(self, bot):
+        noise = random.Random(1)
+        for number in range(3):
+            event = circleci(slug="gh/x/y", number=number) | {"more": noise.randbytes(500_000).hex()}
+            assert (await send_circleci(bot, event))[0] == 202
+        mine = circleci() | {"more": noise.randbytes(900_000).hex()}
+        assert (await send_circleci(bot, mine))[0] == 202
+        await bot.settle()
+        await bot.wait(3_700)
+        left = [row["repo"] for row in await bot.rows("delivery") if row["source"] == "circleci"]
+        assert left.count(UPSTREAM) == 1
+        assert 0 < left.count("circleci:gh/x/y") < 3
 
 
 async def test_many_events_and_many_of_them_twice_are_all_handled(bot):
