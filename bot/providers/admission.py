@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from bot.core import metrics
 from bot.core.errors import Rejected
 from bot.core.json_fields import Unreadable, clean
 from bot.ingest.inbox import Incoming
 from bot.ingest.senders import Sender
-from bot.providers import agents, buildkite, events, metrics, signatures
+from bot.providers import agents, buildkite, events, signatures
 from bot.providers.guide import PATHS
 from bot.providers.settings import BUILDKITE, CIRCLECI, PROJECT_MOST, normalize_project, providers_of
 from bot.web.bodies import require_utf8
@@ -31,12 +32,7 @@ if TYPE_CHECKING:
 LIMIT = 2 * 1024 * 1024  # bytes of a body
 WORD = re.compile(r"[a-z][a-z0-9_.-]{0,39}")  # an event
 UNKNOWN = "unknown"
-KNOWN = frozenset(
-    (
-        *(f"{CIRCLECI}.{name}" for name in events.CIRCLECI_EVENTS),
-        *(f"{BUILDKITE}.{name}" for name in events.BUILDKITE_EVENTS),
-    )
-)
+KNOWN = frozenset((*events.CIRCLECI_EVENTS, *events.BUILDKITE_EVENTS))
 
 
 class Part(msgspec.Struct):
@@ -244,13 +240,14 @@ def _invalid(field: str) -> Rejected:
 
 
 def _count_taken(incoming: Incoming) -> None:
-    metrics.count_event(incoming["event"] if incoming["event"] in KNOWN else f"{incoming['source']}.other")
+    kind, _, event = incoming["event"].partition(".")
+    metrics.count_provider_event(kind, event if event in KNOWN else "other")
     if incoming.get("foreign"):
-        metrics.UNMAPPED.labels(incoming["source"]).inc()
+        metrics.PROVIDER_UNMAPPED.labels(kind).inc()
 
 
 def _count_refused(kind: str, refusal: Rejected) -> None:
-    metrics.REFUSED.labels(kind, refusal.code).inc()
+    metrics.PROVIDER_REFUSED.labels(kind, refusal.code).inc()
 
 
 CIRCLECI_SENDER = Sender(
