@@ -88,7 +88,7 @@ async def make_context(
                 http=http,
                 github=github,
                 backend_github=backend_github,
-                events=handlers.EVENTS,
+                events=handlers.EVENTS.union(*(feature.deliveries for feature in features)),
                 features=features,
                 resources=resources,
             )
@@ -102,7 +102,11 @@ def make_worker(context: Context, *, poll: float = POLL) -> Worker:
     """Return the worker with every handler and task kind; it polls every `poll` seconds unless notified."""
     kinds = {kind: load(name) for feature in context.features for kind, name in feature.tasks.items()}
     periodic = timetable(context.settings, context.features)
-    return Worker(context, router=handlers.make_router(), kinds=kinds, periodic=periodic, poll=poll)
+    router = handlers.make_router()
+    for feature in context.features:
+        for event, name in feature.deliveries.items():
+            router.add(load(name), event)
+    return Worker(context, router=router, kinds=kinds, periodic=periodic, poll=poll)
 
 
 def timetable(settings: Settings, features: Features) -> dict[str, float]:
@@ -115,7 +119,7 @@ def timetable(settings: Settings, features: Features) -> dict[str, float]:
 
 def read_program(features: Features) -> None:
     """Import what a process that answers requests needs of the features, without beginning anything."""
-    for part in ("views", "routes", "before_commit", "metrics"):
+    for part in ("views", "routes", "senders", "before_commit", "metrics"):
         for _ in load_each(features, part):
             pass
 

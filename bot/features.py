@@ -20,6 +20,7 @@ from bot.oot.results.feature import FEATURE as RESULTS
 from bot.oot.statistics.feature import FEATURE as STATISTICS
 from bot.oot.verdict.feature import FEATURE as VERDICT
 from bot.ops.feature import FEATURE as OPS
+from bot.providers.feature import FEATURE as PROVIDERS
 from bot.queue.feature import FEATURE as QUEUE
 
 FEATURES = (
@@ -35,6 +36,7 @@ FEATURES = (
     COMMANDS,
     COLLECT,
     TRUNK,
+    PROVIDERS,
     PAGES,
     DISABLED,
     LOGS,

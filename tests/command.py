@@ -7,8 +7,8 @@ import os
 from tests import forks, secret_markers
 
 
-async def ootbot(bot, *arguments):
-    """Run `ootbot <arguments>` to its end; returns exit code, stdout and stderr."""
+async def ootbot(bot, *arguments, more=None):
+    """Run `ootbot <arguments>` to its end, with `more` in its environment; returns exit code, stdout and stderr."""
     settings = bot.context.settings
     options = {
         "APP_ID": str(settings.app_id),
@@ -24,6 +24,7 @@ async def ootbot(bot, *arguments):
     }
     environ = {name: value for name, value in os.environ.items() if not name.startswith("OOTBOT_")}
     environ |= {f"OOTBOT_{name}": value for name, value in options.items() if value}
+    environ |= more or {}
     process = await forks.ootbot(*arguments, cwd=settings.data_dir, env=environ, apart=True)
     out, err = await process.communicate()
     assert secret_markers.leaks(err.decode()) == []

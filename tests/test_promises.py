@@ -23,7 +23,8 @@ def test_the_app_subscribes_to_what_there_are_handlers_for():
     manifest = yaml.safe_load((ROOT / "app.yml").read_text())
     files = {path.stem for path in (ROOT / "handlers").glob("*.py")} - {"__init__"}
     assert files == handlers.EVENTS
-    assert files == set(manifest["default_events"]) | UNASKED
+    assert files == {*manifest["default_events"], *manifest["optional_events"], *UNASKED}
+    assert not set(manifest["default_events"]) & set(manifest["optional_events"])
 
 
 @pytest.mark.parametrize("name", ["app.yml", "app.relay.yml"])
@@ -31,6 +32,9 @@ def test_every_permission_of_the_manifest_says_why(name):
     lines = (ROOT / name).read_text().splitlines()
     begin, end = lines.index("default_permissions:"), lines.index("default_events:")
     assert all("# " in line for line in lines[begin + 1 : end])
+    if "optional_permissions:" in lines:
+        begin, end = lines.index("optional_permissions:"), lines.index("optional_events:")
+        assert all("# " in line for line in lines[begin + 1 : end])
 
 
 def test_default_toml_says_what_the_code_says():

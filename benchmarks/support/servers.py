@@ -25,6 +25,7 @@ from bot.core.settings import Settings
 from bot.demo.github.auth import private_key
 from bot.features import FEATURES
 from bot.ingest import webhooks
+from bot.ingest.senders import make_receiver
 from bot.listening import answering
 from bot.web import server
 from bot.web.connections import ConnectionLimits
@@ -88,7 +89,7 @@ async def main(name: str, port: int, folder: str, database_url: str | None) -> N
     async with make_context(settings(folder, port, database_url), features=features) as context:
         if name == "verify":
             app = server.make_app(replace(context, intake=Nowhere()), body_seconds=10.0)
-            app.add_routes([web.post("/api/github/webhooks", webhooks.receive)])
+            app.add_routes([web.post("/api/github/webhooks", make_receiver(webhooks.GITHUB))])
             await serve(app, port)
         working = []
         if name in {"all", "no_cells", "unpinned_worker"}:

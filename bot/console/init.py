@@ -80,6 +80,11 @@ def _one_repository(text: str) -> str:
     help="Every backend is started by workflow_dispatch: no contents write.",
 )
 @click.option(
+    "--statuses",
+    is_flag=True,
+    help="Ask for commit statuses as well: other CIs than GitHub Actions set them.",
+)
+@click.option(
     "--private", is_flag=True, help="All backends belong to the App's owner: no other account can install it."
 )
 @click.option(

@@ -29,6 +29,10 @@ class Feature:
     # a tuple of `bot.web.view`: pages and JSON; their templates are in the folder `templates` beside its module
     views: str = ""
     routes: str = ""  # (aiohttp application): adds what is no view, and what templates and handlers need
+    # where other senders than GitHub deliver: a tuple of `bot.ingest.senders.Sender`
+    senders: str = ""
+    # event of their deliveries, with a dot in its name -> async (delivery, tx), as `handlers` are for GitHub's
+    deliveries: Mapping[str, str] = field(default_factory=dict)
     # async (tx, changed rows by table): before a commit that changes any; may write rows and enqueue, never record
     before_commit: str = ""
     # (settings, features) -> a hook as the one before that runs after all of these, or None: for what needs both
@@ -54,7 +58,8 @@ class Feature:
     metrics: str = ""
     exports: str = ""  # a tuple of `bot.db.exports.Export`: rows that sinks may have copies of
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
-    # backend, job, run; job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
+    # backend, job, run, queue (the runners of a repository); job_json: fields of a job's JSON answer instead;
+    # comment: job lines, for check runs as well;
     # head: the tests of a pull request's head, for both; cell: a line by the id of a job;
     # admin: a section of the administrator's page, of the settings
     sections: Mapping[str, str] = field(default_factory=dict)

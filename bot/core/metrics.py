@@ -115,6 +115,19 @@ TRUNK_BROKEN = Gauge(
     "Broken jobs of a watched branch, by group of the grid.",
     ["repo", "branch", "group"],
 )
+PROVIDER_EVENTS = Counter(
+    "ootbot_provider_events_total", "Events of other CIs that were stored.", ["provider", "event"]
+)
+PROVIDER_REFUSED = Counter(
+    "ootbot_provider_refused_total",
+    "Requests of other CIs that were refused, by error code.",
+    ["provider", "reason"],
+)
+PROVIDER_UNMAPPED = Counter(
+    "ootbot_provider_unmapped_total",
+    "Events of other CIs whose project is mapped to no repository.",
+    ["provider"],
+)
 REQUESTS = Histogram(
     "ootbot_request_seconds",
     "Response time, by endpoint and class of status.",
@@ -126,6 +139,16 @@ REQUESTS = Histogram(
 @cache
 def _requests(endpoint: str, kind: int) -> Histogram:
     return REQUESTS.labels(endpoint, f"{kind}xx")
+
+
+@cache
+def _provider_event(provider: str, event: str) -> Counter:
+    return PROVIDER_EVENTS.labels(provider, event)
+
+
+def count_provider_event(provider: str, event: str) -> None:
+    """Count an event of another CI, one of a few."""
+    _provider_event(provider, event).inc()
 
 
 def count_request(endpoint: str, status: int, seconds: float) -> None:

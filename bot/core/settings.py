@@ -28,14 +28,20 @@ PULL_ACTIONS = ("opened", "reopened", "synchronize", "closed", "ready_for_review
 
 def option(
     help_text: str,
-    read: Callable[[str], Any] = str,
+    read: Callable[..., Any] = str,
     *,
     default: Any = ...,
     secret: bool = False,
     show: Callable[[Any], str] | None = None,
+    environ: bool = False,
 ) -> Any:
-    """Declare one option; without a default it is required. `show` writes a default as `read` reads it."""
-    metadata = {"help": help_text, "read": read, "required": default is ..., "show": show}
+    """Declare one option; without a default it is required. `show` writes a default as `read` reads it.
+
+    With `environ`, `read` gets the environment as well: the option names variables that hold secrets.
+    """
+    metadata = {
+        "help": help_text, "read": read, "required": default is ..., "show": show, "environ": environ,
+    }  # fmt: skip
     value = None if default is ... else default
     return dataclasses.field(default=value, repr=not secret, metadata=metadata)
 

@@ -46,7 +46,8 @@ def load(
             continue
         source, text = given[name]
         try:
-            values[name] = field.metadata["read"](text)
+            beside = (environ,) if field.metadata["environ"] else ()
+            values[name] = field.metadata["read"](text, *beside)
         except setting_types.WrongValues as error:
             problems += [f"{source}: {problem}" for problem in error.problems]
         except ValueError as error:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import aiohttp
 
 import bot
-from bot.demo import participants
+from bot.demo import buildkite, participants
 from bot.demo.backends import Backends
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
@@ -124,6 +124,7 @@ def _environment(options: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     source = str(Path(bot.__file__).parents[1])
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, [source, kept.get("PYTHONPATH")]))
+    kept[buildkite.VARIABLE] = buildkite.TOKEN
     return kept | {PREFIX + name: value for name, value in options.items()}
 
 
@@ -273,4 +274,5 @@ def _options(github: SimulatedGitHub, issuer: Issuer, app: App, port: int) -> di
         "CI_DISABLE": "suggest",
         "WRITES_PER_MIN": "6000",
         "LOG_FORMAT": "json",
+        **buildkite.settings(participants.UPSTREAM),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.demo import job_logs, participants, test_reports
+from bot.demo import buildkite, job_logs, participants, test_reports
 from bot.demo.github import git, payloads
 
 if TYPE_CHECKING:
@@ -152,6 +152,7 @@ async def send_history(environment: Environment) -> None:
     repo.branches[repo.default_branch] = past.commits[-1]
     for sha, passed in past.backend_results.items():
         await _report(environment, sha, passed=passed)
+    await buildkite.send_history(environment, [(sha, repo.commits[sha].at) for sha in past.commits])
 
 
 async def _report(environment: Environment, sha: str, *, passed: bool) -> None:

@@ -44,11 +44,19 @@ class Manifest:
     public: bool
     permissions: tuple[Permission, ...]
     events: tuple[str, ...]
+    optional_permissions: tuple[Permission, ...] = ()  # of use where they are granted, as the events
+    optional_events: tuple[str, ...] = ()
 
     @property
     def granted(self) -> dict[str, str]:
         """The permissions as GitHub writes them: name -> level."""
         return {each.name: each.level for each in self.permissions}
+
+    @property
+    def useful(self) -> dict[str, str]:
+        """The permissions that are of use, as `granted`: those that are optional as well."""
+        beyond = {name: level for name, level in OPTIONAL.items() if name in self.granted}
+        return self.granted | beyond | {each.name: each.level for each in self.optional_permissions}
 
     def as_sent(self, *, name: str, public_url: str, redirect_url: str) -> dict[str, Any]:
         """Return the JSON that GitHub's form for new Apps takes."""
@@ -64,8 +72,10 @@ class Manifest:
         }
 
 
-def manifest_for(role: Role, *, workflow_dispatch: bool = False, server_version: str = "") -> Manifest:
-    """Return the manifest for an App.
+def manifest_for(
+    role: Role, *, workflow_dispatch: bool = False, statuses: bool = False, server_version: str = ""
+) -> Manifest:
+    """Return the manifest for an App; with `statuses` it asks for commit statuses.
 
     With `workflow_dispatch` no backend gets a repository_dispatch, so none has to grant write access to contents.
     `server_version`: of a GitHub Enterprise Server, which refuses events that it does not know.
@@ -76,6 +86,12 @@ def manifest_for(role: Role, *, workflow_dispatch: bool = False, server_version:
         found = _relay(_file(role), workflow_dispatch=workflow_dispatch)
     else:
         found = _file(role)
+    if statuses:
+        found = replace(
+            found,
+            permissions=(*found.permissions, *found.optional_permissions),
+            events=(*found.events, *found.optional_events),
+        )
     return _without_merge_queues(found) if lacks_event(server_version, MERGE_GROUP) else found
 
 
@@ -88,9 +104,8 @@ def lacks(wanted: Mapping[str, str], granted: Mapping[str, str]) -> list[str]:
     ]
 
 
-def unneeded(wanted: dict[str, str], granted: Mapping[str, str]) -> list[str]:
-    """Return the permissions that are granted but not wanted, or beyond the level wanted and of use."""
-    useful = wanted | {name: level for name, level in OPTIONAL.items() if name in wanted}
+def unneeded(useful: Mapping[str, str], granted: Mapping[str, str]) -> list[str]:
+    """Return the permissions that are granted but of no use, or beyond the level that is."""
     return [
         f"{name}: {level}"
         for name, level in granted.items()
@@ -102,16 +117,20 @@ def _file(role: str) -> Manifest:
     text = package_files.manifest(FILES[role]).read_text()
     content = yaml.safe_load(text)
     reasons = {name: reason for name, _, reason in _REASONED.findall(text)}
+
+    def permissions(key: str) -> tuple[Permission, ...]:
+        asked = content.get(key, {}).items()
+        return tuple(Permission(name=name, level=level, reason=reasons[name]) for name, level in asked)
+
     return Manifest(
         role="relay" if role == "relay" else "upstream",
         name=content["name"],
         description=content["description"],
         public=content["public"],
-        permissions=tuple(
-            Permission(name=name, level=level, reason=reasons[name])
-            for name, level in content["default_permissions"].items()
-        ),
+        permissions=permissions("default_permissions"),
         events=tuple(content["default_events"]),
+        optional_permissions=permissions("optional_permissions"),
+        optional_events=tuple(content.get("optional_events", ())),
     )
 
 
@@ -150,4 +169,6 @@ def _combined(upstream: Manifest, relay: Manifest) -> Manifest:
         public=relay.public,
         permissions=tuple(merged.values()),
         events=tuple(dict.fromkeys((*upstream.events, *relay.events))),
+        optional_permissions=upstream.optional_permissions,
+        optional_events=upstream.optional_events,
     )

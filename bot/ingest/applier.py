@@ -17,7 +17,7 @@ from bot.core.errors import StoreUnavailable
 from bot.core.json_fields import Unreadable, clean
 from bot.ingest import arrivals, inbox, pinned
 from bot.ingest.compression import LARGE
-from bot.ingest.delivery import Delivery
+from bot.ingest.delivery import Delivery, is_from_github
 from bot.ingest.watched import read_payload
 from bot.queue import tasks
 
@@ -134,11 +134,19 @@ class Applier:
             else self._payload(one)
         )
         tx.cause = one["guid"]
-        event = Delivery(data, event=one["event"], delivery_id=one["guid"], received_at=one["received_at"])
+        github = is_from_github(one["event"])
+        event = Delivery(
+            data,
+            event=one["event"],
+            delivery_id=one["guid"],
+            received_at=one["received_at"],
+            admitted_for=None if github else one.get("repo"),
+        )
         bound = structlog.contextvars.bind_contextvars(delivery=one["guid"])
         try:
             with traces.span(f"handle {one['event']}", cause=one["guid"]):
-                await pinned.require(tx, self._context.settings, data)
+                if github:  # others name no repository, and nothing they say pins one
+                    await pinned.require(tx, self._context.settings, data)
                 await self._router.dispatch(event, tx)
         except RecursionError as error:  # what can be decoded may still be too deep to encode
             raise Unreadable("the body is nested too deeply") from error

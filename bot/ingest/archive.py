@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from bot.db.rows import select
 from bot.ingest.inbox import MOST_BYTES, body_size
-from bot.ingest.tables import DeliveryRow, delivery, records
+from bot.ingest.tables import FROM_OTHERS, DeliveryRow, delivery, records
 from bot.ingest.watched import is_known
 from bot.queue import sums
 from bot.queue.tables import task
@@ -134,11 +134,17 @@ async def deliveries_of_others(
 
 
 def _others_conditions(accounts: Collection[str]) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions for settled deliveries from repositories of none of these accounts (case folded)."""
+    """Return the conditions for settled deliveries from repositories of none of these accounts (case folded).
+
+    What other senders told of projects that are nothing to us counts, too.
+    """
+    known = is_known(delivery.c.repository_id, accounts)
     return [
         delivery.c.state.in_(ENDED),
-        delivery.c.repository_id.is_not(None),
-        ~is_known(delivery.c.repository_id, accounts),
+        sa.or_(
+            sa.and_(delivery.c.repository_id.is_not(None), ~known),
+            sa.and_(FROM_OTHERS, delivery.c.state == "foreign"),
+        ),
     ]
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bot.ingest.spool import Values
 
 NAMES = list(COLUMNS)
-EVENT, RECEIVED_AT, BODY = (NAMES.index(name) for name in ("event", "received_at", "body"))
+EVENT, REPO, RECEIVED_AT, BODY = (NAMES.index(name) for name in ("event", "repo", "received_at", "body"))
 KNOWN = Statement(
     sa.select(delivery.c.guid).where(
         delivery.c.guid.in_(sa.select(sa.func.json_each(sa.bindparam("guids")).table_valued("value").c.value))
@@ -55,7 +55,12 @@ async def store(
         if ours:
             taken.append(
                 ReceivedRow(
-                    guid=row[GUID], event=row[EVENT], received_at=row[RECEIVED_AT], codec=None, body=row[BODY]
+                    guid=row[GUID],
+                    event=row[EVENT],
+                    repo=row[REPO],
+                    received_at=row[RECEIVED_AT],
+                    codec=None,
+                    body=row[BODY],
                 )
             )
     if marked:

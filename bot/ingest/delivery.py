@@ -26,9 +26,18 @@ RECORDED: Slot[dict[str, tuple[dict[str, Any], int]]] = Slot("recorded repositor
 class Delivery(Event):
     """A delivery: gidgethub's event (`data`, `event`, `delivery_id`) with what our handlers need."""
 
-    def __init__(self, data: dict[str, Any], *, event: str, delivery_id: str, received_at: int) -> None:
+    def __init__(
+        self,
+        data: dict[str, Any],
+        *,
+        event: str,
+        delivery_id: str,
+        received_at: int,
+        admitted_for: str | None = None,
+    ) -> None:
         super().__init__(data, event=event, delivery_id=delivery_id)
         self.received_at = received_at  # epoch milliseconds
+        self.admitted_for = admitted_for  # the repository that its sender may speak of, if it is not GitHub
 
     @property
     def action(self) -> str:
@@ -41,6 +50,11 @@ class Delivery(Event):
         repository = self.data.get("repository")
         name = repository.get("full_name") if isinstance(repository, dict) else None
         return as_text(name) or ""
+
+
+def is_from_github(event: str) -> bool:
+    """Whether an event is one of GitHub's, by its name: those of other senders have a dot in it."""
+    return "." not in event
 
 
 def record(tx: Transaction, event: Delivery, kind: RecordType[V], *, deleted: bool = False) -> V:

@@ -4,7 +4,7 @@ aiohttp needs more time for a request than verifying and storing a delivery take
 read here first, and waits a moment for the body if only the head has arrived, as proxies send them one after the other.
 Only a complete request, head and body and nothing else, that is written as GitHub and proxies write it and whose
 delivery may be stored is taken. Everything else, such as a chunked body, a head in two pieces or a signature that does
-not match, is read and refused by aiohttp and `webhooks.receive` as usual.
+not match, or one from which nothing follows, is read and answered by aiohttp and `senders.make_receiver` as usual.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from bot.core import metrics, traces
 from bot.core.errors import Rejected
 from bot.core.log_output import REQUEST
-from bot.ingest import webhooks
+from bot.ingest.senders import acknowledge, all_senders
 from bot.web import middleware
 from bot.web.app_keys import CONTEXT
 from bot.web.bodies import SMALL
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.ingest.inbox import Incoming
+    from bot.ingest.senders import Sender
 
-PATH = "/api/github/webhooks"
 HEADER = rb"\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}: [\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?"
-START = f"POST {PATH} ".encode()
-HEAD = re.compile(START + rb"HTTP/1\.1(?:" + HEADER + rb"){1,100}")
+HEAD = re.compile(rb"POST [!-~]+ HTTP/1\.1(?:" + HEADER + rb"){1,100}")
+START_MOST = 60  # bytes of the method and the path
 HEAD_MOST = 8_000  # bytes of a head; aiohttp refuses longer lines
 LENGTH = re.compile(rb"\r\ncontent-length: ([1-9][0-9]{0,4})\r\n", re.IGNORECASE)
 # headers that change how the body is read, or what follows the answer
@@ -53,11 +53,13 @@ class FastPath:
     def __init__(self, app: web.Application) -> None:
         self._app = app
         self._context = app[CONTEXT]
+        self._senders = {f"POST {one.path} ".encode(): one for one in all_senders(self._context.features)}
         self._date = (0, b"")  # a second, and the value of the header Date then
 
     def __call__(self, data: bytes) -> PendingDelivery | None:
         """Store the delivery if `data` is one complete request; otherwise return None."""
-        if not data.startswith(START) or len(data) > SMALL or traces.enabled():
+        sender = self._sender(data)
+        if sender is None or len(data) > SMALL or traces.enabled():
             return None
         started = time.perf_counter()
         head, _, body = data.partition(b"\r\n\r\n")
@@ -67,15 +69,17 @@ class FastPath:
         if headers is None or headers.get("content-length") != str(len(body)) or not _is_plain(headers):
             return None
         try:
-            incoming = webhooks.admit(headers, body, self._context.settings)
+            incoming = sender.admit(headers, body, self._context)
         except Rejected:
             return None
+        if "ignored" in incoming:
+            return None
         metrics.READ_BY_FAST_PATH.inc()
-        return PendingDelivery(self, incoming, self._context.intake.put(incoming), started)
+        return PendingDelivery(self, sender, incoming, self._context.intake.put(incoming), started)
 
     def is_incomplete(self, data: bytes) -> bool:
         """Return whether `data` starts with the head of a small delivery, and a part of its body is missing."""
-        if not data.startswith(START) or traces.enabled():
+        if self._sender(data) is None or traces.enabled():
             return False
         end = data.find(b"\r\n\r\n")
         length = LENGTH.search(data, 0, end + 2) if end >= 0 else None
@@ -92,16 +96,19 @@ class FastPath:
         """Return status, body and further headers."""
         error = pending.stored.exception()
         if error is None:
-            new = pending.stored.result()
-            (metrics.STORED if new else metrics.DUPLICATES).inc()
-            return 202, webhooks.acknowledgement(pending.incoming["guid"], new=new), b""
-        named = REQUEST.set((pending.incoming["guid"], PATH))
+            return 202, acknowledge(pending.sender, pending.incoming, new=pending.stored.result()), b""
+        named = REQUEST.set((pending.incoming["guid"], pending.sender.path))
         try:
             refusal = middleware.failure(self._app, error)
         finally:
             REQUEST.reset(named)
         headers = "".join(f"{name}: {value}\r\n" for name, value in refusal.headers.items())
         return refusal.status, msgspec.json.encode(middleware.refusal_body(refusal)), headers.encode()
+
+    def _sender(self, data: bytes) -> Sender | None:
+        """Return the sender that delivers at the address of a request, None where it is no delivery."""
+        end = data.find(b" ", len(b"POST "), START_MOST) + 1
+        return self._senders.get(data[:end])
 
     def _date_header(self) -> bytes:
         second = int(time.time())
@@ -113,12 +120,18 @@ class FastPath:
 class PendingDelivery:
     """A delivery that is being stored; it is answered once `stored` is done."""
 
-    __slots__ = ("_path", "incoming", "started", "stored")
+    __slots__ = ("_path", "incoming", "sender", "started", "stored")
 
     def __init__(
-        self, path: FastPath, incoming: Incoming, stored: asyncio.Future[bool], started: float
+        self,
+        path: FastPath,
+        sender: Sender,
+        incoming: Incoming,
+        stored: asyncio.Future[bool],
+        started: float,
     ) -> None:
         self._path = path
+        self.sender = sender
         self.incoming = incoming
         self.stored = stored
         self.started = started  # seconds of the performance counter

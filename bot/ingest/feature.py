@@ -28,6 +28,7 @@ FEATURE = Feature(
     },
     periodic="bot.ingest.feature:periodic",
     views="bot.ingest.views:VIEWS",
+    senders="bot.ingest.webhooks:SENDERS",
     doctor="bot.ingest.pinned:check",
     exports="bot.ingest.exports:EXPORTS",
     commands={

@@ -16,7 +16,15 @@ from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement, literal_word
 from bot.ingest import compression
 from bot.ingest.compression import LARGE
-from bot.ingest.tables import DeliveryEvent, DeliveryHeaders, DeliveryRow, DeliverySubject, delivery
+from bot.ingest.tables import (
+    DeliveryAction,
+    DeliveryEvent,
+    DeliveryHeaders,
+    DeliveryRepository,
+    DeliveryRow,
+    DeliverySubject,
+    delivery,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,11 +36,12 @@ PAUSE_AFTER = 1024 * 1024  # bytes of small bodies, compressed before others get
 MOST_BYTES = 16 * 1024 * 1024  # of large bodies in one transaction, inflated, plus the one that exceeds it
 
 
-class Incoming(DeliveryEvent, DeliverySubject, DeliveryHeaders):
+class Incoming(DeliveryEvent, DeliveryAction, DeliveryRepository, DeliverySubject, DeliveryHeaders):
     """A delivery as received, with the members that are cheap to read."""
 
     body: bytes
     foreign: NotRequired[bool]  # meant for another App
+    ignored: NotRequired[str]  # why nothing will follow from it, for its sender
 
 
 ARRIVED = {  # columns of a delivery as it arrives, with PostgreSQL's names of their types; the body comes last

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import sqlalchemy as sa
 
 from bot.core.json_fields import Kind
-from bot.db.columns import unindexed
+from bot.db.columns import metadata, unindexed
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement, literal_word
 from bot.ingest import watched as names
@@ -37,9 +37,9 @@ async def record(
     attempt: int | None = None,
 ) -> Values | None:
     """Return one record of a repository, under any of its names; `identifier` is a number where there is one."""
-    table = records[kind.table]
+    table = metadata.tables[kind.table]
     numbered = kind.table in {"issue", "pull_request"}
-    column = table.c.number if numbered else table.c[kind.key[0]]
+    column = table.c.number if numbered else table.c[identified_by(kind)]
     query = (await _records_query(tx, kind, repo, hidden)).where(column == identifier)
     if attempt is not None:
         query = query.where(table.c.run_attempt == attempt)
@@ -72,7 +72,7 @@ async def record_page(
 
 def _size(kind: RecordType[Any]) -> sa.ColumnElement[int]:
     """Return how many characters the texts of a record have."""
-    table = records[kind.table]
+    table = metadata.tables[kind.table]
     long = [table.c[one.name] for one in kind.columns if one.kind in {Kind.TEXT, Kind.TEXTS, Kind.JSON}]
     lengths = [sa.func.coalesce(sa.func.length(sa.cast(one, sa.Text)), 0) for one in long]
     return functools.reduce(operator.add, lengths)
@@ -88,7 +88,7 @@ async def _records_query(
     tx: Transaction, kind: RecordType[Any], repo: str, hidden: Private
 ) -> sa.Select[Any]:
     """Return the query for a repository's records, without those that must not be shown."""
-    table = records[kind.table]
+    table = metadata.tables[kind.table]
     name, known = sa.func.lower(table.c.repo), await names.names_of_same_repository(tx, repo)
     query = sa.select(table).where(name.in_(sorted(known)))
     if hidden.ids or hidden.names:
@@ -98,13 +98,18 @@ async def _records_query(
     return query
 
 
+def identified_by(kind: RecordType[Any]) -> str:
+    """Return the column that a record is asked for by."""
+    return kind.order[-1] if kind.order else kind.key[0]
+
+
 def order_of(kind: RecordType[Any]) -> tuple[str, ...]:
     """Return the columns records are sorted by: GitHub's ids grow with time, GUIDs of deliveries do not."""
-    return ("received_at", "guid") if "guid" in kind.key else kind.key
+    return kind.order or (("received_at", "guid") if "guid" in kind.key else kind.key)
 
 
 def _order(kind: RecordType[Any]) -> list[sa.Column[Any]]:
-    return [records[kind.table].c[name] for name in order_of(kind)]
+    return [metadata.tables[kind.table].c[name] for name in order_of(kind)]
 
 
 MOST_HEADS = 1_000  # of one pull request

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.db.columns import metadata
 from bot.db.statements import Statement
 from bot.db.transaction import Slot, among_given
 from bot.ingest import watched
 from bot.ingest.records import Record, Values, merge
-from bot.ingest.tables import records as tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ async def write(tx: Transaction, _changed: Changed) -> None:
 
 async def _merge(tx: Transaction, name: str, pending: dict[Key, list[Record]]) -> None:
     """Merge records into one table; rows inserted by another process meanwhile are read and merged again."""
-    table = tables[name]
+    table = metadata.tables[name]
     keys = list(table.primary_key.columns)
     if name == SHARED and not (tx.sqlite or tx.replaying):
         pending = await _changing(tx, table, pending)

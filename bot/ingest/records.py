@@ -94,6 +94,7 @@ class RecordType(Generic[R]):
     at: str  # the payload's member that holds the object; "" is the payload itself
     key: tuple[str, ...] = ("id",)  # within a repository
     rule: Rule = Rule.NEWEST
+    order: tuple[str, ...] = ()  # of lists, where it is not that of the key
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:

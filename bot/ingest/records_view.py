@@ -21,6 +21,8 @@ from bot.web.view import Json, View
 from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aiohttp import web
 
     from bot.web.asked import Asked
@@ -31,15 +33,18 @@ IDENTIFIER = Annotated[str, matching(parameters.IDENTIFIER)]
 ADDRESS = "/api/records/{table}/{owner}/{repo}"
 
 
-def _struct(kind: RecordType[Any]) -> type[Struct]:
-    """Return the struct of one row of a table, in the order of its columns, without the merge state."""
+def make_struct(kind: RecordType[Any], more: Mapping[str, Any] | None = None) -> type[Struct]:
+    """Return the struct of one row of a table, in the order of its columns, without the merge state.
+
+    `more` are fields that are computed, with their types.
+    """
     own = {column.name: FROM_GITHUB | None for column in kind.columns if column.kind is Kind.JSON}
-    shown = answer_fields(kind.row, own) | {"deleted_at": Time | None}
+    shown = answer_fields(kind.row, own) | {"deleted_at": Time | None} | dict(more or {})
     about = {"__doc__": f"A row of {kind.table} as deliveries left it, merged by the rule {kind.rule}"}
     return msgspec.defstruct(f"record_{kind.table}", shown.items(), namespace=about, frozen=True)
 
 
-RECORDS = {name: _struct(kind) for name, kind in TYPES.items()}
+RECORDS = {name: make_struct(kind) for name, kind in TYPES.items()}
 Record = Annotated[Any, any_of(RECORDS.values())]
 
 

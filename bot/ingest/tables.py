@@ -25,15 +25,25 @@ class DeliveryEvent(TypedDict):
     event: Text
 
 
+class DeliveryAction(TypedDict, total=False):
+    """What happened to its object."""
+
+    action: Text | None
+
+
+class DeliveryRepository(TypedDict, total=False):
+    """Which repository it is about."""
+
+    repo: Text | None
+
+
 class DeliverySubject(TypedDict, total=False):
     """What it is about, and where it comes from."""
 
-    action: Text | None
-    repo: Text | None
     repository_id: Big | None
     installation_id: Big | None  # recorded, never used for access
     app_id: Big | None  # X-GitHub-Hook-Installation-Target-ID
-    source: Text  # webhook | api | pull
+    source: Text  # webhook | api | pull, else the sender: circleci, buildkite
 
 
 class DeliveryTime(TypedDict):
@@ -67,6 +77,8 @@ class DeliveryBody(TypedDict):
 class DeliveryRow(
     DeliveryId,
     DeliveryEvent,
+    DeliveryAction,
+    DeliveryRepository,
     DeliverySubject,
     DeliveryTime,
     DeliveryState,
@@ -76,7 +88,7 @@ class DeliveryRow(
     """A stored webhook."""
 
 
-class ReceivedRow(DeliveryEvent, DeliveryTime, DeliveryBody):
+class ReceivedRow(DeliveryEvent, DeliveryRepository, DeliveryTime, DeliveryBody):
     """A delivery to be handled."""
 
 
@@ -84,6 +96,8 @@ delivery = table("delivery", DeliveryRow, sa.UniqueConstraint("guid"), key=("id"
 partial_index("ix_delivery_pending", delivery.c.due_at, where=delivery.c.state == "stored")
 sa.Index("ix_delivery_received_at", delivery.c.received_at)
 partial_index("ix_delivery_parked", delivery.c.id, where=delivery.c.state == "parked")
+FROM_OTHERS = delivery.c.source.not_in([sa.literal_column(f"'{one}'") for one in ("webhook", "api", "pull")])
+partial_index("ix_delivery_of_others", delivery.c.received_at, where=FROM_OTHERS)
 
 
 class RepositoryNameRow(TypedDict):
@@ -160,13 +174,14 @@ class MissedDeliveryRow(LogOwner, LogEntry, LogRequests):
 missed_delivery = table("missed_delivery", MissedDeliveryRow, key=("app_id", "guid"))
 
 
-def _record_table(kind: RecordType[Any]) -> sa.Table:
+def record_table(kind: RecordType[Any]) -> sa.Table:
+    """Return the table of a record type."""
     made = table(kind.table, kind.row, RecordEnd, key=("repository_id", *kind.key))
-    sa.Index(f"ix_{kind.table}_repo", sa.func.lower(made.c.repo), made.c[kind.key[0]])
+    sa.Index(f"ix_{kind.table}_repo", sa.func.lower(made.c.repo), made.c[(kind.order or kind.key)[0]])
     return made
 
 
-records = {name: _record_table(kind) for name, kind in TYPES.items()}
+records = {name: record_table(kind) for name, kind in TYPES.items()}
 sa.Index("ix_workflow_run_id", records["workflow_run"].c.id)
 sa.Index("ix_workflow_job_run", records["workflow_job"].c.run_id, records["workflow_job"].c.repository_id)
 sa.Index("ix_workflow_run_received_at", records["workflow_run"].c.received_at)

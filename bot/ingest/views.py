@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from bot.ingest import records_view, webhooks
+from bot.ingest.senders import Stored, make_receiver
 from bot.web import operations as op
 from bot.web.answers import matching
 from bot.web.bodies import post_routes
@@ -24,7 +25,7 @@ DELIVER = op.Operation(
     "POST /api/github/webhooks",
     "deliver",
     "Deliver a webhook",
-    webhooks.Stored,
+    Stored,
     status=202,
     topic=op.RECEIVING,
     callers=[GITHUB],
@@ -53,5 +54,5 @@ DELIVER = op.Operation(
         *op.SENDING,
     ],
 )
-RECEIVE, WITH_SLASH = post_routes("/api/github/webhooks", webhooks.receive)
+RECEIVE, WITH_SLASH = post_routes(webhooks.GITHUB.path, make_receiver(webhooks.GITHUB))
 VIEWS = (Endpoint(RECEIVE, DELIVER), Endpoint(WITH_SLASH), records_view.LIST, records_view.ONE)

@@ -1,28 +1,24 @@
-"""POST /api/github/webhooks: verifies and stores deliveries; answers 202 only after the commit."""
+"""POST /api/github/webhooks: which deliveries are GitHub's, and what is stored of them."""
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from aiohttp import web
-from msgspec import UNSET, UnsetType
 
-from bot.core import metrics
 from bot.core.errors import Rejected
 from bot.core.json_fields import as_int, as_text, clean
 from bot.ingest.inbox import Incoming
-from bot.web.answers import Answer, Yes
-from bot.web.app_keys import CONTEXT
-from bot.web.bodies import LARGE, SMALL, decode_object, read_body, require_utf8
+from bot.ingest.senders import Sender
+from bot.web.bodies import decode_object, require_utf8
 from bot.web.parameters import IDENTIFIER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bot.context import Context
     from bot.core.settings import Settings
 
 LIMIT = 25 * 1024 * 1024  # bytes; GitHub sends nothing larger
@@ -37,13 +33,6 @@ KEPT_HEADERS = {
     )
 }  # fmt: skip
 MOST_HEADER = 200  # characters of a kept header's value
-
-
-class Stored(Answer, frozen=True, kw_only=True):
-    """Stored, or stored already (`duplicate`)"""
-
-    delivery: str
-    duplicate: Yes | UnsetType = UNSET
 
 
 class Reference(msgspec.Struct):
@@ -64,41 +53,14 @@ class Summary(msgspec.Struct):
 _decoder = msgspec.json.Decoder(Summary)
 
 
-async def receive(request: web.Request) -> web.Response:
-    """Verify, store, acknowledge."""
-    context = request.app[CONTEXT]
-    metrics.READ_BY_AIOHTTP.inc()
-    body = await read_body(request, limit=LIMIT)
-    if len(body) > LARGE:
-        incoming = await asyncio.to_thread(admit, request.headers, body, context.settings)
-    else:
-        incoming = admit(request.headers, body, context.settings)
-
-    new = await context.intake.put(incoming)
-    (metrics.STORED if new else metrics.DUPLICATES).inc()
-    answer = acknowledge(incoming["guid"], new=new)
-    if len(body) > SMALL:  # the next delivery can take the fast path only on another connection
-        answer.force_close()
-    return answer
-
-
-def admit(headers: Mapping[str, str], body: bytes, settings: Settings) -> Incoming:
+def admit(headers: Mapping[str, str], body: bytes, context: Context) -> Incoming:
     """Verify a delivery and return what is stored of it; raises Rejected 401, 400 or 415.
 
     Names of headers are in lower case here and below, or those of a mapping that ignores their case.
     """
+    settings = context.settings
     verify(body, headers.get("x-hub-signature-256", ""), secrets_for(settings, headers.get(TARGET)))
     return read_delivery(headers, body, settings)
-
-
-def acknowledge(guid: str, *, new: bool) -> web.Response:
-    """Return the 202 for a stored delivery."""
-    return web.Response(body=acknowledgement(guid, new=new), status=202, content_type="application/json")
-
-
-def acknowledgement(guid: str, *, new: bool) -> bytes:
-    """Return the body of the answer to a stored delivery."""
-    return msgspec.json.encode(Stored(delivery=guid, duplicate=UNSET if new else True))
 
 
 def verify(body: bytes, signature: str, secrets: tuple[str, ...]) -> None:
@@ -180,3 +142,7 @@ def kept_headers(headers: Mapping[str, str]) -> str | None:
         name: clean(value[:MOST_HEADER]) for key, name in KEPT_HEADERS.items() if (value := headers.get(key))
     }
     return msgspec.json.encode(kept).decode() if kept else None
+
+
+GITHUB = Sender(path="/api/github/webhooks", limit=LIMIT, admit=admit)
+SENDERS = (GITHUB,)

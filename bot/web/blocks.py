@@ -121,6 +121,15 @@ class RunSubject:
 
 
 @dataclass(frozen=True, kw_only=True)
+class QueueSubject:
+    """The subject of sections at `queue`: what the jobs of a repository run on."""
+
+    repo: str
+    repository_id: int
+    settings: Settings
+
+
+@dataclass(frozen=True, kw_only=True)
 class BackendPageSubject:
     """The subject of sections at `backend`: the page of a backend."""
 

@@ -24,7 +24,7 @@ CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # what is received is no
 MOST = 64 * 1024  # bytes of a request that are passed on with its connection
 BUFFER = 4 * 1024 * 1024  # bytes of connections on their way
 LINE_MOST = 8_190  # bytes of a first line; aiohttp refuses longer ones
-WEBHOOKS = "/api/github/webhooks"
+DELIVERIES = re.compile(r"/api/[a-z]+/webhooks(?:/|$)")  # of any sender
 OPERATORS = ("/healthz", "/readyz", "/metrics")
 TARGET = re.compile(
     r"(?:[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*)?([^?#]*)"
@@ -39,8 +39,13 @@ def choose_process(method: str, target: str) -> str:
     found = TARGET.match(target)
     path = found[1] if found else target
     if method not in READS:  # it writes
-        return LISTENER if path.startswith(WEBHOOKS) else WORKER
+        return LISTENER if is_delivery(path) else WORKER
     return LISTENER if path in OPERATORS else PAGES
+
+
+def is_delivery(path: str) -> bool:
+    """Whether deliveries come in at this address, GitHub's or another sender's."""
+    return DELIVERIES.match(path) is not None
 
 
 def process_of(data: bytes) -> str | None:

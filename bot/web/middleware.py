@@ -18,6 +18,7 @@ from bot.core.log_output import REQUEST
 from bot.web import html, parameters
 from bot.web.bodies import BODY
 from bot.web.connections import Connection
+from bot.web.handover import is_delivery
 from bot.web.log_limiter import LOG_LIMITER
 from bot.web.parameters import IDENTIFIER
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.web")
 
 ENDPOINTS = (
-    ("/api/github/webhooks", "webhooks"),
     ("/api/oot/callback", "callback"),
     ("/github/callback", "callback"),
     ("/api/oot/results", "results"),
@@ -96,7 +96,9 @@ def _require_right_process(request: web.Request) -> None:
 
 def _endpoint(path: str) -> str:
     """Return the group of a path in metrics and traces."""
-    for start, endpoint in ENDPOINTS:  # no generator: every delivery comes through here
+    if is_delivery(path):
+        return "webhooks"
+    for start, endpoint in ENDPOINTS:
         if path.startswith(start):
             return endpoint
     return "page"

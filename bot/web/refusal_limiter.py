@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bot.core.setting_types import Network
 
 WINDOW = 60  # seconds
+IGNORED_MOST = 600  # deliveries a minute of an address from which nothing follows
 MOST_ADDRESSES = 10_000
 COUNTED = frozenset({"invalid_token", "not_listed"})  # refusals of unknown callers
 
@@ -40,10 +41,10 @@ class RefusalLimiter:
         wait = self._count(request) if refusal.code in COUNTED else 0
         return self._too_many(wait, refusal.detail) if wait else refusal
 
-    def ignored(self, request: web.Request) -> None:
+    def ignored(self, request: web.Request, why: str = "it is not listed here") -> None:
         """Count a caller that is answered 200 and ignored; raises Rejected 429 after too many."""
         if wait := self._count(request):
-            raise self._too_many(wait, "it is not listed here")
+            raise self._too_many(wait, why)
 
     def _count(self, request: web.Request) -> int:
         """Count a refused call; returns the seconds until the next one is answered, 0 for now."""
@@ -63,4 +64,5 @@ class RefusalLimiter:
         return self._clock.now() / 1000
 
 
+IGNORED_LIMITER: web.AppKey[RefusalLimiter] = web.AppKey("ignored_limiter", RefusalLimiter)
 REFUSAL_LIMITER: web.AppKey[RefusalLimiter] = web.AppKey("refusal_limiter", RefusalLimiter)

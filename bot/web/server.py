@@ -10,7 +10,7 @@ from bot.web.app_keys import BODY_SECONDS, CONTEXT
 from bot.web.bodies import BODY_CAPACITIES, BodyCapacities
 from bot.web.log_limiter import LOG_LIMITER, LogLimiter
 from bot.web.middleware import guard
-from bot.web.refusal_limiter import REFUSAL_LIMITER, RefusalLimiter
+from bot.web.refusal_limiter import IGNORED_LIMITER, IGNORED_MOST, REFUSAL_LIMITER, RefusalLimiter
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -27,5 +27,8 @@ def make_app(
     app[LOG_LIMITER] = LogLimiter(context.clock)
     app[REFUSAL_LIMITER] = RefusalLimiter(
         context.clock, most=context.settings.refused_per_min, proxies=context.settings.trusted_proxies
+    )
+    app[IGNORED_LIMITER] = RefusalLimiter(
+        context.clock, most=IGNORED_MOST, proxies=context.settings.trusted_proxies
     )
     return app

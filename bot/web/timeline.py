@@ -35,7 +35,7 @@ class Bar:
     """A job with its times in epoch milliseconds; its name comes from outside."""
 
     name: str
-    url: str  # a path on this bot
+    url: str | None  # a path on this bot, or where its CI shows it
     tone: Tone
     queued_at: int | None
     started_at: int | None
@@ -48,7 +48,7 @@ class Drawn:
     """A bar as its page shows it."""
 
     name: str
-    url: str
+    url: str | None
     tone: Tone
     words: str
     drawing: Markup

@@ -42,6 +42,7 @@ async def test_what_is_missing_is_inserted_and_what_is_there_changes_as_asked(st
 async def test_another_unique_key_may_tell_which_row_it_is(store):
     row = {
         "repository_id": 1,
+        "source": "actions",
         "workflow": "w",
         "job": "j",
         "base_name": "",
@@ -52,7 +53,10 @@ async def test_another_unique_key_may_tell_which_row_it_is(store):
     async with store.transaction() as tx:
         await tx.upsert(ci_column, [row])
         await tx.upsert(
-            ci_column, [row | {"seen": 5}], greatest=("seen",), index=("repository_id", "workflow", "job")
+            ci_column,
+            [row | {"seen": 5}],
+            greatest=("seen",),
+            index=("repository_id", "source", "workflow", "job"),
         )
     async with store.read() as tx:
         assert [one["seen"] for one in await tx.rows(sa.select(ci_column))] == [5]

@@ -32,6 +32,8 @@ NOT_OURS = {
     "RELAY_PRIVATE_KEY_PATH",
     "UPDATE_SNAPSHOTS",
     "HUD_API_URL",  # of another relay
+    "CIRCLECI_SECRET",  # variables that an option names
+    "BUILDKITE_TOKEN",
 }  # files of keys; of the test suite
 PLUGIN_FOR_PYTEST = ROOT / "actions" / "report" / "pytest_reports.py"  # with variables of its own
 

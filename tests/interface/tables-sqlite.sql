@@ -149,6 +149,8 @@ CREATE TABLE ci_cell (
 	failed_tests TEXT,
 	failure_kind TEXT,
 	held BOOLEAN DEFAULT 0 NOT NULL,
+	other_id TEXT,
+	url TEXT,
 	CONSTRAINT pk_ci_cell PRIMARY KEY (repository_id, head_sha, column_id, job_id)
 )
 CREATE INDEX ix_ci_cell_job ON ci_cell (repository_id, job_id)
@@ -161,9 +163,11 @@ CREATE TABLE ci_column (
 	base_name TEXT NOT NULL,
 	config TEXT NOT NULL,
 	flags TEXT NOT NULL,
+	source TEXT DEFAULT 'actions' NOT NULL,
+	shown_as TEXT,
 	seen INTEGER DEFAULT '0' NOT NULL,
 	CONSTRAINT pk_ci_column PRIMARY KEY (id),
-	CONSTRAINT uq_ci_column UNIQUE (repository_id, workflow, job)
+	CONSTRAINT uq_ci_column UNIQUE (repository_id, source, workflow, job)
 )
 CREATE TABLE ci_commit (
 	repository_id INTEGER NOT NULL,
@@ -433,6 +437,7 @@ CREATE TABLE delivery (
 	CONSTRAINT pk_delivery PRIMARY KEY (id),
 	UNIQUE (guid)
 )
+CREATE INDEX ix_delivery_of_others ON delivery (received_at) WHERE (source NOT IN ('webhook', 'api', 'pull'))
 CREATE INDEX ix_delivery_parked ON delivery (id) WHERE state = 'parked'
 CREATE INDEX ix_delivery_pending ON delivery (due_at) WHERE state = 'stored'
 CREATE INDEX ix_delivery_received_at ON delivery (received_at)
@@ -845,6 +850,91 @@ CREATE TABLE pinned_repository (
 	unreachable TEXT,
 	CONSTRAINT pk_pinned_repository PRIMARY KEY (name)
 )
+CREATE TABLE provider_agent (
+	organization TEXT NOT NULL,
+	agent_id TEXT NOT NULL,
+	name TEXT,
+	queue TEXT NOT NULL,
+	tags JSON,
+	state TEXT NOT NULL,
+	at INTEGER NOT NULL,
+	version TEXT NOT NULL,
+	CONSTRAINT pk_provider_agent PRIMARY KEY (organization, agent_id)
+)
+CREATE INDEX ix_provider_agent_at ON provider_agent (organization, at)
+CREATE TABLE provider_job (
+	repository_id INTEGER NOT NULL,
+	repo TEXT NOT NULL,
+	received_at INTEGER NOT NULL,
+	provider TEXT NOT NULL,
+	project TEXT NOT NULL,
+	head_sha TEXT,
+	branch TEXT,
+	tag TEXT,
+	pr_number INTEGER,
+	status TEXT,
+	conclusion TEXT,
+	raw_state TEXT,
+	url TEXT,
+	created_at INTEGER,
+	started_at INTEGER,
+	completed_at INTEGER,
+	updated_at INTEGER,
+	delivery_guid TEXT,
+	job_id TEXT NOT NULL,
+	pipeline_id TEXT,
+	workflow_id TEXT,
+	workflow_name TEXT,
+	job_name TEXT,
+	number INTEGER,
+	attempt INTEGER,
+	shard INTEGER,
+	shards INTEGER,
+	runner TEXT,
+	runnable_at INTEGER,
+	exit_status INTEGER,
+	soft_failed BOOLEAN,
+	retried_in_job_id TEXT,
+	reason TEXT,
+	failure_kind TEXT,
+	log_url TEXT,
+	deleted_at INTEGER,
+	merge_state JSON NOT NULL,
+	CONSTRAINT pk_provider_job PRIMARY KEY (repository_id, provider, project, job_id)
+)
+CREATE INDEX ix_provider_job_open_status ON provider_job (received_at) WHERE provider = 'status' AND status != 'completed'
+CREATE INDEX ix_provider_job_received_at ON provider_job (received_at)
+CREATE INDEX ix_provider_job_repo ON provider_job (lower(repo), received_at)
+CREATE TABLE provider_run (
+	repository_id INTEGER NOT NULL,
+	repo TEXT NOT NULL,
+	received_at INTEGER NOT NULL,
+	provider TEXT NOT NULL,
+	project TEXT NOT NULL,
+	head_sha TEXT,
+	branch TEXT,
+	tag TEXT,
+	pr_number INTEGER,
+	status TEXT,
+	conclusion TEXT,
+	raw_state TEXT,
+	url TEXT,
+	created_at INTEGER,
+	started_at INTEGER,
+	completed_at INTEGER,
+	updated_at INTEGER,
+	delivery_guid TEXT,
+	run_id TEXT NOT NULL,
+	pipeline_id TEXT,
+	name TEXT,
+	number INTEGER,
+	source TEXT,
+	deleted_at INTEGER,
+	merge_state JSON NOT NULL,
+	CONSTRAINT pk_provider_run PRIMARY KEY (repository_id, provider, project, run_id)
+)
+CREATE INDEX ix_provider_run_received_at ON provider_run (received_at)
+CREATE INDEX ix_provider_run_repo ON provider_run (lower(repo), received_at)
 CREATE TABLE pull_head (
 	repository_id INTEGER NOT NULL,
 	repo TEXT NOT NULL,

@@ -59,7 +59,7 @@ def make_run(placed: Placed, of_workflow: RunRow | None = None) -> Run:
     """Return a stored run as the rule of cells takes it; of its workflow's run it has what it was started by."""
     row = placed.row
     return Run(
-        id=str(row["job_id"]),
+        id=row["other_id"] or str(row["job_id"]),
         status=STATES[row["state"]],
         conclusion=CONCLUSIONS[row["conclusion"]],
         attempt=row["attempt"],
@@ -71,7 +71,8 @@ def make_run(placed: Placed, of_workflow: RunRow | None = None) -> Run:
         started_at=row["started_at"],
         completed_at=row["completed_at"],
         failure=_failure(row),
-        run_id=row["run_id"],
+        url=row["url"],
+        run_id=0 if row["other_id"] else row["run_id"],
     )
 
 
@@ -139,7 +140,7 @@ def _cell(runs: Sequence[Placed]) -> Cell:
         newest = row if row["job_id"] > newest["job_id"] else newest
     return Cell(
         character=_WORDS[newest["state"]][newest["conclusion"]],
-        job=newest["job_id"],
+        job=newest["other_id"] or newest["job_id"],
         completed_at=newest["completed_at"],
         failure=_failure(newest),
         kind=newest["failure_kind"],

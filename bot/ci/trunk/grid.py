@@ -7,10 +7,19 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from bot.ci.trunk import cells, commit_cells, lines, name_patterns, other_runs, required_checks, same_names
+from bot.ci.trunk import (
+    cells,
+    commit_cells,
+    lines,
+    name_patterns,
+    other_runs,
+    required_checks,
+    same_names,
+    shown_twice,
+)
 from bot.ci.trunk.cells import Cell
 from bot.ci.trunk.same_names import FOREIGN_EVENTS
-from bot.ci.trunk.store import unstable_jobs
+from bot.ci.trunk.store import column_ids, unstable_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,10 +29,12 @@ if TYPE_CHECKING:
     from bot.ci.trunk.groups import Named
     from bot.ci.trunk.other_runs import OtherCell, Source
     from bot.ci.trunk.settings import TrunkSettings
+    from bot.ci.trunk.shown_twice import Statuses
     from bot.ci.trunk.store.rows import BackendJobRow, RunRow
     from bot.ci.trunk.tables import CellRow, ColumnRow, CommitRow
     from bot.ingest.rows import CheckRunRow
 
+OWN = frozenset(("actions", "elsewhere"))  # sources of jobs of upstream, on GitHub or another CI
 Verdict = Literal["green", "red", "running", "none"]
 OTHER, RERUNS, BACKENDS, CHECKS, UNSTABLE = "other", "Reruns", "Backends", "Checks", "Unstable"
 RERUN_FLAGS = frozenset(
@@ -109,11 +120,15 @@ class _Named:
     required: bool  # by GitHub
 
 
+_SOURCES: Mapping[str, Source] = {column_ids.ACTIONS: "actions", column_ids.STATUS: "status"}
+_GROUPS: Mapping[Source, str] = {"oot": BACKENDS, "check": CHECKS, "status": CHECKS}
+
+
 class _Gathered:
     """What is known of each name, and the cells that are not of upstream's jobs, by commit and name."""
 
     def __init__(self) -> None:
-        self.others: list[tuple[str, str, Cell]] = []
+        self.others: list[tuple[OtherCell, Cell]] = []
         self.named: dict[str, _Named] = {}
 
     def name(
@@ -146,17 +161,23 @@ def build_grid(facts: Facts, settings: TrunkSettings, *, shards: bool = False) -
     jobs = facts.cells
     if shards:
         jobs = commit_cells.make_cells(facts.jobs, same_names.describe_runs(facts.runs), shards=True)
-    shown = {key: name_patterns.column_name(column, settings) for key, column in facts.columns.items()}
-    gathered = _gather(facts, settings, jobs, shown, shards=shards)
+    statuses = shown_twice.find_statuses(facts.columns)
+    shown = _names(facts, settings, statuses)
+    gathered = _gather(facts, settings, jobs, shown, statuses, shards=shards)
     named = _names_blocking(gathered, settings)
     columns = _columns(gathered, facts.groups, settings, named=named)
     places = {column.name: place for place, column in enumerate(columns)}
     place_of = {key: places[name] for key, name in shown.items() if name in places}
     by_commit: defaultdict[str, dict[int, Cell]] = defaultdict(dict)
     for sha, found in jobs.items():  # there are many thousands
-        by_commit[sha] = {place_of[key]: cell for key, cell in found.items() if key in place_of}
-    for sha, name, cell in gathered.others:
-        _add(by_commit[sha], places[name], cell)
+        own = shown_twice.without_statuses(found, statuses)
+        by_commit[sha] = {place_of[key]: cell for key, cell in own.items() if key in place_of}
+    for other, cell in gathered.others:
+        _add(by_commit[other.sha], places[other.name], cell)
+    for sha, found in jobs.items() if statuses.all else ():
+        for key, cell in shown_twice.only_statuses(found, statuses).items():
+            if key in place_of:
+                by_commit[sha].setdefault(place_of[key], cell)
     _add_awaited(by_commit, columns, facts)
     gone = lines.gone_commits(facts.commits)
     blocking = frozenset(place for place, column in enumerate(columns) if column.blocking)
@@ -171,20 +192,33 @@ def runs_of_column(
     facts: Facts, settings: TrunkSettings, name: str, *, shards: bool = False
 ) -> tuple[Run, ...]:
     """Return every run of one column, as a cell's details show them; `facts` are of one commit, with its jobs."""
-    shown = {key: name_patterns.column_name(column, settings) for key, column in facts.columns.items()}
+    statuses = shown_twice.find_statuses(facts.columns)
+    shown = _names(facts, settings, statuses)
     jobs = same_names.place_jobs(facts.jobs, same_names.describe_runs(facts.runs), shards=shards)
     known = {(run["id"], run["run_attempt"]): run for run in facts.runs}
     # every attempt has the event of its run, but not its actor: that of an attempt without a record is unknown
     other: dict[int, RunRow] = {run["id"]: {**run, "triggering_actor_login": None} for run in facts.runs}
+    placed = [one for one in jobs if shown.get(one.column) == name]
+    told_by_others = [one for one in placed if one.column not in statuses.all]
     runs = [
         commit_cells.make_run(
             one, known.get((one.row["run_id"], one.row["attempt"])) or other.get(one.row["run_id"])
         )
-        for one in jobs
-        if shown.get(one.column) == name
+        for one in told_by_others or placed
     ]
     runs += [run for cell, run in other_runs.find_runs(facts, settings, shards=shards) if cell.name == name]
     return cells.details(runs).runs if runs else ()
+
+
+def _names(facts: Facts, settings: TrunkSettings, statuses: Statuses) -> dict[int, str | None]:
+    """Return the names of columns; a commit status has that of the column or check run that it stands for."""
+    shown = {key: name_patterns.column_name(column, settings) for key, column in facts.columns.items()}
+    shown |= {key: shown[job] for key, job in statuses.alone.items()}
+    if statuses.all and facts.checks:
+        checks = {check: name for name, check in map(other_runs.name_check, facts.checks)}
+        for key in statuses.all - statuses.alone.keys():
+            shown[key] = checks.get(facts.columns[key]["shown_as"] or "", shown[key])
+    return shown
 
 
 def _add(found: dict[int, Cell], place: int, cell: Cell) -> None:
@@ -198,20 +232,22 @@ def _gather(
     settings: TrunkSettings,
     jobs: Mapping[str, ByColumn],
     shown: Mapping[int, str | None],
+    statuses: Statuses,
     *,
     shards: bool,
 ) -> _Gathered:
     gathered = _Gathered()
     seen: set[int] = set()
     for found in jobs.values():
-        seen.update(found)
+        seen.update(shown_twice.without_covered(found, statuses))
+    seen = {statuses.alone.get(key, key) for key in seen}
     required, unstable = (
         required_checks.names_of_jobs(facts.required),
         unstable_jobs.plain_names(facts.unstable),
     )
     for key in seen:
         if name := shown.get(key):
-            _name_job(gathered, name, facts.columns[key], unstable, required)
+            _name_job(gathered, name, facts.columns[key], unstable, required | facts.required)
     others: defaultdict[OtherCell, list[Run]] = defaultdict(list)
     for other, run in other_runs.find_runs(facts, settings, shards=shards):
         others[other].append(run)
@@ -219,7 +255,7 @@ def _gather(
         # a run that never started has none of the jobs that may be required
         is_required = other.source == "actions" or (other.source == "check" and other.check in required)
         gathered.name(other.name, other.workflow, other.source, required=bool(required) and is_required)
-        gathered.others.append((other.sha, other.name, cells.cell(runs)))
+        gathered.others.append((other, cells.cell(runs)))
     return gathered
 
 
@@ -230,10 +266,10 @@ def _name_job(
     gathered.name(
         name,
         column["workflow"],
-        "actions",
+        _SOURCES.get(column["source"], "elsewhere"),
         rerun=bool(flags & RERUN_FLAGS),
         unstable="unstable" in flags or unstable_jobs.covers(unstable, column["workflow"], column["job"]),
-        required=column["job"] in required,
+        required=not required.isdisjoint((column["job"], column["shown_as"] or column["job"])),
     )
 
 
@@ -256,7 +292,7 @@ def _columns(
 
 
 def _column(name: str, known: _Named, groups: Named, settings: TrunkSettings, *, named: bool) -> Column:
-    group = {"oot": BACKENDS, "check": CHECKS}.get(known.source)
+    group = _GROUPS.get(known.source)
     if group is None and (known.unstable or known.rerun):
         group = UNSTABLE if known.unstable else RERUNS
     elif group is None:
@@ -268,7 +304,7 @@ def _column(name: str, known: _Named, groups: Named, settings: TrunkSettings, *,
             name_patterns.compile_pattern(each).search(name) for each in settings.ci_blocking
         )
     else:
-        blocking = known.source == "actions"
+        blocking = known.source in OWN
     return Column(name=name, workflow=known.workflow, group=group, source=known.source, blocking=blocking)
 
 

@@ -76,7 +76,7 @@ def _rare_columns(window: Grid) -> set[str]:
     ran: Counter[int] = Counter()
     commits = 0
     for line in window.lines:
-        places = [at for at in line.cells if window.columns[at].source == "actions"]
+        places = [at for at in line.cells if window.columns[at].source in grid.OWN]
         ran.update(places)
         commits += bool(places)
     rare = {at for at, times in ran.items() if times * 2 < commits}

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from bot.ci.trunk.grid import Facts
     from bot.ci.trunk.settings import TrunkSettings
     from bot.ci.trunk.store.rows import BackendJobRow, RunRow
+    from bot.ingest.rows import CheckRunRow
 
-Source = Literal["actions", "oot", "check"]
+Source = Literal["actions", "elsewhere", "oot", "check", "status"]
 DID_NOT_START = "(did not start)"
 
 
@@ -91,11 +92,17 @@ def _reported(row: BackendJobRow, name: job_names.JobName) -> Run:
     )
 
 
+def name_check(row: CheckRunRow) -> tuple[str, str]:
+    """Return the column of another App's check run, and the name it has on GitHub."""
+    check = row["name"] or ""
+    return f"checks / {row['app_slug'] or 'app'} / {check}", check
+
+
 def _check_runs(facts: Facts) -> Iterator[Found]:
     for row in facts.checks:
-        name = f"checks / {row['app_slug'] or 'app'} / {row['name'] or ''}"
+        name, check = name_check(row)
         yield (
-            OtherCell(row["head_sha"] or "", name, "checks", "check", row["name"] or ""),
+            OtherCell(row["head_sha"] or "", name, "checks", "check", check),
             Run(
                 id=str(row["id"]),
                 status=row["status"] or "",

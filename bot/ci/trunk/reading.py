@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk import cells, commit_cells, lines, name_patterns, required_checks, same_names
+from bot.ci.trunk import cells, commit_cells, lines, name_patterns, required_checks, same_names, shown_twice
 from bot.ci.trunk.cells import Cell
 from bot.ci.trunk.grid import Facts
 from bot.ci.trunk.settings import TrunkSettings
@@ -104,6 +104,8 @@ async def read_facts(
     ids = {key for of_commit in found.values() for key in of_commit}
     ids |= {key for row in read for key in (row["column_id"], row["numbered_column_id"]) if key is not None}
     columns = await rows.columns(tx, identifier, ids)
+    if contexts := shown_twice.contexts_of(columns.values()):
+        columns |= await rows.columns_shown_as(tx, identifier, contexts)
     joined = name_patterns.join_columns(columns, options)
     if twice := [sha for sha, of_commit in found.items() if _joins(of_commit, joined)]:
         read += await rows.cells(tx, identifier, twice, only)

@@ -26,20 +26,27 @@ class ColumnName(TypedDict):
     flags: Text  # comma separated
 
 
+class ColumnSource(TypedDict):
+    """Who tells of its jobs."""
+
+    source: Annotated[Text, Default("actions")]  # actions, status, or another CI: circleci, buildkite
+    shown_as: Text | None  # the commit status under which GitHub shows what another CI ran, or its beginning
+
+
 class ColumnSeen(TypedDict):
     """How old a column is."""
 
     seen: Annotated[Int, Default("0")]  # the day, since 1970, UTC, of its newest job
 
 
-class ColumnRow(ColumnKey, ColumnName, ColumnSeen):
+class ColumnRow(ColumnKey, ColumnName, ColumnSource, ColumnSeen):
     """A job, named without shard and runner."""
 
 
 ci_column = table(
     "ci_column",
     ColumnRow,
-    sa.UniqueConstraint("repository_id", "workflow", "job", name="uq_ci_column"),
+    sa.UniqueConstraint("repository_id", "source", "workflow", "job", name="uq_ci_column"),
     key=("id",),
 )
 
@@ -117,12 +124,30 @@ class JobHold(TypedDict):
     ]  # for an approval: since when it waited for a runner is not known
 
 
+class JobElsewhere(TypedDict):
+    """Where it ran, if not on GitHub: its number in `job_id` is then made of its id, and negative."""
+
+    other_id: Text | None
+    url: Text | None
+
+
 class Failure(FailureReport, FailureKind):
     """Why it failed."""
 
 
-class CellRow(CommitKey, JobColumn, JobAttempt, JobShard, JobState, JobTimes, JobRunner, Failure, JobHold):
-    """One job of GitHub on a commit: the narrow copy of workflow_job that grids are read from."""
+class CellRow(
+    CommitKey,
+    JobColumn,
+    JobAttempt,
+    JobShard,
+    JobState,
+    JobTimes,
+    JobRunner,
+    Failure,
+    JobHold,
+    JobElsewhere,
+):
+    """One job on a commit: the narrow copy of workflow_job, and of other CIs' jobs, that grids are read from."""
 
 
 ci_cell = table(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bot.demo.github.accounts import App, User
+    from bot.demo.github.commit_statuses import CommitStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,6 +62,7 @@ class Repo:
     runs: dict[int, Run] = field(default_factory=dict, repr=False)
     jobs: dict[int, WorkflowJob] = field(default_factory=dict, repr=False)
     artifacts: dict[int, Artifact] = field(default_factory=dict, repr=False)
+    statuses: list[CommitStatus] = field(default_factory=list, repr=False)  # oldest first
     labels: dict[str, int] = field(default_factory=dict, repr=False)  # name -> id
     permissions: dict[str, str] = field(default_factory=dict, repr=False)  # login -> role
 
@@ -280,6 +282,7 @@ NEEDS = {
     "pull_request_review_comment": ("pull_requests",),
     "push": ("contents",),
     "repository": ("metadata",),
+    "status": ("statuses",),
     "workflow_job": ("actions",),
     "workflow_run": ("actions",),
 }

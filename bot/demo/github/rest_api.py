@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from bot.demo.github import auth
+from bot.demo.github import auth, commit_statuses
 from bot.demo.github.accounts import App, Token
 from bot.demo.github.api import actions, apps, artifacts, checks, comments, dispatches, issues, repos, young
 from bot.demo.github.api.call import ApiCall, Route, json_response
@@ -36,6 +36,7 @@ ROUTES = (
     *dispatches.ROUTES,
     *actions.ROUTES,
     *artifacts.ROUTES,
+    *commit_statuses.ROUTES,
     *repos.ROUTES,
 )
 

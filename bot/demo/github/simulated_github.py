@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from bot.demo.github import git
+from bot.demo.github import commit_statuses, git
 from bot.demo.github.auth import private_key
+from bot.demo.github.commit_statuses import CommitStatus
 from bot.demo.github.faults import RateLimit
 from bot.demo.github.issues import Issues
 from bot.demo.github.models import Comment, Issue, Pull
@@ -166,6 +167,30 @@ class SimulatedGitHub(PullRequests, Issues, Installations, Workflows):
         )
         where.branches[name] = commit.sha
         return commit.sha
+
+    async def set_status(
+        self,
+        repo: Repo | str,
+        sha: str,
+        context: str,
+        state: str,
+        *,
+        description: str | None = None,
+        target_url: str | None = None,
+    ) -> None:
+        """Set a commit status, as another CI does."""
+        where = self.state.repo(repo)
+        made = CommitStatus(
+            id=self.state.new_id(),
+            sha=sha,
+            context=context,
+            state=state,
+            description=description,
+            target_url=target_url,
+            at=self.state.now(),
+        )
+        where.statuses.append(made)
+        await self.webhooks.emit(commit_statuses.event(self.state, where, made))
 
     def check_runs(self, repo: Repo | str, sha: str | None = None) -> list[CheckRun]:
         """Return the newest check run of each App and name, oldest first."""

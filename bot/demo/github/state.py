@@ -33,6 +33,7 @@ ALL_PERMISSIONS = {
     "merge_queues": "read",
     "metadata": "read",
     "pull_requests": "write",
+    "statuses": "read",
 }
 MAINTAINER = "alice"  # administrator of every repository, and the user of the web pages
 WORKFLOW_PATH = ".github/workflows/ci.yml"

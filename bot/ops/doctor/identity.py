@@ -81,7 +81,7 @@ def _permissions(name: str, wanted: Manifest, registered: dict[str, Any], page: 
         if _only_silences(lacks, registered["permissions"]):
             return warning(f"{name} permissions", f"not asked for: {lacks[0]}: {WITHOUT}", todo)
         return error(f"{name} permissions", f"not asked for: {', '.join(lacks)}", todo)
-    if extra := manifest.unneeded(wanted.granted, registered["permissions"]):
+    if extra := manifest.unneeded(wanted.useful, registered["permissions"]):
         todo = f"take them away at {page}/permissions"
         return warning(f"{name} permissions", f"more than needed: {', '.join(extra)}", todo)
     return ok(f"{name} permissions", f"as in {_file(wanted)}")

@@ -40,6 +40,7 @@ class Wanted:
     name: str = ""  # of the App; empty: made of the upstream owner's
     roles: tuple[Role, ...] = ("one",)
     workflow_dispatch: bool = False
+    statuses: bool = False  # commit statuses are asked for
     private: bool = False  # all backends belong to the Apps' owner
     proxy: str | None = None  # for calls out
     server_version: str = ""  # of a GitHub Enterprise Server
@@ -47,7 +48,10 @@ class Wanted:
     def manifest(self, role: Role) -> Manifest:
         """Return what an App is to ask for."""
         return manifest.manifest_for(
-            role, workflow_dispatch=self.workflow_dispatch, server_version=self.server_version
+            role,
+            workflow_dispatch=self.workflow_dispatch,
+            statuses=self.statuses and role != "relay",
+            server_version=self.server_version,
         )
 
     def app_name(self, role: Role) -> str:

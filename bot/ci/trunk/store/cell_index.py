@@ -72,9 +72,9 @@ def _cell(job: WorkflowJobRow, name: Named, ids: Mapping[column_ids.Key, int]) -
     return {
         "repository_id": repository,
         "head_sha": job["head_sha"],
-        "column_id": ids[repository, name.column["workflow"], name.column["job"]],
+        "column_id": ids[name.key(repository)],
         "job_id": job["id"],
-        "numbered_column_id": name.numbered and ids[repository, name.column["workflow"], name.numbered],
+        "numbered_column_id": name.numbered and ids[name.key(repository, name.numbered)],
         "run_id": job["run_id"] or 0,
         "attempt": job["run_attempt"] or 1,
         "shard": name.shard,

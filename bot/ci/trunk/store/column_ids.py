@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
-from bot.ci.trunk.tables import ColumnName, ci_column
+from bot.ci.trunk.tables import ColumnName, ColumnSource, ci_column
 from bot.db.statements import Statement
 from bot.db.transaction import Slot, among_given
 
@@ -18,19 +18,25 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 COLUMN = ci_column.c
-KEY = ("repository_id", "workflow", "job")
+ACTIONS, STATUS = "actions", "status"  # sources of columns; another CI is named as its provider
+KEY = ("repository_id", "source", "workflow", "job")
 NAMES_MOST, NAME_MOST = 10_000, 200  # of jobs, taken apart, and characters of each
 KNOWN_MOST = 50_000  # columns
-Key = tuple[int, str, str]
+Key = tuple[int, str, str, str]
 
 
 class Named(NamedTuple):
     """What a job's name says of its column."""
 
     column: ColumnName
+    told: ColumnSource
     numbered: str | None  # with its numbers, where these may be a shard and not part of the name
     shard: int
     shards: int  # 0: none
+
+    def key(self, repository_id: int, job: str | None = None) -> Key:
+        """Return the key of its column in a repository, or of the one for another form of the job's name."""
+        return repository_id, self.told["source"], self.column["workflow"], job or self.column["job"]
 
 
 class _Column(NamedTuple):
@@ -60,9 +66,21 @@ def _parse_name(workflow: str, name: str) -> Named:
             "config": found.config,
             "flags": ",".join(found.flags),
         },
+        told={"source": ACTIONS, "shown_as": None},
         numbered=found.numbered if found.shards else None,
         shard=found.shard or 0,
         shards=found.shards or 0,
+    )
+
+
+def name_elsewhere(source: str, workflow: str, job: str, shown_as: str | None) -> Named:
+    """Return the column of a job that ran elsewhere: its name is taken as it is."""
+    return Named(
+        column={"workflow": workflow, "job": job, "base_name": job, "config": "", "flags": ""},
+        told={"source": source, "shown_as": shown_as},
+        numbered=None,
+        shard=0,
+        shards=0,
     )
 
 
@@ -72,7 +90,7 @@ async def assign_ids(tx: Transaction, jobs: Iterable[tuple[int, Named, int]]) ->
     for repository, name, day in jobs:
         for job in (name.column["job"], name.numbered):
             if job is not None:
-                key = (repository, name.column["workflow"], job)
+                key = name.key(repository, job)
                 if key not in wanted or wanted[key][0] < day:
                     wanted[key] = (day, name)
     kept = tx.kept(KNOWN)
@@ -93,7 +111,8 @@ async def assign_ids(tx: Transaction, jobs: Iterable[tuple[int, Named, int]]) ->
 async def _read_columns(tx: Transaction, wanted: Iterable[Key]) -> dict[Key, _Column]:
     rows = await tx.run(_query_by_keys(sqlite=tx.sqlite), {"wanted": tx.keys(sorted(wanted))})
     return {
-        (repository, workflow, job): _Column(found, seen) for repository, workflow, job, found, seen in rows
+        (repository, source, workflow, job): _Column(found, seen)
+        for repository, source, workflow, job, found, seen in rows
     }
 
 
@@ -105,4 +124,4 @@ def _query_by_keys(*, sqlite: bool) -> Statement:
 
 
 def _row(key: Key, day: int, name: Named) -> Mapping[str, Any]:
-    return {**name.column, **dict(zip(KEY, key, strict=True)), "seen": day}
+    return {**name.column, **name.told, **dict(zip(KEY, key, strict=True)), "seen": day}

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from bot.ci.trunk.cells import STATES
 from bot.ci.trunk.counting import RunTimes
+from bot.ci.trunk.store.column_ids import STATUS
 from bot.ci.trunk.store.rows import GOES_ON, ORIGINAL
 from bot.ci.trunk.tables import (
     ColumnCells,
@@ -72,8 +73,9 @@ class WaitingRow(JobColumn, JobState, JobTimes, JobRunner):
 
 
 async def times_of_commits(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[RunTimes]:
-    """Return the times of every run on some commits."""
-    return await _times(tx, CELL.repository_id == repository_id, CELL.head_sha.in_(shas))
+    """Return the times of every run on some commits; a commit status is no run."""
+    is_status = sa.exists().where(COLUMN.id == CELL.column_id, COLUMN.source == STATUS)
+    return await _times(tx, CELL.repository_id == repository_id, CELL.head_sha.in_(shas), ~is_status)
 
 
 async def times_of_day(tx: Transaction, repository_id: int, day: int) -> list[RunTimes]:

@@ -11,6 +11,7 @@ from bot.ci.trunk.tables import (
     ColumnRow,
     CommitRow,
     JobColumn,
+    JobElsewhere,
     JobHold,
     JobShard,
     JobState,
@@ -68,7 +69,7 @@ class BackendJobRow(JobKey, JobOutcome, JobSubject, JobPage, JobName, JobRun, Jo
     completed_at: Millis | None
 
 
-class TimedJobRow(JobColumn, JobShard, JobState, JobTimes, JobHold):
+class TimedJobRow(JobColumn, JobShard, JobState, JobTimes, JobHold, JobElsewhere):
     """A job on a commit, with its times."""
 
     workflow: Text
@@ -108,6 +109,9 @@ _STORED_OUTLINES = Statement(
 )
 _of_repository = select(ColumnRow, ci_column).where(COLUMN.repository_id == _OF_REPOSITORY)
 _ALL_COLUMNS = RowStatement(_of_repository)
+_COLUMNS_SHOWN_AS = RowStatement(
+    _of_repository.where(COLUMN.shown_as.in_(sa.bindparam("names", expanding=True)))
+)
 _COLUMNS = RowStatement(_of_repository.where(COLUMN.id.in_(sa.bindparam("ids", expanding=True))))
 # of a file that it cannot read GitHub knows no name, and says no more than that the run failed
 _UNSTARTED = sa.case(
@@ -282,6 +286,14 @@ async def columns(
         found = await tx.fetch(_COLUMNS, {"repository": repository_id, "ids": sorted(ids)})
     else:
         found = await tx.fetch(_ALL_COLUMNS, {"repository": repository_id})
+    return {row["id"]: row for row in found}
+
+
+async def columns_shown_as(
+    tx: Transaction, repository_id: int, names: Collection[str]
+) -> dict[int, ColumnRow]:
+    """Return the columns that GitHub shows under these names of commit statuses."""
+    found = await tx.fetch(_COLUMNS_SHOWN_AS, {"repository": repository_id, "names": sorted(names)})
     return {row["id"]: row for row in found}
 
 

@@ -70,7 +70,7 @@ def _bar_of_cell(row: TimedJobRow, repo: str) -> Bar:
     word = CONCLUSIONS[row["conclusion"]]
     return Bar(
         name=f"{name} {row['shard']}/{row['shards']}" if row["shards"] else name,
-        url=f"/{repo}/job/{row['job_id']}",
+        url=row["url"] if row["other_id"] else f"/{repo}/job/{row['job_id']}",
         tone=TONES.get(word, "idle"),
         queued_at=None if row["held"] else row["queued_at"],
         started_at=row["started_at"] if row["state"] > 1 else None,  # GitHub gives a time to what only waits

@@ -13,15 +13,17 @@ from bot.ci.trunk.store.changed_days import RUNNERS
 from bot.core import text
 from bot.queue import sums
 from bot.queue.sums import DAY
-from bot.web import charts
+from bot.web import blocks, charts
 from bot.web import operations as op
 from bot.web.answers import Answer
+from bot.web.blocks import QueueSubject
 from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY
 from bot.web.view import Json, Page, View
 from bot.web.view_parameters import REPO, REPOSITORY
 
 if TYPE_CHECKING:
     from bot.web.asked import Asked
+    from bot.web.blocks import Block
 
 REFRESH = 60  # seconds
 WAITING_MOST = 20_000
@@ -42,6 +44,7 @@ class Queues:
     repo: str
     runners: list[RunnerQueue]
     counted_until: int | None
+    added: list[Block]  # by other features
 
 
 async def read_queues(asked: Asked) -> Queues:
@@ -62,7 +65,11 @@ async def read_queues(asked: Asked) -> Queues:
         being_prepared=runner_queue.starting_jobs(started),
     )
     until = await sums.counted_until(tx, RUNNERS, [identifier], first=today - runner_queue.WEEK)
-    return Queues(repo=branch.repository["full_name"], runners=found, counted_until=until)
+    subject = QueueSubject(
+        repo=branch.repository["full_name"], repository_id=identifier, settings=asked.settings
+    )
+    added = await blocks.gather(asked.context.features, "queue", tx, subject) if asked.for_page else []
+    return Queues(repo=subject.repo, runners=found, counted_until=until, added=added)
 
 
 def show(found: Queues) -> dict[str, Any]:
@@ -70,7 +77,12 @@ def show(found: Queues) -> dict[str, Any]:
     runners = [
         (one, charts.bars(one.queue_counts_week), _spread(one.queue_counts_week)) for one in found.runners
     ]
-    return {"repo": found.repo, "runners": runners, "counted_until": found.counted_until}
+    return {
+        "repo": found.repo,
+        "runners": runners,
+        "counted_until": found.counted_until,
+        "added": found.added,
+    }
 
 
 def answer(found: Queues) -> Queue:

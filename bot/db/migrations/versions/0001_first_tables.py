@@ -104,7 +104,7 @@ def upgrade() -> None:
         column("queued_at", Big), column("started_at", Big), column("completed_at", Big),
         column("runner_label", Text), column("signature", Text), column("line", Text),
         column("tests_failed", Integer), column("failed_tests", Text), column("failure_kind", Text),
-        must("held", Boolean, server_default=sa.false()),
+        must("held", Boolean, server_default=sa.false()), column("other_id", Text), column("url", Text),
         key=["repository_id", "head_sha", "column_id", "job_id"],
     )
     index("ix_ci_cell_job", "ci_cell", "repository_id", "job_id")
@@ -112,8 +112,9 @@ def upgrade() -> None:
     table(
         "ci_column", must("id", Big), must("repository_id", Big), must("workflow", Text), must("job", Text),
         must("base_name", Text), must("config", Text), must("flags", Text),
+        must("source", Text, server_default=sa.text("'actions'")), column("shown_as", Text),
         must("seen", Integer, server_default=sa.text("'0'")),
-        sa.UniqueConstraint("repository_id", "workflow", "job", name="uq_ci_column"), key=["id"],
+        sa.UniqueConstraint("repository_id", "source", "workflow", "job", name="uq_ci_column"), key=["id"],
     )
     table(
         "ci_commit", must("repository_id", Big), must("head_sha", Text), must("mark", Big),
@@ -248,6 +249,10 @@ def upgrade() -> None:
         must("attempts", Integer, server_default=sa.text("'0'")), must("due_at", Big), column("error", Text),
         column("headers", Text), column("codec", Text), must("body", Bytes), sa.UniqueConstraint("guid"),
         key=["id"],
+    )
+    index(
+        "ix_delivery_of_others", "delivery", "received_at",
+        where="(source NOT IN ('webhook', 'api', 'pull'))",
     )
     index("ix_delivery_parked", "delivery", "id", where="state = 'parked'")
     index("ix_delivery_pending", "delivery", "due_at", where="state = 'stored'")
@@ -468,6 +473,44 @@ def upgrade() -> None:
         "pinned_repository", must("name", Text), must("repository_id", Big), must("pinned_at", Big),
         column("moved_to", Text), column("unreachable", Text), key=["name"],
     )
+    table(
+        "provider_agent", must("organization", Text), must("agent_id", Text), column("name", Text),
+        must("queue", Text), column("tags", Json), must("state", Text), must("at", Big),
+        must("version", Text), key=["organization", "agent_id"],
+    )
+    index("ix_provider_agent_at", "provider_agent", "organization", "at")
+    table(
+        "provider_job", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("provider", Text), must("project", Text), column("head_sha", Text), column("branch", Text),
+        column("tag", Text), column("pr_number", Big), column("status", Text), column("conclusion", Text),
+        column("raw_state", Text), column("url", Text), column("created_at", Big), column("started_at", Big),
+        column("completed_at", Big), column("updated_at", Big), column("delivery_guid", Text),
+        must("job_id", Text), column("pipeline_id", Text), column("workflow_id", Text),
+        column("workflow_name", Text), column("job_name", Text), column("number", Big),
+        column("attempt", Big), column("shard", Big), column("shards", Big), column("runner", Text),
+        column("runnable_at", Big), column("exit_status", Big), column("soft_failed", Boolean),
+        column("retried_in_job_id", Text), column("reason", Text), column("failure_kind", Text),
+        column("log_url", Text), column("deleted_at", Big), must("merge_state", Json),
+        key=["repository_id", "provider", "project", "job_id"],
+    )
+    index(
+        "ix_provider_job_open_status", "provider_job", "received_at",
+        where="provider = 'status' AND status != 'completed'",
+    )
+    index("ix_provider_job_received_at", "provider_job", "received_at")
+    index("ix_provider_job_repo", "provider_job", sa.text("lower(repo)"), "received_at")
+    table(
+        "provider_run", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("provider", Text), must("project", Text), column("head_sha", Text), column("branch", Text),
+        column("tag", Text), column("pr_number", Big), column("status", Text), column("conclusion", Text),
+        column("raw_state", Text), column("url", Text), column("created_at", Big), column("started_at", Big),
+        column("completed_at", Big), column("updated_at", Big), column("delivery_guid", Text),
+        must("run_id", Text), column("pipeline_id", Text), column("name", Text), column("number", Big),
+        column("source", Text), column("deleted_at", Big), must("merge_state", Json),
+        key=["repository_id", "provider", "project", "run_id"],
+    )
+    index("ix_provider_run_received_at", "provider_run", "received_at")
+    index("ix_provider_run_repo", "provider_run", sa.text("lower(repo)"), "received_at")
     table(
         "pull_head", must("repository_id", Big), must("repo", Text), must("received_at", Big),
         must("number", Big), must("head_sha", Text), column("head_ref", Text), column("base_sha", Text),

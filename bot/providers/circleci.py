@@ -1,0 +1,84 @@
+"""CircleCI's events in the normal form. It tells only of what has ended: workflow-completed, job-completed.
+
+https://circleci.com/docs/webhooks-reference/
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bot.providers import normal_form as read
+from bot.providers.settings import CIRCLECI, normalize_project
+from bot.providers.tables import PROVIDER_JOB, PROVIDER_RUN
+
+if TYPE_CHECKING:
+    from bot.ingest.records import Record
+    from bot.providers.normal_form import Json
+
+CONCLUSIONS = {
+    "success": "success",
+    "failed": "failure",
+    "error": "failure",
+    "canceled": "cancelled",
+    "unauthorized": "action_required",
+}
+REASONS = {"error": "CircleCI could not run it", "unauthorized": "not authorized to run"}
+OTHER = "other"
+
+
+def read_job(data: Json, start: Json) -> Record:
+    """Return a job that ended; `start` is what every record begins with."""
+    state = read.read_text(data, "job", "status", most=read.WORD_MOST)
+    url, number = read.read_url(data, "workflow", "url"), read.read_number(data, "job", "number")
+    values = _common(data, start, state) | {
+        "job_id": read.read_id(data, "job", "id"),
+        "pipeline_id": read.read_text(data, "pipeline", "id", most=read.ID_MOST),
+        "workflow_id": read.read_text(data, "workflow", "id", most=read.ID_MOST),
+        "workflow_name": read.read_text(data, "workflow", "name"),
+        "job_name": read.read_text(data, "job", "name"),
+        "number": number,
+        "attempt": 1,
+        "reason": REASONS.get(state or ""),
+        "created_at": read.read_time(data, "pipeline", "created_at"),
+        "started_at": read.read_time(data, "job", "started_at"),
+        "completed_at": read.read_time(data, "job", "stopped_at"),
+        "url": f"{url}/jobs/{number}" if url and number is not None else url,
+    }
+    return read.make_record(PROVIDER_JOB, data, values)
+
+
+def read_workflow(data: Json, start: Json) -> Record:
+    """Return a workflow that ended."""
+    state = read.read_text(data, "workflow", "status", most=read.WORD_MOST)
+    values = _common(data, start, state) | {
+        "run_id": read.read_id(data, "workflow", "id"),
+        "pipeline_id": read.read_text(data, "pipeline", "id", most=read.ID_MOST),
+        "name": read.read_text(data, "workflow", "name"),
+        "number": read.read_number(data, "pipeline", "number"),
+        "source": read.read_text(data, "pipeline", "trigger", "type", most=read.WORD_MOST),
+        "created_at": read.read_time(data, "workflow", "created_at"),
+        "completed_at": read.read_time(data, "workflow", "stopped_at"),
+        "url": read.read_url(data, "workflow", "url"),
+    }
+    return read.make_record(PROVIDER_RUN, data, values)
+
+
+def _common(data: Json, start: Json, state: str | None) -> dict[str, Any]:
+    """Return the columns that jobs and workflows share.
+
+    Projects of CircleCI's GitHub App and of GitLab have no `vcs`, but `trigger_parameters`.
+    """
+    vcs, git = ("pipeline", "vcs"), ("pipeline", "trigger_parameters", "git")
+    branch = read.read_text(data, *vcs, "branch") or read.read_text(data, *git, "branch")
+    project = read.read_id(data, "project", "slug")
+    return start | {
+        "provider": CIRCLECI,
+        "project": normalize_project(CIRCLECI, project),
+        "head_sha": read.read_commit(data, *vcs, "revision") or read.read_commit(data, *git, "checkout_sha"),
+        "branch": branch,
+        "tag": read.read_text(data, *vcs, "tag") or read.read_text(data, *git, "tag"),
+        "pr_number": read.number_of_pull(branch),
+        "status": "completed",
+        "conclusion": CONCLUSIONS.get(state or "", OTHER),
+        "raw_state": state,
+    }

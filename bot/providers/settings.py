@@ -1,0 +1,171 @@
+"""The option that names other CIs: which projects of theirs build which repository, and what they sign with."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bot.core import setting_types
+from bot.core.settings import option
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bot.core.settings import Settings
+
+CIRCLECI, BUILDKITE = "circleci", "buildkite"
+SECRETS_MOST = 2  # two while one is rotated
+PROJECTS_MOST, PROJECT_MOST = 1_000, 300
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+PIPELINE = re.compile(r"[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}")
+SLUG = re.compile(r"[A-Za-z0-9]{1,20}/[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}")
+_LONG = {"github/": "gh/", "bitbucket/": "bb/"}  # CircleCI writes either
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """What an entry of one kind consists of."""
+
+    variable: str  # its key that names the environment variable with the secret
+    default: str  # that variable, where the entry names none
+    projects: str  # its key with the projects
+    form: re.Pattern[str]  # of a project
+    example: str
+
+
+KINDS = {
+    CIRCLECI: Kind(
+        variable="secret_env", default="CIRCLECI_SECRET", projects="projects", form=SLUG, example="gh/org/name"
+    ),
+    BUILDKITE: Kind(
+        variable="token_env", default="BUILDKITE_TOKEN", projects="pipelines", form=PIPELINE, example="org/pipeline"
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """Another CI, with the projects that its secret may speak of."""
+
+    kind: str
+    variable: str  # the environment variable with the secret
+    secrets: tuple[str, ...] = field(repr=False)
+    projects: Mapping[str, str]  # see `normalize_project` -> repository
+    allow_token: bool = False  # whether Buildkite may send its token in place of a signature
+
+    @property
+    def organizations(self) -> frozenset[str]:
+        """The organizations of Buildkite that its pipelines are in."""
+        return frozenset(project.partition("/")[0] for project in self.projects)
+
+
+def read_providers(text: str, environ: Mapping[str, str]) -> tuple[Provider, ...]:
+    """Read a list of tables; raises WrongValues with a sentence for each mistake."""
+    try:
+        given = msgspec.json.decode(text, type=list[dict[str, Any]])
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"write a list of tables, [[providers]] in ootbot.toml: {error}") from None
+    problems: list[str] = []
+    found = [one for at, table in enumerate(given, 1) if (one := _read(at, table, environ, problems))]
+    seen: set[tuple[str, str]] = set()
+    for one in found:
+        for project in one.projects:
+            if (one.kind, project) in seen:
+                problems.append(f"the {one.kind} project {project} is mapped twice: leave one of them")
+            seen.add((one.kind, project))
+    if problems:
+        raise setting_types.WrongValues(problems)
+    return tuple(found)
+
+
+def normalize_project(kind: str, project: str) -> str:
+    """Return a project's name in the one way it is compared in."""
+    folded = project.casefold()
+    if kind == CIRCLECI:
+        for long, short in _LONG.items():
+            folded = f"{short}{folded.removeprefix(long)}" if folded.startswith(long) else folded
+    return folded
+
+
+def _read(at: int, table: dict[str, Any], environ: Mapping[str, str], problems: list[str]) -> Provider | None:
+    name = table.get("kind")
+    kind = KINDS.get(name) if isinstance(name, str) else None
+    if kind is None or not isinstance(name, str):
+        problems.append(f"entry {at}: its kind is one of {', '.join(KINDS)}, not {str(name)[:40]!r}")
+        return None
+    before = len(problems)
+    known = {"kind", kind.variable, kind.projects} | ({"allow_token"} if name == BUILDKITE else set())
+    words = f"is none of {', '.join(sorted(known))}"
+    problems += [f"entry {at} ({name}): {key[:40]!r} {words}" for key in sorted(table.keys() - known)]
+    allow_token = table.get("allow_token", False)
+    if not isinstance(allow_token, bool):
+        problems.append(f"entry {at} ({name}): allow_token is true or false")
+    variable = table.get(kind.variable, kind.default)
+    secrets = _read_secrets(f"entry {at} ({name})", kind, variable, environ, problems)
+    projects = _read_projects(f"entry {at} ({name})", name, kind, table.get(kind.projects), problems)
+    if len(problems) > before:
+        return None
+    return Provider(
+        kind=name, variable=str(variable), secrets=secrets, projects=projects, allow_token=bool(allow_token)
+    )
+
+
+def _read_secrets(
+    entry: str, kind: Kind, variable: object, environ: Mapping[str, str], problems: list[str]
+) -> tuple[str, ...]:
+    if not isinstance(variable, str) or not VARIABLE.fullmatch(variable):
+        problems.append(f"{entry}: {kind.variable} names an environment variable, such as {kind.default}")
+        return ()
+    text = environ.get(variable, "")
+    if not text.strip():
+        problems.append(f"{entry}: the environment variable {variable} is missing; it holds the secret")
+        return ()
+    found = tuple(one.strip() for one in text.split(",") if one.strip())
+    if len(found) > SECRETS_MOST:
+        problems.append(f"{entry}: {variable} holds {len(found)} secrets, at most {SECRETS_MOST} are allowed")
+    if any(len(one) < setting_types.MIN_SECRET for one in found):
+        least = setting_types.MIN_SECRET
+        problems.append(f"{entry}: a secret in {variable} is shorter than {least} characters")
+    return found
+
+
+def _read_projects(entry: str, name: str, kind: Kind, given: object, problems: list[str]) -> dict[str, str]:
+    if not isinstance(given, dict) or not 0 < len(given) <= PROJECTS_MOST:
+        shown = f'{kind.projects} = {{"{kind.example}" = "owner/name"}}'
+        problems.append(f"{entry}: write up to {PROJECTS_MOST} projects, as in {shown}")
+        return {}
+    found: dict[str, str] = {}
+    for project, repo in given.items():
+        key = normalize_project(name, project)
+        if not kind.form.fullmatch(project):
+            problems.append(f"{entry}: {project[:100]!r} is no project: write {kind.example}")
+        elif not isinstance(repo, str) or not setting_types.REPOSITORY.fullmatch(repo):
+            problems.append(f"{entry}: {project[:100]} is mapped to {str(repo)[:100]!r}: write owner/name")
+        elif key in found:
+            problems.append(f"the {name} project {key} is mapped twice: leave one of them")
+        else:
+            found[key] = repo
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderSettings:
+    """The option."""
+
+    providers: tuple[Provider, ...] = option(
+        "Other CIs that deliver here: a list of tables, or JSON; see docs/providers.md. Each names its kind, the "
+        "environment variable with its secret, and the repository of each of its projects.",
+        read_providers,
+        default=(),
+        secret=True,
+        environ=True,
+    )
+
+
+def providers_of(settings: Settings, kind: str | None = None) -> tuple[Provider, ...]:
+    """Return the other CIs of the settings, or those of one kind."""
+    found = settings.of(ProviderSettings).providers
+    return found if kind is None else tuple(one for one in found if one.kind == kind)

@@ -1,0 +1,203 @@
+"""The addresses of other CIs: their events come in, jobs and runs can be read as records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct
+
+from bot.ci.collect.settings import CollectSettings
+from bot.ci.trunk.store import rows as trunk_rows
+from bot.ingest import record_reads, records_view, watched
+from bot.ingest.senders import Taken, make_receiver
+from bot.providers import admission
+from bot.providers.tables import PROVIDER_JOB, PROVIDER_RUN
+from bot.providers.trust import is_trusted
+from bot.web import operations as op
+from bot.web import parameters
+from bot.web import view_parameters as declare
+from bot.web.answers import Answer, fill
+from bot.web.bodies import post_routes
+from bot.web.refusals import Refused
+from bot.web.view import Endpoint, Json, View
+from bot.web.view_parameters import REPO
+
+if TYPE_CHECKING:
+    from bot.ingest.records import RecordType
+    from bot.ingest.senders import Sender
+    from bot.web.asked import Asked
+
+ID_MOST = 500  # characters
+TRUSTED = {
+    "trusted": Annotated[
+        bool, Meta(description="on a trusted branch, for no pull request: CI_TRUSTED_BRANCHES")
+    ]
+}
+JOB, RUN = (records_view.make_struct(kind, TRUSTED) for kind in (PROVIDER_JOB, PROVIDER_RUN))
+NOTHING_HELD = Refused(404, "not_found", "nothing of another CI is held of this repository")
+LIMIT = declare.limit(records_view.ROWS)
+BEFORE = declare.before((False, True))
+IDENTIFIED = declare.in_path(
+    "id",
+    Annotated[str, Meta(max_length=ID_MOST)],
+    "its id at the provider; of a commit status the SHA, a slash and the context",
+    parse=lambda text: text[:ID_MOST],
+    default="",
+)
+
+
+class ProviderJobs(Answer, frozen=True, kw_only=True):
+    """Jobs of other CIs, those heard of last first; `next` is the `before` of the page after, null at the end"""
+
+    rows: list[JOB]  # type: ignore[valid-type]
+    next: str | None
+
+
+class ProviderRuns(Answer, frozen=True, kw_only=True):
+    """Their workflows and builds, those heard of last first; `next` as of jobs"""
+
+    rows: list[RUN]  # type: ignore[valid-type]
+    next: str | None
+
+
+async def _filled(asked: Asked, struct: type[Struct], rows: list[dict[str, Any]]) -> list[Struct]:
+    """Return rows as they are sent, with whether each is trusted."""
+    ids = await watched.ids(asked.tx, asked[REPO])
+    repository = await trunk_rows.repository(asked.tx, ids) if ids else None
+    default = repository["default_branch"] if repository else None
+    patterns = asked.settings.of(CollectSettings).ci_trusted_branches
+    return [
+        fill(struct, row, trusted=is_trusted(row, default_branch=default, patterns=patterns))  # type: ignore[arg-type]
+        for row in rows
+    ]
+
+
+def _list_view(
+    kind: RecordType[Any], struct: type[Struct], answer: Any, name: str, summary: str
+) -> View[Any]:
+    async def read(asked: Asked) -> Any:
+        before = asked[BEFORE]
+        rows, more = await record_reads.record_page(
+            asked.tx, kind, asked[REPO], hidden=asked.hidden, before=before, limit=asked[LIMIT]
+        )
+        if not rows and before is None:
+            raise NOTHING_HELD.because(f"no {kind.table} of {asked[REPO][:200]} is held here")
+        following = None
+        if more:
+            following = parameters.following(rows[-1][name] for name in record_reads.order_of(kind))
+        return answer(rows=await _filled(asked, struct, rows), next=following)
+
+    json = Json(
+        path=f"/api/records/{kind.table}/{{owner}}/{{repo}}",
+        answer=lambda found: found,
+        content=answer,
+        named=(struct,),
+        name=name,
+        summary=summary,
+        topic=records_view.TOPIC,
+        refusals=(NOTHING_HELD,),
+    )
+    return View(read=read, parameters=(REPO, LIMIT, BEFORE), json=json)
+
+
+def _one_view(kind: RecordType[Any], struct: type[Struct], name: str, summary: str) -> View[Any]:
+    async def read(asked: Asked) -> Struct:
+        row = await record_reads.record(asked.tx, kind, asked[REPO], asked[IDENTIFIED], hidden=asked.hidden)
+        if row is None:
+            raise NOTHING_HELD.because(f"no {kind.table} {asked[IDENTIFIED][:100]} is held here")
+        (found,) = await _filled(asked, struct, [row])
+        return found
+
+    json = Json(
+        path=f"/api/records/{kind.table}/{{owner}}/{{repo}}/{{id:.+}}",
+        answer=lambda found: found,
+        content=op.Content(struct, "One flat object"),
+        name=name,
+        summary=summary,
+        topic=records_view.TOPIC,
+        refusals=(NOTHING_HELD,),
+    )
+    return View(read=read, parameters=(REPO, IDENTIFIED), json=json)
+
+
+def _endpoints(sender: Sender, operation: op.Operation) -> tuple[Endpoint, Endpoint]:
+    route, with_slash = post_routes(sender.path, make_receiver(sender))
+    return Endpoint(route, operation), Endpoint(with_slash)
+
+
+def _operation(
+    sender: Sender, name: str, of: str, caller: op.Caller, example: dict[str, Any]
+) -> op.Operation:
+    return op.Operation(
+        f"POST {sender.path}",
+        name,
+        f"Deliver an event of {of}",
+        Taken,
+        status=202,
+        topic=op.RECEIVING,
+        callers=[caller],
+        description=f"For {of}. The event is stored before the answer; what follows from it comes later. Of a project "
+        "that the settings map to no repository it is stored, and `ignored` says so.",
+        body=op.Content(
+            dict[str, Any],
+            f"as {of} documents it, at most {sender.limit // 2**20} MiB",
+            example=example,
+        ),
+        refusals=[
+            (400, "invalid_body", "the body is no JSON object, or lacks what `detail` names"),
+            (401, "invalid_signature", "the signature is missing or wrong"),
+            (404, "not_found", f"no {of} is in the settings"),
+            (429, "rate_limited", "too many events a minute from which nothing follows"),
+            *op.SENDING,
+        ],
+    )
+
+
+OF_CIRCLECI = op.Caller(
+    "circleciSignature",
+    "`v1=` and the HMAC of the body's bytes with the webhook's secret, in hexadecimal digits",
+    header="circleci-signature",
+)
+OF_BUILDKITE = op.Caller(
+    "buildkiteSignature",
+    "`timestamp=`, seconds since 1970, `,signature=` and the HMAC of these, a dot and the body's bytes with the "
+    "webhook's token, in hexadecimal digits",
+    header="X-Buildkite-Signature",
+)
+CIRCLECI_EXAMPLE = {
+    "id": "3888f21b-eaa7-38e3-8f3d-75a63bba8895",
+    "type": "job-completed",
+    "project": {"slug": "gh/example-org/project"},
+    "job": {"id": "8bd71c28-4969-3677-8940-3e3a61c46660", "number": 136, "name": "test", "status": "failed"},
+    "workflow": {"id": "fda08377-fe7e-46b1-8992-3a7aaecac9c3", "name": "ci"},
+}
+BUILDKITE_EXAMPLE = {
+    "event": "job.finished",
+    "job": {
+        "id": "018f0a6e-5c1f-4f0e-9d39-6a1d5a3f9b11",
+        "type": "script",
+        "name": ":npu: Test",
+        "state": "failed",
+    },
+    "build": {
+        "id": "018e0a6e-5c1f-4f0e-9d39-6a1d5a3f9b12",
+        "web_url": "https://buildkite.com/org/fastcheck/builds/77",
+    },
+    "pipeline": {"slug": "fastcheck"},
+}
+VIEWS = (
+    *_endpoints(
+        admission.CIRCLECI_SENDER,
+        _operation(admission.CIRCLECI_SENDER, "deliverCircleci", "CircleCI", OF_CIRCLECI, CIRCLECI_EXAMPLE),
+    ),
+    *_endpoints(
+        admission.BUILDKITE_SENDER,
+        _operation(
+            admission.BUILDKITE_SENDER, "deliverBuildkite", "Buildkite", OF_BUILDKITE, BUILDKITE_EXAMPLE
+        ),
+    ),
+    _list_view(PROVIDER_JOB, JOB, ProviderJobs, "providerJobs", "Jobs of other CIs"),
+    _one_view(PROVIDER_JOB, JOB, "providerJob", "One job of another CI"),
+    _list_view(PROVIDER_RUN, RUN, ProviderRuns, "providerRuns", "Workflows and builds of other CIs"),
+    _one_view(PROVIDER_RUN, RUN, "providerRun", "One workflow or build of another CI"),
+)

@@ -1,0 +1,73 @@
+"""The option that names other CIs: every mistake is named, at once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bot.core.errors import Misconfigured
+from bot.core.settings_loading import load
+from bot.providers.settings import ProviderSettings, read_providers
+from tests.providers.conftest import ENVIRON
+
+GOOD = {"kind": "circleci", "projects": {"github/Org/Vision": "org/vision"}}
+BASE = {
+    "OOTBOT_APP_ID": "1",
+    "OOTBOT_WEBHOOK_SECRET": "a webhook secret of ours",
+    "OOTBOT_PRIVATE_KEY": "-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----",
+    "OOTBOT_UPSTREAM_REPO": "org/project",
+    "OOTBOT_ALLOWLIST": "allowlist.yml",
+}
+WRONG = [
+    {"kind": "jenkins"},
+    GOOD | {"secret_env": "NO_SUCH_SECRET"},
+    GOOD | {"secrets_env": "CIRCLECI_SECRET"},
+    {"kind": "buildkite", "pipelines": {"fastcheck": "org/project"}},
+    {"kind": "buildkite", "pipelines": {"org/a": "project"}, "allow_token": "yes"},
+    {"kind": "buildkite"},
+    {"kind": "circleci", "secret_env": "SHORT", "projects": {"gh/org/vision": "org/vision"}},
+]
+
+
+def test_a_table_in_the_settings_file_or_json_in_the_environment(tmp_path):
+    file = tmp_path / "ootbot.toml"
+    file.write_text('[[providers]]\nkind = "circleci"\nprojects = {"github/Org/Vision" = "org/vision"}\n')
+    for given in ({}, {"OOTBOT_PROVIDERS": json.dumps([GOOD])}):
+        chosen, warnings = load(BASE | ENVIRON | given, file, features=(ProviderSettings,))
+        (one,) = chosen.of(ProviderSettings).providers
+        assert (one.kind, dict(one.projects), warnings) == ("circleci", {"gh/org/vision": "org/vision"}, [])
+        assert ENVIRON["CIRCLECI_SECRET"] not in repr(chosen)
+
+
+def test_every_mistake_is_named_at_once():
+    given = BASE | ENVIRON | {"SHORT": "short", "OOTBOT_PROVIDERS": json.dumps(WRONG)}
+    with pytest.raises(Misconfigured) as found:
+        load(given, features=(ProviderSettings,))
+    said = "\n".join(found.value.problems)
+    for words in (
+        "entry 1: its kind is one of circleci, buildkite, not 'jenkins'",
+        "entry 2 (circleci): the environment variable NO_SUCH_SECRET is missing",
+        "entry 3 (circleci): 'secrets_env' is none of kind, projects, secret_env",
+        "entry 4 (buildkite): 'fastcheck' is no project: write org/pipeline",
+        "entry 5 (buildkite): allow_token is true or false",
+        "entry 5 (buildkite): org/a is mapped to 'project': write owner/name",
+        "entry 6 (buildkite): write up to 1000 projects",
+        "entry 7 (circleci): a secret in SHORT is shorter than 16 characters",
+    ):
+        assert words in said
+
+
+def test_a_project_is_mapped_once():
+    twice = [GOOD, {"kind": "circleci", "projects": {"gh/org/vision": "org/other"}}]
+    with pytest.raises(ValueError, match="gh/org/vision is mapped twice"):
+        read_providers(json.dumps(twice), ENVIRON)
+    several = {"kind": "buildkite", "pipelines": {"org/a": "org/project", "org/b": "org/project"}}
+    (one,) = read_providers(json.dumps([several]), ENVIRON)
+    assert one.organizations == {"org"}
+
+
+@pytest.mark.parametrize("text", ["", "circleci", "{}", '["circleci"]', "[1]"])
+def test_what_is_no_list_of_tables_is_refused(text):
+    with pytest.raises(ValueError, match="list of tables"):
+        read_providers(text, ENVIRON)
