@@ -115,6 +115,8 @@ TRUNK_BROKEN = Gauge(
     "Broken jobs of a watched branch, by group of the grid.",
     ["repo", "branch", "group"],
 )
+BISECTS = Gauge("ootbot_bisects_total", "Searches for culprits, by state.", ["state"])
+BISECT_RUNS = Gauge("ootbot_bisect_runs_total", "Runs that searches for culprits asked for.")
 REQUESTS = Histogram(
     "ootbot_request_seconds",
     "Response time, by endpoint and class of status.",

@@ -33,7 +33,7 @@ class DeliverySubject(TypedDict, total=False):
     repository_id: Big | None
     installation_id: Big | None  # recorded, never used for access
     app_id: Big | None  # X-GitHub-Hook-Installation-Target-ID
-    source: Text  # webhook | api | pull
+    source: Text  # webhook | api | pull | bisect
 
 
 class DeliveryTime(TypedDict):
