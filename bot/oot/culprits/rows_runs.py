@@ -11,6 +11,7 @@ from bot.ci.test_results.parse.block import FAILING, PASSING, decode
 from bot.ci.test_results.tables import test, test_class, test_failure
 from bot.db.rows import Big, Int, Text, select
 from bot.ingest import watched
+from bot.oot.results.store.dispatches import ON_OPEN_HEAD
 from bot.oot.results.tables import JobRow, oot_dispatch, oot_workflow_job
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ async def queued_pulls(tx: Transaction, backend: str) -> list[int]:
         DISPATCH.pr_number.is_not(None),
         DISPATCH.action.is_distinct_from("closed"),
         DISPATCH.dispatched_at.is_not(None),
+        ON_OPEN_HEAD,
     )
     return list((await tx.run(query)).scalars())
 

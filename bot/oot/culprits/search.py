@@ -142,7 +142,11 @@ def most_runs_left(commits: Sequence[Seen], terms: Terms) -> tuple[int, int]:
     ends = 0
     if not _ends_confirmed(commits, good, terms):
         ends = max(0, BAD_RUNS - commits[-1].bad) + max(0, terms.goods - commits[first].good)
-    pair = (BAD_RUNS + terms.goods - 1) if splits else 0
+    if splits:
+        pair = BAD_RUNS + terms.goods - 1
+    else:
+        lacking = max(0, _bads_needed(commits, last, terms) - max(BAD_RUNS if ends else 0, commits[last].bad))
+        pair = lacking + (0 if ends else max(0, terms.goods - commits[first].good))
     return ends + splits + pair, rounds + bool(ends) + bool(pair)
 
 
@@ -191,19 +195,23 @@ def _confirm_ends(commits: Sequence[Seen], good: int | None, terms: Terms) -> tu
 def _unconfirmed_pair(
     commits: Sequence[Seen], good: int, bad: int, terms: Terms
 ) -> list[tuple[Seen, Purpose]]:
-    """Return what of the found pair still lacks runs.
+    """Return what of the found pair still lacks runs."""
+    wanted = []
+    if commits[bad].bad < _bads_needed(commits, bad, terms):
+        wanted.append((commits[bad], Purpose.CONFIRM_BAD))
+    if commits[good].good < terms.goods:
+        wanted.append((commits[good], Purpose.CONFIRM_GOOD))
+    return wanted
+
+
+def _bads_needed(commits: Sequence[Seen], bad: int, terms: Terms) -> int:
+    """Return how many failures confirm the culprit.
 
     Where later rounds closed in on a failure, each of them passing, it is more likely a flake than one that was
     found last: one run more.
     """
     newest = max(one.round for one in commits)
-    needed = BAD_RUNS + (terms.goods > 1 or commits[bad].round < newest)
-    wanted = []
-    if commits[bad].bad < needed:
-        wanted.append((commits[bad], Purpose.CONFIRM_BAD))
-    if commits[good].good < terms.goods:
-        wanted.append((commits[good], Purpose.CONFIRM_GOOD))
-    return wanted
+    return BAD_RUNS + (terms.goods > 1 or commits[bad].round < newest)
 
 
 def _within(wanted: Sequence[tuple[Seen, Purpose]], terms: Terms) -> tuple[Step, ...]:
