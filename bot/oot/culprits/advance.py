@@ -129,7 +129,7 @@ async def _act(
         await conclude.conclude_found(tx, found, decision)
         return
     if decision.end is not None:
-        state, why = conclude.describe_end(found, decision.end)
+        state, why = conclude.describe_end(found, decision)
         await rows.end_search(tx, search["id"], state=state, why=why)
         return
     if refused := next((step for step in found.steps if step["outcome"] == "refused"), None):

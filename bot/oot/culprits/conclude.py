@@ -68,11 +68,11 @@ async def conclude_found(tx: Transaction, found: Situation, decision: Decision) 
     tx.enqueue(FOUND, search["id"])
 
 
-def describe_end(found: Situation, end: End) -> tuple[str, str]:
+def describe_end(found: Situation, decision: Decision) -> tuple[str, str]:
     """Return the state of a search that ends without a culprit, and why."""
     search = found.search
     bad, good = text.short(search["bad_sha"]), text.short(search["good_sha"])
-    match end:
+    match decision.end:
         case End.FLAKY:
             return "not_found", f"flaky, not broken: it passed on {bad} when it was run again"
         case End.GOOD_IS_BAD:
@@ -81,9 +81,9 @@ def describe_end(found: Situation, end: End) -> tuple[str, str]:
             count = sum(one.silent > 0 for one in found.seen)
             return "gave_up", f"{found.label} did not answer on {text.plural(count, 'commit')}"
         case _:
-            last = [step for step in found.steps if step["sha"] == search["bad_sha"] and step["detail"]]
+            last = [step for step in found.steps if step["sha"] == decision.unconfirmed and step["detail"]]
             why = f": {last[-1]['detail']}" if last else ""
-            return "gave_up", f"nothing can be said of {bad}, the commit on which it failed{why}"
+            return "gave_up", f"what ran on {text.short(decision.unconfirmed)} could not be confirmed{why}"
 
 
 async def look_before(tx: Transaction, settings: Settings, found: Situation) -> bool:

@@ -36,7 +36,7 @@ class End(StrEnum):
     FOUND = "found"
     FLAKY = "flaky"  # the bad end passes when it is run again
     GOOD_IS_BAD = "good_is_bad"  # the good end fails
-    BAD_UNTESTABLE = "bad_untestable"  # nothing can be said of the bad end
+    UNCONFIRMED = "unconfirmed"  # a commit cannot be run again
     SILENT = "silent"  # the backend does not answer
 
 
@@ -95,6 +95,7 @@ class Decision:
     end: End | None = None
     good: int | None = None  # places: the newest good commit,
     bad: int | None = None  # and the oldest bad one after it
+    unconfirmed: str = ""  # the commit that could not be run again
 
 
 def goods_needed(flaky_rate: float) -> int:
@@ -114,21 +115,21 @@ def next_steps(commits: Sequence[Seen], terms: Terms) -> Decision:
     """Return what is to be run now, or how the search ends."""
     good, bad = _bounds(commits)
     if end := _end_without_result(commits, good):
-        return Decision(end=end, good=good, bad=bad)
+        return Decision(end=end, good=good, bad=bad, unconfirmed=commits[-1].sha)
     if good is None or bad is None or not _ends_confirmed(commits, good, terms):
-        return Decision(steps=_confirm_ends(commits, good, terms), good=good, bad=bad)
+        return _confirm(_unconfirmed_ends(commits, good, terms), terms, good, bad)
     gap = range(good + 1, bad)
     testable = _testable(commits, gap)
-    steps: tuple[Step, ...] = ()
-    if testable and not any(commits[at].asked for at in gap):  # else a round is under way
-        chosen = _split(testable, terms.parallel)
+    under_way = any(commits[at].asked for at in gap)  # a round
+    if testable:
+        chosen = () if under_way else _split(testable, terms.parallel)
         steps = tuple(Step(commits[at].sha, Purpose.SPLIT) for at in chosen)
-    elif not testable and not any(commits[at].asked or commits[at].pending for at in gap):
-        wanted = _unconfirmed_pair(commits, good, bad, terms)
-        if not wanted:
-            return Decision(end=End.FOUND, good=good, bad=bad)
-        steps = _within(wanted, terms)
-    return Decision(steps=steps, good=good, bad=bad)
+        return Decision(steps=steps, good=good, bad=bad)
+    if under_way or any(commits[at].pending for at in gap):
+        return Decision(good=good, bad=bad)
+    if wanted := _unconfirmed_pair(commits, good, bad, terms):
+        return _confirm(wanted, terms, good, bad)
+    return Decision(end=End.FOUND, good=good, bad=bad)
 
 
 def most_runs_left(commits: Sequence[Seen], terms: Terms) -> tuple[int, int]:
@@ -171,7 +172,7 @@ def _end_without_result(commits: Sequence[Seen], good: int | None) -> End | None
     if good == len(commits) - 1:
         return End.FLAKY
     if last.is_left_alone and not last.is_bad:
-        return End.SILENT if last.silent else End.BAD_UNTESTABLE
+        return End.SILENT if last.silent else End.UNCONFIRMED
     return None
 
 
@@ -182,14 +183,17 @@ def _ends_confirmed(commits: Sequence[Seen], good: int | None, terms: Terms) -> 
     return any(one.is_bad and one.bad >= BAD_RUNS for one in commits[good + 1 :])
 
 
-def _confirm_ends(commits: Sequence[Seen], good: int | None, terms: Terms) -> tuple[Step, ...]:
+def _unconfirmed_ends(
+    commits: Sequence[Seen], good: int | None, terms: Terms
+) -> list[tuple[Seen, Purpose]]:
+    """Return what of the ends still lacks runs."""
     last, first = commits[-1], commits[0 if good is None else good]
     wanted = []
     if not any(one.is_bad and one.bad >= BAD_RUNS for one in commits[1 if good is None else good + 1 :]):
         wanted.append((last, Purpose.CONFIRM_BAD))
     if first.good < terms.goods:
         wanted.append((first, Purpose.CONFIRM_GOOD))
-    return _within(wanted, terms)
+    return wanted
 
 
 def _unconfirmed_pair(
@@ -214,11 +218,17 @@ def _bads_needed(commits: Sequence[Seen], bad: int, terms: Terms) -> int:
     return BAD_RUNS + (terms.goods > 1 or commits[bad].round < newest)
 
 
-def _within(wanted: Sequence[tuple[Seen, Purpose]], terms: Terms) -> tuple[Step, ...]:
-    """Return steps on what is not under way yet, as many as may be at once."""
+def _confirm(
+    wanted: Sequence[tuple[Seen, Purpose]], terms: Terms, good: int | None, bad: int | None
+) -> Decision:
+    """Return steps on what is not under way yet, as many as may be at once; what was tried in vain ends the search."""
+    for one, _ in wanted:
+        if one.vain >= VAIN_MOST and not one.asked:
+            end = End.SILENT if one.silent else End.UNCONFIRMED
+            return Decision(end=end, good=good, bad=bad, unconfirmed=one.sha)
     under_way = sum(one.asked for one, _ in wanted)
     steps = [Step(one.sha, purpose) for one, purpose in wanted if not one.asked]
-    return tuple(steps[: max(0, terms.parallel - under_way)])
+    return Decision(steps=tuple(steps[: max(0, terms.parallel - under_way)]), good=good, bad=bad)
 
 
 def _testable(commits: Sequence[Seen], gap: range) -> list[int]:

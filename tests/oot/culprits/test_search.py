@@ -167,10 +167,12 @@ def test_a_good_end_that_fails_has_the_search_begin_before_it():
     assert next_steps(seen, Terms()).end is End.GOOD_IS_BAD
 
 
-def test_a_bad_end_that_says_nothing_ends_the_search():
+def test_a_commit_that_cannot_be_confirmed_ends_the_search():
     seen = [*ends()[:-1], Seen(sha="3", vain=2)]
-    assert next_steps(seen, Terms()).end is End.BAD_UNTESTABLE
+    assert next_steps(seen, Terms()).end is End.UNCONFIRMED
     assert next_steps([*seen[:-1], Seen(sha="3", vain=2, silent=2)], Terms()).end is End.SILENT
+    assert next_steps(ends(vain=2), Terms()).end is End.UNCONFIRMED
+    assert next_steps(ends(vain=2, asked=True), Terms()).end is None
 
 
 def test_three_commits_without_an_answer_end_the_search():
