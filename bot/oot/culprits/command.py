@@ -13,6 +13,7 @@ from bot.oot.commands.further import FurtherCommand
 from bot.oot.culprits.refused import Refused, UnknownCommit
 from bot.oot.culprits.start import Wanted, find_entry, start_search
 from bot.oot.dispatch.approval import may_write
+from bot.oot.results.private_names import read_private_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,6 +81,10 @@ def describe_started(context: Context, started: Started) -> str:
 async def _check_person(context: Context, request: Request, wanted: Wanted) -> None:
     async with context.store.read() as tx:
         entry = await find_entry(tx, wanted.repo, wanted.backend)
+        private = await read_private_names(tx, context.settings, {entry.repo}) if entry else None
+    if entry and private and private.hides(entry.repo):
+        # the answer would be public, and names its jobs
+        raise Refused(f"{entry.label} is private: begin the search at /admin, or with `ootbot bisect start`")
     if may_write(request.role):
         return
     oncalls = entry.oncalls if entry else ()

@@ -12,6 +12,7 @@ from bot.core.errors import GitHubRefused
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.culprits import comment_text, rows
 from bot.oot.publish.create_once import creating
+from bot.oot.results.private_names import read_private_names
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -30,6 +31,8 @@ async def follow_find(context: Context, task: Task) -> None:
     async with context.store.read() as tx:
         search = await rows.get_search(tx, task.key)
         listed = await allowlists.in_force(tx)
+        backends = {search["backend"]} if search and search["backend"] else set()
+        private = await read_private_names(tx, context.settings, backends)
     if search is None or search["state"] != "found" or not search["culprit_sha"]:
         return
     if search["files"] is None:
@@ -37,7 +40,9 @@ async def follow_find(context: Context, task: Task) -> None:
         async with context.store.transaction() as tx:
             await rows.change_search(tx, search["id"], files=search["files"])
     entry = listed.find(search["backend"]) if listed and search["backend"] else None
-    if entry and entry.bisect.comment and search["confidence"] == "commit" and search["pr_number"]:
+    if entry is None or not entry.bisect.comment or private.hides(entry.repo):
+        return
+    if search["confidence"] == "commit" and search["pr_number"]:
         await _write_comment(context, search, search["pr_number"])
 
 
