@@ -183,9 +183,7 @@ def _ends_confirmed(commits: Sequence[Seen], good: int | None, terms: Terms) -> 
     return any(one.is_bad and one.bad >= BAD_RUNS for one in commits[good + 1 :])
 
 
-def _unconfirmed_ends(
-    commits: Sequence[Seen], good: int | None, terms: Terms
-) -> list[tuple[Seen, Purpose]]:
+def _unconfirmed_ends(commits: Sequence[Seen], good: int | None, terms: Terms) -> list[tuple[Seen, Purpose]]:
     """Return what of the ends still lacks runs."""
     last, first = commits[-1], commits[0 if good is None else good]
     wanted = []

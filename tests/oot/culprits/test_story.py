@@ -97,8 +97,9 @@ async def test_results_of_other_runs_count_at_once(bot, github):
 async def test_commits_of_one_push_are_a_range(bot, github):
     branch = await broken_branch(bot, github, commits=3)
     async with bot.store.transaction() as tx:
-        from bot.ci.trunk.tables import branch_commit
         import sqlalchemy as sa
+
+        from bot.ci.trunk.tables import branch_commit
 
         mine = branch_commit.c.sha == branch.shas[1]
         await tx.run(sa.update(branch_commit).where(mine).values(folded=2))
