@@ -10,14 +10,16 @@ from bot.demo.participants import MATMUL, RISCV
 
 if TYPE_CHECKING:
     from bot.demo.scenario import Scenario
-    from bot.demo.trunk_history import History
 
 PAGE = f"/{participants.UPSTREAM}/bisects"
+PAGES = ((PAGE, ("is broken by", "passed on its parent")),)
 
 
-async def find_culprit(scenario: Scenario, history: History) -> None:
+async def find_culprit(scenario: Scenario) -> None:
     """Ask in a comment which commit broke the backend; its CI answers each run that the search sends."""
-    environment = scenario.environment
+    environment, history = scenario.environment, scenario.history
+    if history is None:
+        return
     backend = environment.backends[RISCV]
     for at in range(trunk_history.BACKEND_GOOD, trunk_history.BACKEND_BAD + 1):
         broken = at >= trunk_history.BACKEND_BROKE

@@ -50,8 +50,7 @@ class Scenario:
         await own_ci.flake(self)
         measured = await own_ci.measure(self)
         self.own_jobs = [await own_ci.fail(self), *measured]
-        if self.history:
-            await culprits.find_culprit(self, self.history)
+        await culprits.find_culprit(self)
 
     async def open_pull_request(self) -> None:
         """A pull request is opened and dispatched to every backend; an L2 backend reports for the HUD alone."""
@@ -288,11 +287,7 @@ async def findings(environment: Environment, pulls: list[Pull], own_jobs: Iterab
         (f"/{participants.UPSTREAM}/disabled", (participants.DISABLED_TEST, "no write access")),
         (f"/{participants.UPSTREAM}/disabled/suggestions", (test_reports.FLAKY, "slow, 3, 3")),
         (f"/hud/{participants.UPSTREAM}/main", hud),
-        *(
-            [(culprits.PAGE, ("is broken by", "passed on its parent"))]
-            if environment.expected.history
-            else ()
-        ),
+        *(culprits.PAGES if environment.expected.history else ()),
         ("/readyz", ()),
         ("/metrics", ("ootbot",)),
     )
