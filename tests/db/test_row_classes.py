@@ -16,6 +16,8 @@ VALUES = {
     "bot/ci/collect/receiving.py": 8,
     "bot/ci/test_lists/reruns.py": 3,
     "bot/ci/test_lists/suggestions.py": 5,
+    "bot/oot/culprits/signals.py": 3,
+    "bot/oot/culprits/start.py": 5,
     "bot/oot/pages/rows.py": 3,
     "bot/oot/publish/check_run_text.py": 8,
 }

@@ -16,7 +16,7 @@ from bot.oot.allowlist import rows as allowlists
 from bot.oot.culprits import conclude, ends, job_runs, limits, outcomes, record_steps, rows
 from bot.oot.culprits.observed import observe
 from bot.oot.culprits.search import End, Terms, goods_needed, next_steps
-from bot.oot.culprits.signals import Signal
+from bot.oot.culprits.signals import signal_of
 from bot.oot.culprits.situation import Situation
 from bot.oot.culprits.start import KIND, LEAST_LEVEL, terms_of
 
@@ -88,7 +88,7 @@ async def read_situation(
     )
     if branch is None or commits is None:
         return None
-    signal = Signal.of_row(search)
+    signal = signal_of(search)
     known = job_runs.Known(signature=search["bad_signature"], kind=search["bad_kind"])
     shas = [row["sha"] for row in commits]
     runs = await job_runs.read_job_runs(tx, settings, branch, signal, shas, known=known)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from bot.ci.trunk.tables import CommitRow
 from bot.oot.culprits.axis import State
 from bot.oot.culprits.tables import BisectRow, StepRow
 from bot.web.answers import Answer
@@ -33,12 +34,9 @@ class SearchStep(RowAnswer, row=StepRow, without=("bisect_id", "dispatch_id"), f
     outcome: Outcome | None
 
 
-class SearchCommit(Struct, frozen=True, kw_only=True):
+class SearchCommit(RowAnswer, row=CommitRow, only=("sha", "title", "pr_number"), frozen=True, kw_only=True):
     """A commit of a search; `good` and `bad` count runs, whoever asked for them"""
 
-    sha: str
-    title: str
-    pr_number: int | None
     state: State
     good: int
     bad: int

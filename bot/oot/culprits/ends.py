@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.oot.culprits.history import History
-    from bot.oot.culprits.signals import Signal
+    from bot.oot.culprits.tables import Signal
 
 COMMITS_MOST = 4_000  # of a search
 SHA = re.compile(r"[0-9a-f]{7,64}")
@@ -44,11 +44,13 @@ async def find_ends(
         known_good, known_bad = await _known(tx, settings, seen, branch, signal)
         named_bad = named_bad or known_bad
         if named_bad is None:
-            raise Refused(f"{signal.test or signal.job} does not fail on the newest commits of {branch.name}")
+            raise Refused(
+                f"{signal['test'] or signal['job']} does not fail on the newest commits of {branch.name}"
+            )
         named_good = named_good or known_good
         if named_good is None:
             raise Refused(
-                f"no commit of {branch.name} is known on which {signal.test or signal.job} passed before: "
+                f"no commit of {branch.name} is known on which {signal['test'] or signal['job']} passed before: "
                 f"name one, as in <good>..{text.short(named_bad)}"
             )
     commits = await read_range(tx, branch, good=named_good, bad=named_bad)
@@ -110,8 +112,8 @@ async def _known(
     tx: Transaction, settings: Settings, seen: History, branch: Branch, signal: Signal
 ) -> tuple[str | None, str | None]:
     """Return the last good and the first bad commit, by what ran; None where there is none."""
-    if not signal.test and not signal.signature:
-        change = broken_columns.failing_since(seen.column(signal.job))
+    if not signal["test"] and not signal["signature"]:
+        change = broken_columns.failing_since(seen.column(signal["job"]))
         if change is None:
             return None, None
         good = change.last_good

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from bot.ci.trunk.tables import Failure
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.oot.culprits.signals import Signal, TestName
+    from bot.oot.culprits.signals import TestName
+    from bot.oot.culprits.tables import Signal
     from bot.oot.results.tables import JobRow
 
 Word = Literal["good", "bad", "pending", "unbuildable", "no_result"]
@@ -89,7 +90,7 @@ async def read_job_runs(
     """Return every run of a signal's job on some commits of its branch."""
     known = known or Known()
     attempts = await _attempts(tx, settings, branch, signal, shas)
-    if not signal.test:
+    if not signal["test"]:
         return [_judged(one, signal, known) for one in attempts]
     told = await _outcomes_of_test(tx, branch, signal, attempts)
     return [_judged_test(one, told, known) for one in attempts]
@@ -102,7 +103,7 @@ async def runs_without_job(
     wanted = set(dispatch_ids)
     found: defaultdict[str, list[str]] = defaultdict(list)
     running = set()
-    for row in await rows_runs.reported_jobs(tx, branch.names, signal.backend, shas):
+    for row in await rows_runs.reported_jobs(tx, branch.names, signal["backend"], shas):
         identifier = row["dispatch_id"]
         if identifier in wanted and identifier:
             name = job_names.parse_name(row["workflow_name"], row["job_name"])
@@ -112,21 +113,21 @@ async def runs_without_job(
     return {
         identifier: sorted(set(names))
         for identifier, names in found.items()
-        if identifier not in running and signal.job not in names
+        if identifier not in running and signal["job"] not in names
     }
 
 
 async def _attempts(
     tx: Transaction, settings: Settings, branch: Branch, signal: Signal, shas: Sequence[str]
 ) -> list[_Attempt]:
-    if not signal.backend:
-        runs = await column_runs.read_runs(tx, settings, branch, shas, signal.job)
+    if not signal["backend"]:
+        runs = await column_runs.read_runs(tx, settings, branch, shas, signal["job"])
         return [one for sha, several in runs.items() for one in _of_upstream(sha, several)]
-    reported = await rows_runs.reported_jobs(tx, branch.names, signal.backend, shas)
-    mine = _of_job(reported, signal.job)
+    reported = await rows_runs.reported_jobs(tx, branch.names, signal["backend"], shas)
+    mine = _of_job(reported, signal["job"])
     failing = {(row["run_id"], row["run_attempt"]) for row in mine if row["conclusion"] in FAILED}
     logs = await failed_jobs.failures_of_runs(
-        tx, Reported(frozenset({signal.backend.casefold()}), tuple(sorted(failing))), limit=FAILURES_MOST
+        tx, Reported(frozenset({signal["backend"].casefold()}), tuple(sorted(failing))), limit=FAILURES_MOST
     )
     by_run: defaultdict[tuple[str, int], list[FailedJob]] = defaultdict(list)
     for log in logs:
@@ -239,7 +240,7 @@ def _word_of_failure(shard: _Shard, signal: Signal, known: Known) -> tuple[Word,
         return "no_result", "it never started"
     if kind in NO_EVENT:
         return "no_result", f"its failure is of kind {kind}"
-    if signal.signature and signature != signal.signature:
+    if signal["signature"] and signature != signal["signature"]:
         return "unbuildable", "it fails otherwise"
     if _is_other_build(kind, signature, known):
         return "unbuildable", NO_BUILD
@@ -289,10 +290,10 @@ async def _outcomes_of_test(
     tx: Transaction, branch: Branch, signal: Signal, attempts: Sequence[_Attempt]
 ) -> dict[tuple[str, int], bool]:
     """Return whether the test passed, by run and attempt, where test results or reports say."""
-    wanted = split_test(signal.test)
-    repo = signal.backend or branch.repository["full_name"]
+    wanted = split_test(signal["test"])
+    repo = signal["backend"] or branch.repository["full_name"]
     shas = sorted({one.run.sha for one in attempts})
-    jobs = await rows_runs.tested_jobs(tx, repo, shas, of_upstream=not signal.backend)
+    jobs = await rows_runs.tested_jobs(tx, repo, shas, of_upstream=not signal["backend"])
     ids = await rows_runs.test_ids(tx, repo, wanted) if jobs else set()
     passed = await rows_runs.outcomes_of_test(tx, ids, [job["generation"] for job in jobs])
     found: dict[tuple[str, int], bool] = {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bot.core import text
 from bot.oot.culprits import job_runs, rows_runs
 from bot.oot.culprits.refused import Refused
-from bot.oot.culprits.signals import NAME_MOST, Signal, nearest_names
+from bot.oot.culprits.signals import NAME_MOST, nearest_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.oot.culprits.history import History
+    from bot.oot.culprits.tables import Signal
 
 FAILING_READ = 20  # newest commits with a failure whose tests are looked at
 
@@ -31,14 +32,14 @@ class Place:
 
     def signal(self, job: str, *, test: str = "", signature: str = "") -> Signal:
         """Return a signal there."""
-        return Signal(
-            repository_id=self.branch.repository["repository_id"],
-            branch=self.branch.name,
-            backend=self.backend,
-            job=job,
-            test=test,
-            signature=signature,
-        )
+        return {
+            "repository_id": self.branch.repository["repository_id"],
+            "branch": self.branch.name,
+            "backend": self.backend,
+            "job": job,
+            "test": test,
+            "signature": signature,
+        }
 
 
 async def find_signal(

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from bot.ci.trunk.reading import Branch
     from bot.db.transaction import Transaction
     from bot.oot.culprits.job_runs import JobRun
-    from bot.oot.culprits.signals import Signal
-    from bot.oot.culprits.tables import StepRow
+    from bot.oot.culprits.tables import Signal, StepRow
     from bot.oot.results.tables import DispatchRow
 
 Outcome = Literal["good", "bad", "unbuildable", "no_result", "silent", "refused"]

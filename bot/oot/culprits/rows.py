@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bot.db.transaction import Transaction
-    from bot.oot.culprits.signals import Signal
+    from bot.oot.culprits.tables import Signal
     from bot.oot.publish.intent_rows import Intent
 
 SEARCH, STEP = bisect.c, bisect_step.c
@@ -67,13 +67,15 @@ async def end_search(tx: Transaction, identifier: str, *, state: str, why: str, 
 
 async def find_open(tx: Transaction, signal: Signal) -> BisectRow | None:
     """Return the search of a signal that is under way."""
-    same = [column == getattr(signal, column.name) for column in SIGNAL]
+    named: Mapping[str, object] = dict(signal)
+    same = [column == named[column.name] for column in SIGNAL]
     return await tx.fetch_first(select(BisectRow, bisect).where(*same, OPEN))
 
 
 async def last_of_breakage(tx: Transaction, signal: Signal, bad_sha: str) -> BisectRow | None:
     """Return the last search of a signal with this bad end, whatever became of it."""
-    same = [column == getattr(signal, column.name) for column in SIGNAL]
+    named: Mapping[str, object] = dict(signal)
+    same = [column == named[column.name] for column in SIGNAL]
     query = select(BisectRow, bisect).where(*same, SEARCH.bad_sha == bad_sha)
     return await tx.fetch_first(query.order_by(SEARCH.created_at.desc()).limit(1))
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.ci.test_results.job_tables import test_job
+from bot.ci.test_results.job_tables import JobGeneration, JobRun, test_job
 from bot.ci.test_results.parse.block import FAILING, PASSING, decode
 from bot.ci.test_results.tables import test, test_class, test_failure
-from bot.db.rows import Big, Int, Text, select
+from bot.db.rows import select
 from bot.ingest import watched
 from bot.oot.results.store.dispatches import ON_OPEN_HEAD
-from bot.oot.results.tables import JobRow, oot_dispatch, oot_workflow_job
+from bot.oot.results.tables import BACKEND_OF_HEAD, JobRow, oot_dispatch, oot_workflow_job
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -21,21 +21,13 @@ if TYPE_CHECKING:
     from bot.oot.culprits.signals import TestName
 
 REPORTED, DISPATCH, JOB = oot_workflow_job.c, oot_dispatch.c, test_job.c
-BACKEND: sa.ColumnElement[str] = sa.func.lower(REPORTED.downstream_repo)
 TESTS_MOST = 200  # of one name, in all files and on all devices
 SHAS_AT_ONCE = 500
-JOBS_MOST = 500  # names of a backend's jobs
 BLOCKS_MOST = 200  # jobs whose cases are read
 
 
-class TestedJob(TypedDict):
+class TestedJob(JobRun, JobGeneration):
     """A job with test results."""
-
-    generation: Big
-    run_id: Big
-    run_attempt: Int
-    head_sha: Text
-    upstream_sha: Text | None
 
 
 async def reported_jobs(
@@ -50,7 +42,7 @@ async def reported_jobs(
     for start in range(0, len(shas), SHAS_AT_ONCE):
         query = light.where(
             REPORTED.head_sha.in_(shas[start : start + SHAS_AT_ONCE]),
-            backend.casefold() == BACKEND,
+            BACKEND_OF_HEAD.in_([backend.casefold()]),
             sa.func.lower(REPORTED.upstream_repo).in_(sorted(names)),
         )
         found += await tx.fetch(query.order_by(REPORTED.received_at, REPORTED.job_key))
@@ -65,18 +57,6 @@ async def failed_tests(tx: Transaction, job_keys: Collection[str]) -> dict[str, 
         REPORTED.job_key.in_(sorted(job_keys)), REPORTED.failed_tests_json.is_not(None)
     )
     return dict(map(tuple, await tx.run(query)))
-
-
-async def job_names(tx: Transaction, names: Collection[str], backend: str) -> list[tuple[str, str]]:
-    """Return the workflows and jobs that a backend reported lately on pushes, of itself, or for searches."""
-    query = sa.select(REPORTED.workflow_name, REPORTED.job_name).where(
-        backend.casefold() == BACKEND,
-        sa.func.lower(REPORTED.upstream_repo).in_(sorted(names)),
-        REPORTED.pr_number.is_(None),
-    )
-    grouped = query.group_by(REPORTED.workflow_name, REPORTED.job_name)
-    newest = grouped.order_by(sa.func.max(REPORTED.received_at).desc()).limit(JOBS_MOST)
-    return [(workflow, job) for workflow, job in await tx.run(newest)]
 
 
 async def queued_pulls(tx: Transaction, backend: str) -> list[int]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bot.oot.culprits.tables import BisectRow
+    from bot.oot.culprits.tables import BisectRow, Signal
 
 SEPARATOR = "::"
 NAME_MOST = 500  # characters of a job's or a test's name
@@ -25,28 +24,16 @@ class TestName(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Signal:
-    """A job of upstream or of a backend, one of its tests, or one way in which it fails."""
-
-    repository_id: int
-    branch: str
-    backend: str  # owner/repo; empty: upstream's own CI
-    job: str  # workflow / job, without shard and runner
-    test: str = ""
-    signature: str = ""
-
-    @classmethod
-    def of_row(cls, row: BisectRow) -> Signal:
-        """Return the signal of a search."""
-        return cls(
-            repository_id=row["repository_id"],
-            branch=row["branch"],
-            backend=row["backend"],
-            job=row["job"],
-            test=row["test"],
-            signature=row["signature"],
-        )
+def signal_of(search: BisectRow) -> Signal:
+    """Return the signal of a search."""
+    return {
+        "repository_id": search["repository_id"],
+        "branch": search["branch"],
+        "backend": search["backend"],
+        "job": search["job"],
+        "test": search["test"],
+        "signature": search["signature"],
+    }
 
 
 def column_name(backend_label: str, job: str) -> str:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bot.oot.culprits import verdict
-from bot.oot.culprits.search import most_runs_left
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from bot.oot.allowlist.allowlist import Entry
     from bot.oot.culprits.job_runs import JobRun
     from bot.oot.culprits.search import Decision, Seen, Terms
-    from bot.oot.culprits.signals import Signal
-    from bot.oot.culprits.tables import BisectRow, StepRow
+    from bot.oot.culprits.tables import BisectRow, Signal, StepRow
 
 UPSTREAM = "upstream"
 
@@ -58,5 +56,4 @@ class Situation:
 
     def progress(self, decision: Decision) -> str:
         """Return in words how far the search is."""
-        runs, _ = most_runs_left(self.seen, self.terms)
-        return f"{self.between(decision)}; {verdict.remaining(runs, 0, None)}"
+        return self.between(decision)

@@ -12,7 +12,7 @@ from bot.oot.allowlist import rows as allowlists
 from bot.oot.allowlist.entry import BisectTerms
 from bot.oot.culprits import ends, history, job_runs, named_signals, rows
 from bot.oot.culprits.refused import Refused
-from bot.oot.culprits.signals import Signal, nearest_names
+from bot.oot.culprits.signals import nearest_names
 
 if TYPE_CHECKING:
     from bot.ci.trunk.reading import Branch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bot.oot.allowlist.allowlist import Allowlist
     from bot.oot.allowlist.entry import Entry
     from bot.oot.culprits.ends import Ends
-    from bot.oot.culprits.tables import BisectRow
+    from bot.oot.culprits.tables import BisectRow, Signal
 
 KIND = "bisect"  # of the task
 OURSELVES = "ootbot"  # who asks where the entry says auto
@@ -94,7 +94,7 @@ async def start_search(tx: Transaction, settings: Settings, wanted: Wanted) -> S
     if sum(row["state"] in {"running", "waiting"} for row in await _open(tx, branch)) >= OPEN_MOST:
         raise Refused(f"{OPEN_MOST} searches are under way in {wanted.repo}: cancel one, or wait")
     row = await _new_row(tx, settings, branch, signal, found=found, wanted=wanted)
-    row["flaky_rate"] = seen.flaky_rate(signal.job, since=tx.now - history.FLAKY_WITHIN)
+    row["flaky_rate"] = seen.flaky_rate(signal["job"], since=tx.now - history.FLAKY_WITHIN)
     if not await rows.add_search(tx, row):  # another request was a moment earlier
         known = await rows.find_open(tx, signal)
         if known is None:
@@ -144,13 +144,13 @@ async def _new_row(
     )
     return {
         "id": secrets.token_hex(5),
-        "repository_id": signal.repository_id,
+        "repository_id": signal["repository_id"],
         "upstream_repo": branch.repository["full_name"],
-        "branch": signal.branch,
-        "backend": signal.backend,
-        "job": signal.job,
-        "test": signal.test,
-        "signature": signal.signature,
+        "branch": signal["branch"],
+        "backend": signal["backend"],
+        "job": signal["job"],
+        "test": signal["test"],
+        "signature": signal["signature"],
         "good_sha": found.good,
         "bad_sha": found.bad,
         "state": "running",

@@ -16,11 +16,16 @@ class BisectKey(TypedDict):
     id: Text  # as it stands in the address of its page
 
 
+class BisectRepository(TypedDict):
+    """The repository that is searched."""
+
+    upstream_repo: Text
+
+
 class BisectBranch(TypedDict):
     """The branch that is searched."""
 
     repository_id: Big
-    upstream_repo: Text
     branch: Text
 
 
@@ -31,6 +36,10 @@ class BisectSignal(TypedDict):
     job: Text  # workflow / job, without shard and runner
     test: Text  # suite::name, or a name; empty: the job as a whole
     signature: Text  # of the failure that is searched for; empty: any
+
+
+class Signal(BisectBranch, BisectSignal):
+    """A job of upstream or of a backend, one of its tests, or one way in which it fails."""
 
 
 class BisectEnds(TypedDict):
@@ -101,8 +110,8 @@ class BisectTimes(TypedDict):
 
 
 class BisectRow(
-    BisectKey, BisectBranch, BisectSignal, BisectEnds, BisectState, BisectRequest, BisectTerms, BisectUse, BisectResult,
-    BisectFollowed, BisectTimes,
+    BisectKey, BisectRepository, BisectBranch, BisectSignal, BisectEnds, BisectState, BisectRequest, BisectTerms,
+    BisectUse, BisectResult, BisectFollowed, BisectTimes,
 ):  # fmt: skip
     """A search for the commit that broke something."""
 

@@ -67,7 +67,7 @@ class FoundSearches:
     repo: str
     state: str
     searches: Sequence[BisectRow]
-    labels: dict[str, str]
+    called: dict[str, str]  # what backends are called
     measures: Measures
     url: str
 
@@ -131,7 +131,7 @@ async def read_searches(asked: Asked) -> FoundSearches:
         repo=branch.repository["full_name"],
         state=asked[STATE],
         searches=[row for row in found if row["backend"].casefold() not in hidden],
-        labels=labels_of(await allowlists.in_force(tx)),
+        called=labels_of(await allowlists.in_force(tx)),
         measures=await mended.read_measures(tx, identifier),
         url=asked.settings.url,
     )
@@ -190,7 +190,7 @@ def show_searches(found: FoundSearches) -> dict[str, Any]:
             (
                 row,
                 verdict.what_broke(
-                    row, found.labels.get(row["backend"].casefold(), row["backend"] or "upstream")
+                    row, found.called.get(row["backend"].casefold(), row["backend"] or "upstream")
                 ),
             )
             for row in found.searches
@@ -239,16 +239,7 @@ def answer_search(found: FoundSearch) -> SearchAnswer:
     left, situation = found.left, found.situation
     commits = []
     for row, seen in zip(situation.commits, situation.seen, strict=True) if situation else ():
-        commits.append(
-            SearchCommit(
-                sha=row["sha"],
-                title=row["title"],
-                pr_number=row["pr_number"],
-                state=axis.state_of(seen),
-                good=seen.good,
-                bad=seen.bad,
-            )
-        )
+        commits.append(fill(SearchCommit, row, state=axis.state_of(seen), good=seen.good, bad=seen.bad))
     return SearchAnswer(
         search=_search(found.search, found.url),
         steps=[fill(SearchStep, step) for step in found.steps],

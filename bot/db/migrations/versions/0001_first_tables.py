@@ -46,7 +46,7 @@ def upgrade() -> None:
         column("default_events", Text), key=["id"],
     )
     table(
-        "bisect", must("id", Text), must("repository_id", Big), must("upstream_repo", Text),
+        "bisect", must("id", Text), must("upstream_repo", Text), must("repository_id", Big),
         must("branch", Text), must("backend", Text), must("job", Text), must("test", Text),
         must("signature", Text), must("good_sha", Text), must("bad_sha", Text), must("state", Text),
         must("why", Text), must("requested_by", Text), must("reason", Text), column("comment_on", Big),
