@@ -62,7 +62,8 @@ class Branch:
 
     def asked_names(self) -> list[str]:
         """The commits that were asked and have no answer yet."""
-        return sorted((self.name(one.client_payload["payload"]["after"]) for one in self.asked()), key=len)
+        shas = [one.client_payload["payload"]["after"] for one in self.asked()]
+        return [self.name(sha) for sha in sorted(shas, key=self.shas.index)]
 
     def asked(self) -> list:
         """The dispatches of searches that were not answered yet."""
