@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+import sqlalchemy as sa
 
+from bot.oot.culprits import sections
+from bot.oot.culprits.tables import bisect
+from bot.web.blocks import FailureStart, FailureSubject
 from tests.ci.test_private_names import said_to_be
 from tests.flows.commanded import WRITER
 from tests.harness import L3, UPSTREAM
@@ -168,3 +172,24 @@ async def test_a_culprit_that_is_reverted_counts_as_right(bot, github):
     assert (await branch.search())["mended_sha"] == branch.shas[16]
     _, listed = await bot.get(f"/api/ci/bisects/{UPSTREAM}")
     assert (listed["measures"]["found"], listed["measures"]["mended"]) == (1, 1)
+
+
+async def test_the_page_of_a_failure_offers_a_search_in_each_job_that_it_began_in(bot, github):
+    branch = await broken_branch(bot, github)
+    began = (
+        FailureStart(repo=L3, job="CI / test", upstream=UPSTREAM, branch="main"),
+        FailureStart(repo="org/delisted", job="CI / test", upstream=UPSTREAM, branch="main"),
+    )
+    subject = FailureSubject(signature="5" * 64, began=began, settings=bot.context.settings)
+    async with bot.store.read() as tx:
+        (block,) = await sections.describe_failure(tx, subject)
+    (form,) = block.forms
+    assert dict(form.fields) == {
+        "repo": UPSTREAM, "branch": "main", "backend": L3, "what": "CI / test", "signature": "5" * 64,
+    }  # fmt: skip
+    await begin(bot, github)
+    async with bot.store.transaction() as tx:
+        await tx.run(sa.update(bisect).values(signature="5" * 64))
+    async with bot.store.read() as tx:
+        (block,) = await sections.describe_failure(tx, subject)
+    assert block.lines[0].url == f"/{UPSTREAM}/bisects/{(await branch.search())['id']}"
