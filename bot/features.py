@@ -12,6 +12,7 @@ from bot.ci.utilization.feature import FEATURE as UTILIZATION
 from bot.ingest.feature import FEATURE as INGEST
 from bot.oot.allowlist.feature import FEATURE as ALLOWLIST
 from bot.oot.commands.feature import FEATURE as COMMANDS
+from bot.oot.culprits.feature import FEATURE as CULPRITS
 from bot.oot.dispatch.feature import FEATURE as DISPATCH
 from bot.oot.pages.feature import FEATURE as PAGES
 from bot.oot.publish.feature import FEATURE as PUBLISH
@@ -43,5 +44,6 @@ FEATURES = (
     TEST_RESULTS,
     TEST_LISTS,
     UTILIZATION,
+    CULPRITS,
     OPS,
 )

@@ -54,13 +54,16 @@ class Feature:
     receivers: Mapping[str, str] = field(default_factory=dict)
     # address below /admin -> async (request, its fields) -> bot.web.blocks.FormDone: a form of the administrator
     admin_forms: Mapping[str, str] = field(default_factory=dict)
+    # further commands in comments: tuples of `bot.oot.commands.further.FurtherCommand`
+    comment_commands: str = ""
     # async (tx, settings, hidden) -> a function that sets gauges of `bot.core.metrics`, called before they are read
     metrics: str = ""
     exports: str = ""  # a tuple of `bot.db.exports.Export`: rows that sinks may have copies of
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
     # backend, job, run, queue (the runners of a repository); job_json: fields of a job's JSON answer instead;
-    # comment: job lines, for check runs as well;
-    # head: the tests of a pull request's head, for both; cell: a line by the id of a job;
+    # comment: job lines, for check runs as well; head: the tests of a pull request's head, for both;
+    # cell: a line by the id of a job; failure; backend_run: a line by the id of a backend's run;
+    # grid: notes on a branch's columns and commits;
     # admin: a section of the administrator's page, of the settings
     sections: Mapping[str, str] = field(default_factory=dict)
 

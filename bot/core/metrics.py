@@ -128,6 +128,8 @@ PROVIDER_UNMAPPED = Counter(
     "Events of other CIs whose project is mapped to no repository.",
     ["provider"],
 )
+BISECTS = Gauge("ootbot_bisects_total", "Searches for culprits, by state.", ["state"])
+BISECT_RUNS = Gauge("ootbot_bisect_runs_total", "Runs that searches for culprits asked for.")
 REQUESTS = Histogram(
     "ootbot_request_seconds",
     "Response time, by endpoint and class of status.",

@@ -203,7 +203,10 @@ class Backend:
         if self.silent or action == "closed":
             return
         run = dispatch.run or await self.github.start_run(
-            dispatch.repo, name="CI", display_title=dispatch.event_type, actor=dispatch.app.bot_login
+            dispatch.repo,
+            name=_workflow(dispatch),
+            display_title=dispatch.event_type,
+            actor=dispatch.app.bot_login,
         )
         self._dispatches[run.id] = dispatch
         await self._attempt(run, self.planned(_head(dispatch), run.run_attempt))
@@ -323,6 +326,11 @@ class Backends:
     async def _rerun(self, run: Run, failed_only: bool) -> None:
         if backend := self._backends.get(run.repo.full_name.lower()):
             self._work.spawn(backend.rerun(run, failed_only))
+
+
+def _workflow(dispatch: Dispatch) -> str:
+    """Return the workflow that a dispatch starts: a search runs what runs at night."""
+    return "Nightly" if "bisect" in dispatch.client_payload else "CI"
 
 
 def _head(dispatch: Dispatch) -> str:

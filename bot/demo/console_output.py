@@ -211,7 +211,11 @@ def _dispatch(dispatch: Dispatch) -> Line:
     event = dispatch.client_payload.get("payload", {})
     pull = event.get("pull_request", {})
     subject = f" #{pull['number']} at {pull['head']['sha'][:7]}" if pull else ""
-    text = f"receives a dispatch: {dispatch.event_type}{subject} ({event.get('action')})"
+    if search := dispatch.client_payload.get("bisect"):
+        subject, why = f" of {event['after'][:7]}", f"search {search['id']}"
+    else:
+        why = str(event.get("action"))
+    text = f"receives a dispatch: {dispatch.event_type}{subject} ({why})"
     return Line(repo=dispatch.repo.full_name, text=text)
 
 

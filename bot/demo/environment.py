@@ -23,7 +23,7 @@ from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from bot.demo.backends import Backend
     from bot.demo.github import App, Call, CheckRun, Comment, Pull
@@ -161,6 +161,20 @@ class Environment:
                     await asyncio.sleep(POLL_INTERVAL)
         except TimeoutError:
             raise ExpectationError(expectation, f"not within {self.timeout:.0f} s") from None
+
+    async def wait_for_page(self, expectation: str, path: str, *texts: str) -> None:
+        """Return as soon as a page of the bot's has these texts; raise ExpectationError after the timeout."""
+        try:
+            async with asyncio.timeout(self.timeout):
+                while not await self._has_texts(path, texts):  # noqa: ASYNC110 - another process's state
+                    await asyncio.sleep(POLL_INTERVAL)
+        except TimeoutError:
+            raise ExpectationError(expectation, f"not within {self.timeout:.0f} s") from None
+
+    async def _has_texts(self, path: str, texts: Sequence[str]) -> bool:
+        async with self.http.get(self.bot.url + path) as answer:
+            page = await answer.text()
+            return answer.ok and all(text in page for text in texts)
 
     async def ready(self) -> None:
         """Return when the bot is ready: it listens a moment before it has read the allowlist."""

@@ -24,6 +24,7 @@ DISABLED_TEST = "test_gelu_backward_float16 (__main__.TestActivations)"
 NPU_LABEL = "ciflow/oot/npu"
 GATE = "oot / gate"
 TPU_ONCALL = "bob"
+RISCV_ONCALL = "alice"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +121,7 @@ def allowlist(start_timeout: str) -> str:
     return f"""\
 L1: [{WATCHER}]                       # receives every event, reports nothing
 L2:
-  - {RISCV}: alice              # results on the HUD
+  - {RISCV}: {RISCV_ONCALL}              # results on the HUD
   - repo: {FPGA}                # listed, but never starts a run
     oncalls: [alice]
     start_timeout: {start_timeout}

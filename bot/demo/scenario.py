@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 
-from bot.demo import own_ci, participants, test_reports, trunk_history
+from bot.demo import culprits, own_ci, participants, test_reports, trunk_history
 from bot.demo.participants import GATE, MATMUL, NPU, SCATTER, TPU
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from bot.demo.environment import Environment
     from bot.demo.github import CheckRun, Delivery, Pull
+    from bot.demo.trunk_history import History
 
 # Labels and pushes are at least a second apart, as GitHub's timestamps have whole seconds.
 PAUSE = 1.1
@@ -31,13 +32,14 @@ class Scenario:
         self.wanted = environment.expected
         self.pulls: list[Pull] = []
         self.fulfilled: list[str] = []  # in order
+        self.history: History | None = None
         self.own_jobs: list[int] = []  # upstream's: one that failed, then those whose machines were watched
 
     async def play(self) -> None:
         """Play it to the end; raise ExpectationError at the first expectation that does not come true."""
         await self.environment.ready()
         if self.wanted.history:
-            await trunk_history.send_history(self.environment)
+            self.history = await trunk_history.send_history(self.environment)
         await self.open_pull_request()
         await self.blocking_failure()
         await self.add_label()
@@ -48,6 +50,7 @@ class Scenario:
         await own_ci.flake(self)
         measured = await own_ci.measure(self)
         self.own_jobs = [await own_ci.fail(self), *measured]
+        await culprits.find_culprit(self)
 
     async def open_pull_request(self) -> None:
         """A pull request is opened and dispatched to every backend; an L2 backend reports for the HUD alone."""
@@ -284,6 +287,7 @@ async def findings(environment: Environment, pulls: list[Pull], own_jobs: Iterab
         (f"/{participants.UPSTREAM}/disabled", (participants.DISABLED_TEST, "no write access")),
         (f"/{participants.UPSTREAM}/disabled/suggestions", (test_reports.FLAKY, "slow, 3, 3")),
         (f"/hud/{participants.UPSTREAM}/main", hud),
+        *(culprits.PAGES if environment.expected.history else ()),
         ("/readyz", ()),
         ("/metrics", ("ootbot",)),
     )
@@ -307,7 +311,7 @@ def _no_duplicates(environment: Environment, pulls: list[Pull]) -> Iterator[Find
     """Nothing was created twice, or by another App."""
     github, app = environment.github, environment.app
     for pull in pulls:
-        comments = github.comments(pull)
+        comments = [comment for comment in github.comments(pull) if comment.app]  # people's apart
         others = [f"{comment.user.login} by {comment.app}" for comment in comments if comment.app is not app]
         yield Finding(
             expectation=f"#{pull.number} has exactly one comment, and its author is the App",

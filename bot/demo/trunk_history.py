@@ -25,7 +25,9 @@ PUSHES, BETWEEN = 40, 18 * HOUR
 NEWEST = 12 * MINUTE  # the age of the newest push: some of its jobs still run
 BREAKAGE = range(14, 19)  # pushes, the oldest is 0; the one after reverts the first
 HANG, OUTAGE, FLAKES, CANCELLED = 8, 27, {23: 2, 31: 1}, 10  # FLAKES: push -> shard
-BACKEND_BROKE = 34
+# a backend passed on the first of these at night, and failed on the last, and on those after it; it broke in between
+BACKEND_GOOD, BACKEND_BROKE, BACKEND_BAD = 21, 30, 36
+NIGHTLY, NIGHTLY_JOB = "Nightly", "test (vector)"
 REPORTED = range(
     PUSHES - 5, PUSHES - 1
 )  # pushes whose tests on GPUs have reports; on every second one a test is flaky
@@ -135,15 +137,15 @@ class History:
 
     @property
     def backend_results(self) -> dict[str, bool]:
-        """Whether the backend's tests passed, by commit; the newest has not been tested yet."""
+        """Whether the backend's tests passed, by commit; for two weeks it did not run, nor on the newest one yet."""
         return {
             sha: at < BACKEND_BROKE
             for at, sha in enumerate(self.commits[:-1])
-            if at % 2 or at >= BACKEND_BROKE
+            if (at % 2 and at <= BACKEND_GOOD) or at >= BACKEND_BAD
         }
 
 
-async def send_history(environment: Environment) -> None:
+async def send_history(environment: Environment) -> History:
     """Have the bot hear of it all, and of what a backend found out about these commits at night."""
     github, repo = environment.github, environment.github.state.repo(participants.UPSTREAM)
     past = make_history(github, participants.UPSTREAM, now=github.state.now())
@@ -153,6 +155,12 @@ async def send_history(environment: Environment) -> None:
     for sha, passed in past.backend_results.items():
         await _report(environment, sha, passed=passed)
     await buildkite.send_history(environment, [(sha, repo.commits[sha].at) for sha in past.commits])
+    return past
+
+
+def number_of(push: int) -> int:
+    """Return the number of the pull request that a push came from."""
+    return 140 + push
 
 
 async def _report(environment: Environment, sha: str, *, passed: bool) -> None:
@@ -161,8 +169,8 @@ async def _report(environment: Environment, sha: str, *, passed: bool) -> None:
     workflow = {
         "status": "completed",
         "conclusion": "success" if passed else "failure",
-        "name": "Nightly",
-        "job_name": "test (vector)",
+        "name": NIGHTLY,
+        "job_name": NIGHTLY_JOB,
         "run_id": run_id,
         "url": f"{environment.github.url}/{participants.RISCV}/actions/runs/{run_id}",
         "failed_tests": [] if passed else [participants.MATMUL],
@@ -210,7 +218,7 @@ def _commit(repo: Repo, head: str, number: int, at: int) -> tuple[str, str]:
     elif number == BREAKAGE.stop:
         title = f'Revert "{BREAKING}"'
     for part in range(3 if number % 9 == 4 else 1):
-        message = "Address the review" if part == 1 else f"{title} (#{140 + number})"
+        message = "Address the review" if part == 1 else f"{title} (#{number_of(number)})"
         made = git.commit(repo, at=at - (2 - part) * MINUTE, message=message, author=who, parents=(head,))
         head = made.sha
     return head, who

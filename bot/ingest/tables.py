@@ -43,7 +43,7 @@ class DeliverySubject(TypedDict, total=False):
     repository_id: Big | None
     installation_id: Big | None  # recorded, never used for access
     app_id: Big | None  # X-GitHub-Hook-Installation-Target-ID
-    source: Text  # webhook | api | pull, else the sender: circleci, buildkite
+    source: Text  # webhook | api | pull | bisect, else the sender: circleci, buildkite
 
 
 class DeliveryTime(TypedDict):

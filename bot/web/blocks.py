@@ -39,6 +39,16 @@ class BlockLine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BlockForm:
+    """A button for people who are signed in; its texts may come from outside."""
+
+    action: str  # below /admin: the address of one of the features' forms
+    label: str
+    fields: Mapping[str, str]
+    about: str = ""  # what it does, beside the button
+
+
+@dataclass(frozen=True, kw_only=True)
 class Excerpt:
     """Some lines of a log; their text comes from outside: without control characters, and escaped where it is shown."""
 
@@ -59,6 +69,7 @@ class Block:
     timeline: Timeline | None = None  # shown below the lines
     folded: tuple[BlockLine, ...] = ()  # shown when they are asked for
     summary: str = ""  # of those
+    forms: tuple[BlockForm, ...] = ()  # where the page has forms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +119,55 @@ class CellSubject:
     repository_id: int
     sha: str
     job_ids: frozenset[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendRunsSubject:
+    """The subject of sections at `backend_run`: runs that a backend reported on a commit."""
+
+    repo: str
+    sha: str
+    run_ids: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridSubject:
+    """The subject of sections at `grid`: a branch, the commits shown of it, and its broken columns."""
+
+    repo: str
+    repository_id: int
+    branch: str
+    shas: tuple[str, ...]
+    broken: tuple[str, ...]  # names of columns
+    settings: Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridNotes:
+    """What a section at `grid` says."""
+
+    columns: Mapping[str, tuple[BlockLine, ...]] = field(default_factory=dict)  # of broken ones
+    forms: Mapping[str, BlockForm] = field(default_factory=dict)  # of these, by the name of the column
+    commits: Mapping[str, tuple[BlockLine, ...]] = field(default_factory=dict)  # by SHA
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureStart:
+    """A job that a failure began in, on a branch of upstream."""
+
+    repo: str  # the job's
+    job: str
+    upstream: str
+    branch: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureSubject:
+    """The subject of sections at `failure`: the page of a failure."""
+
+    signature: str
+    began: tuple[FailureStart, ...]
+    settings: Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,6 +308,31 @@ async def cell_lines(features: Features, tx: Transaction, subject: CellSubject) 
         for job_id, line in (await add(tx, subject)).items():
             found.setdefault(job_id, []).append(line)
     return found
+
+
+async def backend_run_lines(
+    features: Features, tx: Transaction, subject: BackendRunsSubject
+) -> dict[str, list[BlockLine]]:
+    """Return a line of each feature that has one about a backend's run, by the run's id."""
+    found: dict[str, list[BlockLine]] = {}
+    for add in sections(features, "backend_run"):
+        for run_id, line in (await add(tx, subject)).items():
+            found.setdefault(run_id, []).append(line)
+    return found
+
+
+async def grid_notes(features: Features, tx: Transaction, subject: GridSubject) -> GridNotes:
+    """Return what features say of a branch's broken columns and commits; of two about one, both."""
+    columns: dict[str, tuple[BlockLine, ...]] = {}
+    commits: dict[str, tuple[BlockLine, ...]] = {}
+    forms: dict[str, BlockForm] = {}
+    for add in sections(features, "grid"):
+        notes: GridNotes = await add(tx, subject)
+        forms |= notes.forms
+        for whole, part in ((columns, notes.columns), (commits, notes.commits)):
+            for name, lines in part.items():
+                whole[name] = (*whole.get(name, ()), *lines)
+    return GridNotes(columns=columns, forms=forms, commits=commits)
 
 
 async def admin_sections(features: Features, tx: Transaction, settings: Settings) -> list[AdminSection]:

@@ -7,7 +7,7 @@ import random
 from bot.ci.disabled.settings import DisabledSettings
 from bot.demo import trunk_history
 from bot.oot.results.store import jobs
-from tests.browser import measured, tested
+from tests.browser import measured, searched, tested
 from tests.harness import L2, L3, L4, UPSTREAM
 from tests.sums import count_changed
 
@@ -54,6 +54,7 @@ async def tell(bot, github):
     await _disabled(bot, github)
     await measured.tell(bot, github)
     await tested.tell(bot, github)
+    await searched.tell(bot)
     await count_changed(bot.context)
     async with bot.store.transaction() as tx:
         await tx.conn.exec_driver_sql(

@@ -64,6 +64,8 @@ PAGES = {
     "tests-file": f"/{UPSTREAM}/tests/file/test/test_streams.py",
     "flaky": f"/{UPSTREAM}/flaky",
     "backend-tests": f"/oot/{L3}/tests",
+    "searches": f"/{UPSTREAM}/bisects",
+    "search-over": f"/{UPSTREAM}/bisects/0123456789",
     "sign-in": "/admin",
 }
 EXPECTED = {PAGES["error"]: {400}, PAGES["nowhere"]: {404}, "/admin": {401}}  # of pages: their status
@@ -106,9 +108,16 @@ async def addresses(bot):
     tests = await pages_of_tests(bot)
     found = tests | {
         "cell": f"/oot/{L4}?cell={cell}", "commit": f"/{UPSTREAM}/commit/{commit}", "grid-cell": flake,
-        "grid-commit": f"/{UPSTREAM}/commit/{line}", "run": await run_with_jobs(bot),
+        "grid-commit": f"/{UPSTREAM}/commit/{line}", "run": await run_with_jobs(bot), "search": await open_search(bot),
     }  # fmt: skip
     return PAGES | found
+
+
+async def open_search(bot):
+    """The page of the search that goes on."""
+    _, answer = await bot.get(f"/api/ci/bisects/{UPSTREAM}")
+    (identifier,) = [one["id"] for one in answer["searches"] if one["state"] in {"running", "waiting"}]
+    return f"/{UPSTREAM}/bisects/{identifier}"
 
 
 async def pages_of_tests(bot):

@@ -18,6 +18,8 @@ VALUES = {
     "bot/ci/test_lists/suggestions.py": 5,
     "bot/ci/trunk/cells.py": 8,
     "bot/ci/trunk/store/other_jobs.py": 11,
+    "bot/oot/culprits/signals.py": 3,
+    "bot/oot/culprits/start.py": 5,
     "bot/oot/pages/rows.py": 3,
     "bot/oot/publish/check_run_text.py": 8,
 }

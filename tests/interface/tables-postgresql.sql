@@ -14,6 +14,78 @@ CREATE TABLE allowlist_version (
 	default_events TEXT,
 	CONSTRAINT pk_allowlist_version PRIMARY KEY (id)
 )
+CREATE TABLE bisect (
+	id TEXT NOT NULL,
+	upstream_repo TEXT NOT NULL,
+	repository_id BIGINT NOT NULL,
+	branch TEXT NOT NULL,
+	backend TEXT NOT NULL,
+	job TEXT NOT NULL,
+	test TEXT NOT NULL,
+	signature TEXT NOT NULL,
+	good_sha TEXT NOT NULL,
+	bad_sha TEXT NOT NULL,
+	state TEXT NOT NULL,
+	why TEXT NOT NULL,
+	requested_by TEXT NOT NULL,
+	reason TEXT NOT NULL,
+	comment_on BIGINT,
+	flaky_rate FLOAT(53) NOT NULL,
+	bad_signature TEXT,
+	bad_kind TEXT,
+	moved INTEGER NOT NULL,
+	used INTEGER NOT NULL,
+	waits_until BIGINT,
+	culprit_sha TEXT,
+	parent_sha TEXT,
+	confidence TEXT,
+	suspects JSONB,
+	good_runs INTEGER NOT NULL,
+	bad_runs INTEGER NOT NULL,
+	pr_number BIGINT,
+	author TEXT,
+	title TEXT,
+	files JSONB,
+	mended_sha TEXT,
+	created_at BIGINT NOT NULL,
+	updated_at BIGINT NOT NULL,
+	ended_at BIGINT,
+	CONSTRAINT pk_bisect PRIMARY KEY (id)
+)
+CREATE INDEX ix_bisect_culprit ON bisect (culprit_sha, repository_id)
+CREATE INDEX ix_bisect_repository ON bisect (repository_id, created_at)
+CREATE UNIQUE INDEX ux_bisect_open ON bisect (repository_id, branch, backend, job, test, signature) WHERE state IN ('running', 'waiting')
+CREATE TABLE bisect_comment (
+	bisect_id TEXT NOT NULL,
+	upstream_repo TEXT NOT NULL,
+	pr_number BIGINT NOT NULL,
+	comment_id BIGINT,
+	digest TEXT NOT NULL,
+	writing_until BIGINT NOT NULL,
+	lost_until BIGINT NOT NULL,
+	CONSTRAINT pk_bisect_comment PRIMARY KEY (bisect_id)
+)
+CREATE TABLE bisect_step (
+	bisect_id TEXT NOT NULL,
+	number INTEGER NOT NULL,
+	sha TEXT NOT NULL,
+	purpose TEXT NOT NULL,
+	round INTEGER NOT NULL,
+	delivery_id TEXT,
+	dispatch_id TEXT,
+	run_id BIGINT,
+	from_attempt INTEGER,
+	tag TEXT,
+	outcome TEXT,
+	detail TEXT,
+	created_at BIGINT NOT NULL,
+	sent_at BIGINT,
+	ended_at BIGINT,
+	CONSTRAINT pk_bisect_step PRIMARY KEY (bisect_id, number)
+)
+CREATE INDEX ix_bisect_step_dispatch ON bisect_step (dispatch_id)
+CREATE INDEX ix_bisect_step_open ON bisect_step (bisect_id) WHERE outcome IS NULL
+CREATE INDEX ix_bisect_step_sent ON bisect_step (created_at)
 CREATE TABLE branch_commit (
 	repository_id BIGINT NOT NULL,
 	branch TEXT NOT NULL,

@@ -9,12 +9,16 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from yaml.nodes import MappingNode
+
 from bot.core.settings import PULL_ACTIONS
 from bot.oot.allowlist import yaml_values
-from bot.oot.allowlist.yaml_document import is_empty, line_of, shown
+from bot.oot.allowlist.yaml_document import is_empty, line_of, pairs, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+    from yaml.nodes import Node
 
     from bot.oot.allowlist.yaml_document import Field, Problems
 
@@ -28,6 +32,7 @@ STATIC_KEYS = ("refused", "allowed")
 ANSWERS = ("all", "some")
 NIGHTLY = ("accepted", "refused")
 DISPATCHES = ("repository", "workflow")
+BISECT_MODES = ("off", "manual", "auto")
 
 
 class Level(IntEnum):
@@ -37,6 +42,17 @@ class Level(IntEnum):
     L2 = 2  # results on the HUD
     L3 = 3  # check runs that never block, on pull requests that carry the device's label
     L4 = 4  # blocking check runs on every pull request
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectTerms:
+    """How the commit that broke a backend may be searched by running the backend."""
+
+    mode: str = "manual"  # of BISECT_MODES: never, on request, or by itself once a job is broken
+    per_day: int = 20  # runs
+    parallel: int = 2  # runs at once, of one search
+    max_hours: int = 48  # after which a search is given up
+    comment: bool = False  # whether the culprit's pull request gets a comment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +88,7 @@ class Entry:
     job_timeout: int | None = None  # seconds; None: the JOB_TIMEOUT setting
     start_timeout: int | None = None  # seconds; None: the START_TIMEOUT setting
     rate_limit: int | None = None  # reports a minute; None: the RATE_LIMIT_PER_MIN setting
+    bisect: BisectTerms = BisectTerms()
 
     @property
     def key(self) -> str:
@@ -117,6 +134,7 @@ CHECKED = frozenset({Level.L3, Level.L4})
 
 MAX_ID = 2**63 - 1
 MAX_RATE = 100_000
+MAX_BISECT_RUNS, MAX_BISECT_PARALLEL, MAX_BISECT_HOURS = 1_000, 10, 24 * 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +147,33 @@ class Key:
 
 
 _SILENT = "nothing comes back from L1"
+BISECT_KEYS = MappingProxyType(
+    {
+        "mode": yaml_values.choice(BISECT_MODES),
+        "per_day": yaml_values.number(MAX_BISECT_RUNS),
+        "parallel": yaml_values.number(MAX_BISECT_PARALLEL),
+        "max_hours": yaml_values.number(MAX_BISECT_HOURS),
+        "comment": yaml_values.truth,
+    }
+)
+
+
+def _bisect(node: Node, problems: Problems) -> BisectTerms | None:
+    """Read the terms of searches: a mapping, or the mode alone."""
+    if not isinstance(node, MappingNode):
+        mode = BISECT_KEYS["mode"](node, problems)
+        return mode and BisectTerms(mode=mode)
+    found: dict[str, Any] = {}
+    for name, field in pairs(node, problems).items():
+        if read := BISECT_KEYS.get(name):
+            found[name] = read(field.value, problems)
+        else:
+            guess = nearest(name, BISECT_KEYS)
+            instead = f"did you mean `{guess}`?" if guess else f"it knows {', '.join(BISECT_KEYS)}"
+            problems.add(field.at, f"{shown(name)} is no key of `bisect`: {instead}")
+    return None if None in found.values() else BisectTerms(**found)
+
+
 _UNCHECKED = "only L3 and L4 have check runs"
 
 KEYS = MappingProxyType(
@@ -180,6 +225,7 @@ KEYS = MappingProxyType(
         "job_timeout": Key(read=yaml_values.timeout, levels=REPORTING, why=_SILENT),
         "start_timeout": Key(read=yaml_values.timeout, levels=REPORTING, why=_SILENT),
         "rate_limit": Key(read=yaml_values.number(MAX_RATE), levels=REPORTING, why=_SILENT),
+        "bisect": Key(read=_bisect, levels=REPORTING, why=_SILENT),
     }
 )
 

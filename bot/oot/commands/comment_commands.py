@@ -15,8 +15,9 @@ import structlog
 
 from bot.core.errors import GitHubRefused, GiveUp, RetryLater
 from bot.core.json_fields import as_time
-from bot.oot.commands import parsing
+from bot.oot.commands import answer_issue, parsing
 from bot.oot.commands.execute_command import Request, execute_command
+from bot.oot.commands.further import further_commands
 from bot.oot.dispatch.approval import may_write
 from bot.oot.results import task_keys
 from bot.oot.results.store import commands
@@ -50,6 +51,7 @@ class Comment:
     id: int
     guid: str  # the delivery's
     body: str
+    on_pull: bool = True  # else on an issue: only further commands are given there
 
     @classmethod
     def of_event(cls, event: dict[str, Any], guid: str) -> Comment:
@@ -66,7 +68,8 @@ class Comment:
                 by_author=issue["user"] is not None and issue["user"]["login"] == login,
                 commented_at=created_at,
             )
-            return cls(request=request, id=comment["id"], guid=guid, body=comment["body"])
+            on_pull = isinstance(issue.get("pull_request"), dict)
+            return cls(request=request, id=comment["id"], guid=guid, body=comment["body"], on_pull=on_pull)
         except (KeyError, TypeError) as error:
             raise GiveUp(f"the comment lacks what a command needs: {error!r}") from error
 
@@ -78,7 +81,11 @@ async def carry_out_comment(context: Context, task: Task) -> None:
     comment = Comment.of_event(event, task.key)
     if not context.settings.is_upstream(comment.request.repo):
         return
-    recorded = await _record(context, comment, await asyncio.to_thread(parsing.parse_commands, comment.body))
+    usages = {verb: one.usage for verb, one in further_commands(context.features).items()}
+    given = await asyncio.to_thread(parsing.parse_commands, comment.body, usages)
+    if not comment.on_pull:
+        given = tuple(one for one in given if one.verb in usages)
+    recorded = await _record(context, comment, given)
     fresh = [(row, command) for row, command in recorded if row["state"] == "seen"]
     if fresh:
         with contextlib.suppress(RetryLater):  # the reaction delays nothing
@@ -129,11 +136,20 @@ async def _execute(context: Context, comment: Comment, row: CommandRow, command:
         role=None if command.verb in NEEDS_NO_ROLE else await context.github.role(repo, login),
         cause=f"comment {comment.id} command {row['position']}",
     )
+    further = further_commands(context.features)
+    outcome = None
+    if command.verb in further and not command.problem:
+        outcome = await further[command.verb].carry_out(context, request, command.words)
     async with context.store.transaction() as tx:
-        outcome = await execute_command(tx, context.settings, request, command)
+        if outcome is None:
+            usage = parsing.usage({verb: one.usage for verb, one in further.items()})
+            outcome = await execute_command(tx, context.settings, request, command, usage=usage)
         state = "done" if outcome.done else "refused"
         await commands.settle(tx, row, state=state, answer=outcome.answer, head_sha=outcome.head_sha)
-        request_publish(tx, repo, number)
+        if comment.on_pull:
+            request_publish(tx, repo, number)
+        else:
+            tx.enqueue(answer_issue.KIND, answer_issue.key(repo, comment.id, row["position"]))
     log.info("command", repo=repo, pull=number, login=login, verb=command.verb, state=state)
     return state
 
@@ -143,9 +159,8 @@ async def _react(context: Context, comment: Comment, content: str) -> None:
 
     Any person can cause reactions, so they get only the part of GitHub's rate limit that gates and verdicts leave.
     """
-    client = context.github.low_priority(
-        comment.request.repo, since=comment.request.commented_at, pull_requests="write"
-    )
+    needs = {"pull_requests" if comment.on_pull else "issues": "write"}
+    client = context.github.low_priority(comment.request.repo, since=comment.request.commented_at, **needs)
     url = client.path(f"issues/comments/{comment.id}/reactions")
     try:
         await client.post(url, data={"content": content})

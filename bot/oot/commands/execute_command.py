@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from bot.core import text
 from bot.oot.commands import rerun
-from bot.oot.commands.parsing import USAGE
 from bot.oot.dispatch.approval import is_held, may_write
 from bot.oot.dispatch.redispatch import redispatch
 from bot.oot.results.store import commands, dispatches
@@ -57,14 +56,18 @@ class Outcome:
     head_sha: str | None
 
 
-async def execute_command(tx: Transaction, settings: Settings, request: Request, command: Command) -> Outcome:
-    """Carry a command out, if the person may give it."""
+async def execute_command(
+    tx: Transaction, settings: Settings, request: Request, command: Command, *, usage: str
+) -> Outcome:
+    """Carry a command out, if the person may give it; `usage` says how every command is written."""
     await dispatches.lock_pull(tx, request.repo, request.number)
     state = await pull_state.read_pull(tx, settings, request.repo, request.number, newest=1)
     head = state.current
     sha = head.view.head_sha if head else None
     try:
-        return Outcome(done=True, answer=await _answer(tx, state, request, command), head_sha=sha)
+        answer = usage if command.verb == "help" and not command.problem else None
+        answer = answer or await _answer(tx, state, request, command)
+        return Outcome(done=True, answer=answer, head_sha=sha)
     except Refused as reason:
         return Outcome(done=False, answer=str(reason), head_sha=sha)
 
@@ -72,8 +75,6 @@ async def execute_command(tx: Transaction, settings: Settings, request: Request,
 async def _answer(tx: Transaction, state: PullState, request: Request, command: Command) -> str:
     if command.problem:
         raise Refused(command.problem)
-    if command.verb == "help":
-        return USAGE
     head = state.current
     if head is None or state.record is None:
         raise Refused("nothing is known of this pull request yet: try again in a minute")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from markdown_it.token import Token
 
@@ -26,6 +27,7 @@ USAGE = (
 )
 _LIKE_COMMAND = re.compile(r"^ {0,3}/oot(?!\S)", re.MULTILINE)
 _WORD = "/oot"
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,7 @@ class Command:
     backends: tuple[str, ...] = ()  # as they were named: device or owner/repo
     everything: bool = False  # --all
     reason: str = ""
+    words: tuple[str, ...] = ()  # of a further command: all that follows its verb
     problem: str = ""
 
 
@@ -45,12 +48,17 @@ def may_hold_command(body: str) -> bool:
     return _LIKE_COMMAND.search(body.replace("\r", "\n")) is not None
 
 
-def parse_commands(body: str) -> tuple[Command, ...]:
-    """Return the commands of a comment in order, at most MOST_COMMANDS."""
+def parse_commands(body: str, further: Mapping[str, str] = _NONE) -> tuple[Command, ...]:
+    """Return the commands of a comment in order, at most MOST_COMMANDS; `further` are usages of other verbs."""
     if not may_hold_command(body):
         return ()
     lines = (line for line in _plain_lines(body) if line.split(maxsplit=1)[:1] == [_WORD])
-    return tuple(_parse_line(line) for line, _ in zip(lines, range(MOST_COMMANDS), strict=False))
+    return tuple(_parse_line(line, further) for line, _ in zip(lines, range(MOST_COMMANDS), strict=False))
+
+
+def usage(further: Mapping[str, str]) -> str:
+    """Return how every command is written."""
+    return " | ".join([USAGE, *further.values()])
 
 
 def _plain_lines(body: str) -> Iterator[str]:
@@ -83,12 +91,14 @@ def _lines(children: list[Token]) -> Iterator[str]:
     yield line
 
 
-def _parse_line(line: str) -> Command:
+def _parse_line(line: str, further: Mapping[str, str]) -> Command:
     text = line.strip()[:LONGEST_LINE]
     _, *words = text.split()
     verb, rest = (words[0].lower(), words[1:]) if words else ("help", [])
+    if verb in further:
+        return Command(text=text, verb=verb, words=tuple(rest))
     if verb not in VERBS:
-        return Command(text=text, problem=f"there is no such command; there are: {USAGE}")
+        return Command(text=text, problem=f"there is no such command; there are: {usage(further)}")
     if verb == "ignore":
         return _parse_ignore(text, rest)
     named = tuple(dict.fromkeys(word.removeprefix("@").strip(",") for word in rest if word != "--all"))

@@ -66,10 +66,12 @@ def client_payload(
     callback_url: str,
     callback_token: str,
     as_input: bool,
+    further: Payload | None = None,
 ) -> Payload:
     """Return the `client_payload`; `payload.truncated` names what had to be cut, if anything.
 
-    With `as_input` it will be one input of a workflow_dispatch: JSON inside JSON is longer.
+    With `as_input` it will be one input of a workflow_dispatch: JSON inside JSON is longer. `further` are members
+    beside the usual ones, which are never cut.
     """
 
     def wrap(inner: Payload) -> Payload:
@@ -80,6 +82,7 @@ def client_payload(
             "payload": inner,
             "callback_url": callback_url,
             "callback_token": callback_token,
+            **(further or {}),
         }
 
     def excess(inner: Payload) -> int:

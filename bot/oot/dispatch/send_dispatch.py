@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("bot.oot.dispatch.send_dispatch")
 
+BISECT = "bisect"  # the source of deliveries that have one commit run, and the member that says why
 SENT_LATE = "superseded while it was being sent"
 MOST_REFUSALS = 3  # of a kind that may pass
 PERMISSIONS_KNOWN_AFTER = 6.0  # seconds, where propagation takes longer than bot.github.tokens allows for
@@ -168,6 +169,8 @@ async def _payload(tx: Transaction, context: Context, dispatch: DispatchRow, ent
     if source is None:
         raise GiveUp(f"the delivery {dispatch['source_guid']} to be dispatched is not stored any more")
     payload = decode(source["body"])
+    # a delivery of our own making: GitHub's never have this source
+    further = {"bisect": payload.pop("bisect")} if source["source"] == BISECT else {}
     if dispatch["action"] == "closed" and dispatch["delivery_id"] != dispatch["source_guid"]:
         # the commit at which it was closed is held back
         if (closed := await inbox.find(tx, dispatch["delivery_id"])) is None:
@@ -180,6 +183,7 @@ async def _payload(tx: Transaction, context: Context, dispatch: DispatchRow, ent
         callback_url=f"{context.settings.url}/api/oot/callback",
         callback_token=callback_token.make(dispatch, await secrets.key(tx, "callback")),
         as_input=entry.dispatch == "workflow",
+        further=further,
     )
 
 

@@ -203,7 +203,7 @@ def _answer(row: CommandRow) -> Answer:
         command=row["text"],
         text=row["answer"],
         refused=refused,
-        awaited=refused or row["verb"] in {"help", "status"},
+        awaited=refused or row["verb"] in {"help", "status", "bisect"},
         at=row["created_at"],
     )
 

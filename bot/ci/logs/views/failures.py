@@ -30,16 +30,20 @@ from bot.web import operations as op
 from bot.web import parameters
 from bot.web import view_parameters as declare
 from bot.web.answers import fill, matching
+from bot.web.blocks import FailureStart, FailureSubject, gather
 from bot.web.charts import bars, chart
 from bot.web.refusals import Refused
 from bot.web.view import Json, Page, View
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.ci.logs.store.failure_rates import JobRate
     from bot.ci.logs.store.failure_rows import Coverage, FailureRow
     from bot.ci.logs.store.failure_spread import Beginning, Sample, Spread
     from bot.ci.logs.tables import DayRow
     from bot.web.asked import Asked
+    from bot.web.blocks import Block
     from bot.web.charts import Chart
 
 WINDOW = 14  # days, unless ?days= says otherwise
@@ -84,6 +88,7 @@ class FoundFailure:
     counted_until: int | None
     today: int
     github: str
+    notes: Sequence[Block] = ()  # of other features, for the page
 
 
 async def read_failures(asked: Asked) -> FoundFailures:
@@ -117,16 +122,23 @@ async def read_failure(asked: Asked) -> FoundFailure:
     if found is None:
         raise NOTHING.because("there is no failure of that signature")
     samples = await failure_spread.newest_samples(tx, signature)
+    began = await failure_spread.find_beginnings(tx, asked.settings, signature)
+    starts = tuple(
+        FailureStart(repo=one["repo"], job=one["job"], upstream=one["upstream"], branch=one["branch"])
+        for one in began
+    )
+    about = FailureSubject(signature=signature, began=starts, settings=asked.settings)
     return FoundFailure(
         failure=found,
         by_day=await failure_rows.cost_by_day(tx, signature, since=since),
         samples=samples,
         spread=failure_spread.spread_of_samples(samples),
         rates=await failure_rates.rates_of_jobs(tx, signature, counted),
-        began=await failure_spread.find_beginnings(tx, asked.settings, signature),
+        began=began,
         counted_until=await sums.counted_until(tx, FAILURES, [PUBLIC], first=since),
         today=asked.context.clock.now() // DAY,
         github=web_url(asked.settings.github_api_url),
+        notes=await gather(asked.context.features, "failure", tx, about) if asked.for_page else (),
     )
 
 
@@ -165,6 +177,7 @@ def show_failure(found: FoundFailure) -> dict[str, Any]:
         "samples": found.samples[:SAMPLES],
         "job_page": job_page,
         "github": found.github,
+        "notes": found.notes,
         "counted_until": found.counted_until,
     }
 

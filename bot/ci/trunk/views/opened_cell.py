@@ -11,7 +11,7 @@ from bot.ci.trunk.settings import TrunkSettings
 from bot.ci.trunk.views import hud_view
 from bot.core.links import web_url
 from bot.web import blocks
-from bot.web.blocks import CellSubject
+from bot.web.blocks import BackendRunsSubject, CellSubject
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -65,15 +65,24 @@ async def read_opened(
         runs=runs,
         more=more,
         twins=any(run.twin for run in known),
-        beside=await _beside(tx, context, branch, line, runs) if column.source == "actions" else {},
+        beside=await _beside(tx, context, branch, line, column=column, runs=runs),
         reruns=_rerun_pages(known, on_github, now=tx.now) if column.source == "actions" else {},
     )
 
 
 async def _beside(
-    tx: Transaction, context: Context, branch: Branch, line: Line, runs: tuple[Run, ...]
+    tx: Transaction, context: Context, branch: Branch, line: Line, *, column: Column, runs: tuple[Run, ...]
 ) -> dict[str, list[BlockLine]]:
-    """Return what other features know of upstream's jobs."""
+    """Return what other features know of upstream's jobs, or of a backend's runs."""
+    if column.source == "oot":
+        reported = BackendRunsSubject(
+            repo=branch.repository["full_name"],
+            sha=line.commit["sha"],
+            run_ids=frozenset(run.id for run in runs),
+        )
+        return await blocks.backend_run_lines(context.features, tx, reported)
+    if column.source != "actions":
+        return {}
     subject = CellSubject(
         repo=branch.repository["full_name"],
         repository_id=branch.repository["repository_id"],

@@ -46,6 +46,40 @@ def upgrade() -> None:
         column("default_events", Text), key=["id"],
     )
     table(
+        "bisect", must("id", Text), must("upstream_repo", Text), must("repository_id", Big),
+        must("branch", Text), must("backend", Text), must("job", Text), must("test", Text),
+        must("signature", Text), must("good_sha", Text), must("bad_sha", Text), must("state", Text),
+        must("why", Text), must("requested_by", Text), must("reason", Text), column("comment_on", Big),
+        must("flaky_rate", Float), column("bad_signature", Text), column("bad_kind", Text),
+        must("moved", Integer), must("used", Integer), column("waits_until", Big),
+        column("culprit_sha", Text), column("parent_sha", Text), column("confidence", Text),
+        column("suspects", Json), must("good_runs", Integer), must("bad_runs", Integer),
+        column("pr_number", Big), column("author", Text), column("title", Text), column("files", Json),
+        column("mended_sha", Text), must("created_at", Big), must("updated_at", Big), column("ended_at", Big),
+        key=["id"],
+    )
+    index("ix_bisect_culprit", "bisect", "culprit_sha", "repository_id")
+    index("ix_bisect_repository", "bisect", "repository_id", "created_at")
+    index(
+        "ux_bisect_open", "bisect", "repository_id", "branch", "backend", "job", "test", "signature",
+        unique=True, where="state IN ('running', 'waiting')",
+    )
+    table(
+        "bisect_comment", must("bisect_id", Text), must("upstream_repo", Text), must("pr_number", Big),
+        column("comment_id", Big), must("digest", Text), must("writing_until", Big), must("lost_until", Big),
+        key=["bisect_id"],
+    )
+    table(
+        "bisect_step", must("bisect_id", Text), must("number", Integer), must("sha", Text),
+        must("purpose", Text), must("round", Integer), column("delivery_id", Text),
+        column("dispatch_id", Text), column("run_id", Big), column("from_attempt", Integer),
+        column("tag", Text), column("outcome", Text), column("detail", Text), must("created_at", Big),
+        column("sent_at", Big), column("ended_at", Big), key=["bisect_id", "number"],
+    )
+    index("ix_bisect_step_dispatch", "bisect_step", "dispatch_id")
+    index("ix_bisect_step_open", "bisect_step", "bisect_id", where="outcome IS NULL")
+    index("ix_bisect_step_sent", "bisect_step", "created_at")
+    table(
         "branch_commit", must("repository_id", Big), must("branch", Text), must("sha", Text),
         column("parent", Text), column("replaces", Text), must("at", Big), must("title", Text),
         column("author", Text), column("pr_number", Big), must("folded", Integer), must("gone", Boolean),

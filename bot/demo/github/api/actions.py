@@ -81,6 +81,14 @@ async def rerun_failed(call: ApiCall) -> web.Response:
     return _rerun(call, failed_only=True)
 
 
+async def rerun_job(call: ApiCall) -> web.Response:
+    """Re-run the run of a job; GitHub re-runs this job, and those that need it."""
+    job = call.repo.jobs.get(call.path_number("job"))
+    if job is None:
+        raise not_found()
+    return _rerun_run(call, job.run, failed_only=False)
+
+
 async def cancel(call: ApiCall) -> web.Response:
     """Cancel a run, after the response."""
     run = _find_run(call)
@@ -91,7 +99,10 @@ async def cancel(call: ApiCall) -> web.Response:
 
 
 def _rerun(call: ApiCall, *, failed_only: bool) -> web.Response:
-    run = _find_run(call)
+    return _rerun_run(call, _find_run(call), failed_only=failed_only)
+
+
+def _rerun_run(call: ApiCall, run: Run, *, failed_only: bool) -> web.Response:
     if call.now - run.created_at > RERUN_WITHIN:
         raise ApiError(403, "Unable to retry this workflow run: it was created over a month ago")
     if run.status != "completed":
@@ -137,6 +148,7 @@ ROUTES = (
     Route(method="GET", path=RUN + "/attempts/{attempt}/jobs", handler=attempt_jobs, needs=READ),
     Route(method="GET", path=RUN + "/jobs", handler=list_jobs, needs=READ),
     Route(method="GET", path=ACTIONS + "/jobs/{job}", handler=get_job, needs=READ),
+    Route(method="POST", path=ACTIONS + "/jobs/{job}/rerun", handler=rerun_job, needs=WRITE),
     Route(method="POST", path=RUN + "/rerun", handler=rerun, needs=WRITE),
     Route(method="POST", path=RUN + "/rerun-failed-jobs", handler=rerun_failed, needs=WRITE),
     Route(method="POST", path=RUN + "/cancel", handler=cancel, needs=WRITE),

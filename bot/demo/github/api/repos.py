@@ -75,6 +75,21 @@ async def pulls_of_commit(call: ApiCall) -> web.Response:
     return paginated(call, rows, pulls.listed)
 
 
+async def create_ref(call: ApiCall) -> web.Response:
+    """Create a tag; branches are pushed in this simulation."""
+    name, sha = str(call.body.get("ref") or ""), str(call.body.get("sha") or "")
+    if not name.startswith("refs/tags/"):
+        raise ApiError(422, "Reference name must start with 'refs/'.")
+    if sha not in call.repo.commits:
+        raise ApiError(422, "Object does not exist")
+    if name in call.repo.branches:
+        raise ApiError(422, "Reference already exists")
+    call.repo.branches[name] = sha
+    about = {"type": "commit", "sha": sha, "url": f"{api_of(call.state, call.repo)}/git/commits/{sha}"}
+    url = f"{api_of(call.state, call.repo)}/git/{name}"
+    return json_response({"ref": name, "node_id": f"REF_{sha[:8]}", "url": url, "object": about}, 201)
+
+
 async def get_commit(call: ApiCall) -> web.Response:
     """Show one commit."""
     return json_response(repository.commit(call.state, call.repo, _commit(call, call.path_text("ref"))))
@@ -250,6 +265,7 @@ ROUTES = (
     Route(method="GET", path=REPO + "/pulls/{number}/files", handler=pull_files, needs=PULLS),
     Route(method="GET", path=REPO + "/pulls/{number}/commits", handler=pull_commits, needs=PULLS),
     Route(method="GET", path=REPO + "/rules/branches/{branch:.+}", handler=branch_rules),
+    Route(method="POST", path=REPO + "/git/refs", handler=create_ref, needs=("contents:write",)),
     Route(method="GET", path=REPO + "/commits", handler=list_commits, needs=CONTENTS),
     Route(method="GET", path=REPO + "/commits/{ref:.+}/pulls", handler=pulls_of_commit, needs=PULLS),
     Route(

@@ -1,0 +1,114 @@
+"""The command `/oot bisect <backend> [job or test] [<good>..<bad>]`: by write access, or on call for that backend."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bot.core.errors import GitHubRefused
+from bot.oot.commands.execute_command import Outcome
+from bot.oot.commands.further import FurtherCommand
+from bot.oot.culprits.refused import Refused, UnknownCommit
+from bot.oot.culprits.start import Wanted, find_entry, start_search
+from bot.oot.dispatch.approval import may_write
+from bot.oot.results.private_names import read_private_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.context import Context
+    from bot.oot.commands.execute_command import Request
+    from bot.oot.culprits.start import Started
+
+log = structlog.get_logger("bot.oot.culprits.command")
+
+USAGE = "bisect <backend> [job or test] [<good>..<bad>]"
+RANGE = re.compile(r"(?P<good>[^.\s]*)\.\.(?P<bad>[^.\s]*)")
+
+
+async def carry_out(context: Context, request: Request, words: Sequence[str]) -> Outcome:
+    """Begin a search; asked again for the same, it names the one that is under way."""
+    try:
+        wanted = read_words(request, words)
+        await _check_person(context, request, wanted)
+        started = await begin(context, wanted)
+    except Refused as reason:
+        return Outcome(done=False, answer=str(reason), head_sha=None)
+    return Outcome(done=True, answer=describe_started(context, started), head_sha=None)
+
+
+def read_words(request: Request, words: Sequence[str]) -> Wanted:
+    """Return what a command asks for; raises Refused."""
+    if not words:
+        raise Refused(f"say which backend: /oot {USAGE}")
+    backend, *rest = words
+    ranges = [word for word in rest if RANGE.fullmatch(word)]
+    if len(ranges) > 1:
+        raise Refused(f"name one range of commits: /oot {USAGE}")
+    found = RANGE.fullmatch(ranges[0]) if ranges else None
+    return Wanted(
+        repo=request.repo,
+        backend=backend.removeprefix("@").strip(","),
+        what=" ".join(word for word in rest if word not in ranges),
+        good=found["good"] if found else "",
+        bad=found["bad"] if found else "",
+        by=request.login,
+        reason=f"asked for in #{request.number}",
+        comment_on=request.number,
+    )
+
+
+async def begin(context: Context, wanted: Wanted) -> Started:
+    """Begin a search; of a commit that is not known here, GitHub is asked once. Raises Refused."""
+    try:
+        async with context.store.transaction() as tx:
+            return await start_search(tx, context.settings, wanted)
+    except UnknownCommit as unknown:
+        raise Refused(await _words_of_github(context, wanted.repo, unknown)) from unknown
+
+
+def describe_started(context: Context, started: Started) -> str:
+    """Return the answer to the person who asked."""
+    row = started.row
+    page = f"{context.settings.url}/{row['upstream_repo']}/bisects/{row['id']}"
+    name = row["test"] or row["job"]
+    began = "is searched" if started.is_new else "is being searched already"
+    return f"the commit that broke {name} {began}, from {row['good_sha'][:7]} to {row['bad_sha'][:7]}: {page}"
+
+
+async def _check_person(context: Context, request: Request, wanted: Wanted) -> None:
+    async with context.store.read() as tx:
+        entry = await find_entry(tx, wanted.repo, wanted.backend)
+        private = await read_private_names(tx, context.settings, {entry.repo}) if entry else None
+    if entry and private and private.hides(entry.repo):
+        # the answer would be public, and names its jobs
+        raise Refused(f"{entry.label} is private: begin the search at /admin, or with `ootbot bisect start`")
+    if may_write(request.role):
+        return
+    oncalls = entry.oncalls if entry else ()
+    if request.login.casefold() not in {name.casefold() for name in oncalls}:
+        who = f" or being on call for {entry.label}" if entry else ""
+        raise Refused(f"{request.login} may not search: that takes write access{who}")
+
+
+async def _words_of_github(context: Context, repo: str, unknown: UnknownCommit) -> str:
+    """Return why a commit cannot be an end, after a look at GitHub."""
+    client = context.github.client(repo, contents="read")
+    branch = unknown.branch
+    try:
+        found = await client.getitem(
+            client.path("compare/{basehead}"), {"basehead": f"{unknown.sha}...{branch}"}
+        )
+    except GitHubRefused as error:
+        log.info("unknown commit", repo=repo, sha=unknown.sha, reason=str(error))
+        return f"GitHub knows no commit {unknown.sha} in {repo}"
+    if found.get("status") in {"ahead", "identical"}:
+        older = f"{unknown.sha} is on {branch}, but not known here"
+        return f"{older}: `ootbot ci backfill {repo}` reads what was before the App"
+    return f"{unknown.sha} is not on {branch}: both ends have to be"
+
+
+BISECT = FurtherCommand(verb="bisect", usage=USAGE, carry_out=carry_out)
+COMMANDS = (BISECT,)

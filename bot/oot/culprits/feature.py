@@ -1,0 +1,48 @@
+"""The feature `culprits`: which upstream commit broke a backend, found by running it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.core.feature import Feature
+
+if TYPE_CHECKING:
+    from bot.core.settings import Settings
+
+
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return the seconds between runs, by task kind."""
+    return {"bisect_scan": 300.0}
+
+
+FEATURE = Feature(
+    name="culprits",
+    tables="bot.oot.culprits.tables",
+    tasks={
+        "bisect": "bot.oot.culprits.advance:advance_search",
+        "bisect_found": "bot.oot.culprits.found_task:follow_find",
+        "bisect_run": "bot.oot.culprits.own_runs:run_commit",
+        "bisect_scan": "bot.oot.culprits.scan:scan",
+    },
+    background=frozenset({"bisect_scan"}),
+    periodic="bot.oot.culprits.feature:periodic",
+    before_commit="bot.oot.culprits.follow_changes:before_commit",
+    prune="bot.oot.culprits.prune:delete_old_searches",
+    settings="bot.oot.culprits.settings:CulpritsSettings",
+    comment_commands="bot.oot.culprits.command:COMMANDS",
+    admin_forms={
+        "/bisects": "bot.oot.culprits.admin:begin_search",
+        "/bisects/{id}/cancel": "bot.oot.culprits.admin:cancel",
+    },
+    commands={"bisect": "bot.console.bisect:bisect"},
+    metrics="bot.oot.culprits.metrics:measure_searches",
+    doctor="bot.oot.culprits.doctor:check_own_runs",
+    views="bot.oot.culprits.views:VIEWS",
+    sections={
+        "pull": "bot.oot.culprits.sections:describe_pull",
+        "commit": "bot.oot.culprits.sections:describe_commit",
+        "grid": "bot.oot.culprits.sections:mark_grid",
+        "backend_run": "bot.oot.culprits.sections:mark_runs",
+        "failure": "bot.oot.culprits.sections:describe_failure",
+    },
+)

@@ -1,0 +1,313 @@
+"""What each run of a signal's job says of its commit: good, bad, that it goes on, or nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from bot.ci.collect import job_names
+from bot.ci.logs.store import failed_jobs
+from bot.ci.logs.store.failed_jobs import Reported
+from bot.ci.trunk import column_runs
+from bot.ci.trunk.cells import NO_FAILURE
+from bot.oot.culprits import rows_runs
+from bot.oot.culprits.signals import is_test, split_test
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from bot.ci.logs.store.failed_jobs import FailedJob
+    from bot.ci.trunk.cells import Run
+    from bot.ci.trunk.reading import Branch
+    from bot.ci.trunk.tables import Failure
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.oot.culprits.signals import TestName
+    from bot.oot.culprits.tables import Signal
+    from bot.oot.results.tables import JobRow
+
+Word = Literal["good", "bad", "pending", "unbuildable", "no_result"]
+FAILED = frozenset({"failure", "timed_out", "startup_failure", "action_required"})
+NO_EVENT = frozenset({"infra", "timeout", "cancel"})  # kinds of failures that say nothing of the commit
+BUILD = "build"
+SILENT = "it was silent for too long"
+NO_BUILD = "it does not build"
+FAILURES_MOST = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRun:
+    """One attempt of a run, all its shards together."""
+
+    sha: str
+    run_id: str
+    attempt: int
+    word: Word
+    why: str = ""  # it says nothing
+    url: str | None = None
+    at: int | None = None
+    dispatch_id: str | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known of how the signal fails."""
+
+    signature: str | None = None
+    kind: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shard:
+    """One job of a run."""
+
+    conclusion: str  # empty while it goes on
+    failure: Failure | None = None
+    key: str = ""  # of a backend's job
+    swept: bool = False  # it was silent for too long
+    tests: int | None = None  # that ran
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attempt:
+    """One attempt of a run, with its jobs."""
+
+    run: JobRun
+    shards: tuple[_Shard, ...]
+
+
+async def read_job_runs(
+    tx: Transaction,
+    settings: Settings,
+    branch: Branch,
+    signal: Signal,
+    shas: Sequence[str],
+    *,
+    known: Known | None = None,
+) -> list[JobRun]:
+    """Return every run of a signal's job on some commits of its branch."""
+    known = known or Known()
+    attempts = await _attempts(tx, settings, branch, signal, shas)
+    if not signal["test"]:
+        return [_judged(one, signal, known) for one in attempts]
+    told = await _outcomes_of_test(tx, branch, signal, attempts)
+    return [_judged_test(one, told, known) for one in attempts]
+
+
+async def runs_without_job(
+    tx: Transaction, branch: Branch, signal: Signal, dispatch_ids: Iterable[str], shas: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return, by dispatch, the jobs that a backend finished for it, none of which is the signal's."""
+    wanted = set(dispatch_ids)
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    running = set()
+    for row in await rows_runs.reported_jobs(tx, branch.names, signal["backend"], shas):
+        identifier = row["dispatch_id"]
+        if identifier in wanted and identifier:
+            name = job_names.parse_name(row["workflow_name"], row["job_name"])
+            found[identifier].append(name.shard_free)
+            if row["status"] != "completed":
+                running.add(identifier)
+    return {
+        identifier: sorted(set(names))
+        for identifier, names in found.items()
+        if identifier not in running and signal["job"] not in names
+    }
+
+
+async def _attempts(
+    tx: Transaction, settings: Settings, branch: Branch, signal: Signal, shas: Sequence[str]
+) -> list[_Attempt]:
+    if not signal["backend"]:
+        runs = await column_runs.read_runs(tx, settings, branch, shas, signal["job"])
+        return [one for sha, several in runs.items() for one in _of_upstream(sha, several)]
+    reported = await rows_runs.reported_jobs(tx, branch.names, signal["backend"], shas)
+    mine = _of_job(reported, signal["job"])
+    failing = {(row["run_id"], row["run_attempt"]) for row in mine if row["conclusion"] in FAILED}
+    logs = await failed_jobs.failures_of_runs(
+        tx, Reported(frozenset({signal["backend"].casefold()}), tuple(sorted(failing))), limit=FAILURES_MOST
+    )
+    by_run: defaultdict[tuple[str, int], list[FailedJob]] = defaultdict(list)
+    for log in logs:
+        by_run[log["run_id"], log["run_attempt"]].append(log)
+    return _of_backend(mine, by_run)
+
+
+def _of_job(reported: Iterable[JobRow], job: str) -> list[JobRow]:
+    """Return the rows of one job, whose name is without shard: whether numbers are one, its commit tells."""
+    by_commit: defaultdict[str, list[JobRow]] = defaultdict(list)
+    for row in reported:
+        by_commit[row["head_sha"] or ""].append(row)
+    found = []
+    for several in by_commit.values():
+        names = job_names.resolve_shards(
+            job_names.parse_name(row["workflow_name"], row["job_name"]) for row in several
+        )
+        found += [row for row, name in zip(several, names, strict=True) if name.shard_free == job]
+    return found
+
+
+def _of_backend(
+    reported: Iterable[JobRow], logs: Mapping[tuple[str, int], Sequence[FailedJob]]
+) -> list[_Attempt]:
+    by_attempt: defaultdict[tuple[str, str, int], list[JobRow]] = defaultdict(list)
+    for row in reported:
+        by_attempt[row["head_sha"] or "", row["run_id"], row["run_attempt"]].append(row)
+    return [
+        _Attempt(
+            run=JobRun(
+                sha=sha,
+                run_id=run_id,
+                attempt=attempt,
+                word="no_result",
+                url=several[0]["workflow_run_url"],
+                at=max((row["completed_at"] or 0 for row in several), default=0) or None,
+                dispatch_id=several[0]["dispatch_id"],
+            ),
+            shards=tuple(_reported_shard(row, logs.get((run_id, attempt), ())) for row in several),
+        )
+        for (sha, run_id, attempt), several in by_attempt.items()
+    ]
+
+
+def _reported_shard(row: JobRow, logs: Sequence[FailedJob]) -> _Shard:
+    log = next((one for one in logs if one["name"] == row["job_name"]), None)
+    log = log or (logs[0] if len(logs) == 1 else None)
+    failure: Failure | None = None
+    if log is not None:
+        failure = {
+            **NO_FAILURE,
+            "signature": log["signature"],
+            "line": log["line"],
+            "failure_kind": log["kind"],
+        }
+    return _Shard(
+        conclusion=row["conclusion"] or "",
+        failure=failure,
+        key=row["job_key"],
+        swept=bool(row["flags"].get("swept")),
+        tests=row["total_tests"],
+    )
+
+
+def _of_upstream(sha: str, runs: Iterable[Run]) -> list[_Attempt]:
+    by_attempt: defaultdict[tuple[int, int], list[Run]] = defaultdict(list)
+    for run in runs:
+        by_attempt[run.run_id, run.attempt].append(run)
+    return [
+        _Attempt(
+            run=JobRun(
+                sha=sha,
+                run_id=str(run_id),
+                attempt=attempt,
+                word="no_result",
+                at=max((one.completed_at or 0 for one in several), default=0) or None,
+            ),
+            shards=tuple(_Shard(conclusion=one.conclusion, failure=one.failure) for one in several),
+        )
+        for (run_id, attempt), several in by_attempt.items()
+    ]
+
+
+def _judged(one: _Attempt, signal: Signal, known: Known) -> JobRun:
+    """Return what a run says of the job, or of one way in which it fails."""
+    failures = [shard for shard in one.shards if shard.conclusion in FAILED]
+    words = [_word_of_failure(shard, signal, known) for shard in failures]
+    failure = next((shard.failure for shard in failures if shard.failure), None)
+    telling: tuple[Word, Word] = ("bad", "unbuildable")
+    for wanted in telling:
+        if why := next((why for word, why in words if word == wanted), None):
+            return replace(one.run, word=wanted, why=why, failure=failure)
+    if any(not shard.conclusion for shard in one.shards):
+        return replace(one.run, word="pending")
+    if words:
+        return replace(one.run, why=words[0][1], failure=failure)
+    if any(shard.conclusion == "success" for shard in one.shards) and all(
+        shard.conclusion in {"success", "skipped", "neutral"} for shard in one.shards
+    ):
+        return replace(one.run, word="good", why="it passed")
+    return replace(one.run, why=_ended(one))
+
+
+def _word_of_failure(shard: _Shard, signal: Signal, known: Known) -> tuple[Word, str]:
+    failure = shard.failure or NO_FAILURE
+    kind, signature = failure["failure_kind"], failure["signature"]
+    if shard.swept:
+        return "no_result", SILENT
+    if shard.conclusion in {"startup_failure", "action_required"}:
+        return "no_result", "it never started"
+    if kind in NO_EVENT:
+        return "no_result", f"its failure is of kind {kind}"
+    if signal["signature"] and signature != signal["signature"]:
+        return "unbuildable", "it fails otherwise"
+    if _is_other_build(kind, signature, known):
+        return "unbuildable", NO_BUILD
+    return "bad", "it failed"
+
+
+def _is_other_build(kind: str | None, signature: str | None, known: Known) -> bool:
+    """Whether it is the build that fails, and not as the bad end does; where that is not known, it may be the same."""
+    if kind != BUILD or known.kind is None:
+        return False
+    return known.kind != BUILD or (signature != known.signature and known.signature is not None)
+
+
+def _judged_test(one: _Attempt, told: Mapping[tuple[str, int], bool], known: Known) -> JobRun:
+    """Return what a run says of a test: what its reports do not say is not known, unless every job passed."""
+    passed = told.get((one.run.run_id, one.run.attempt))
+    if passed is not None:
+        outcome: tuple[Word, str] = ("good", "it passed") if passed else ("bad", "it failed")
+    elif any(not shard.conclusion for shard in one.shards):
+        outcome = ("pending", "")
+    else:
+        outcome = _untold(one, known)
+    word, why = outcome
+    return replace(one.run, word=word, why=why)
+
+
+def _untold(one: _Attempt, known: Known) -> tuple[Word, str]:
+    """Return what a run that has ended says of a test that its reports do not tell of."""
+    if all(shard.conclusion == "success" for shard in one.shards):
+        nothing_ran = any(shard.tests == 0 for shard in one.shards)
+        return ("no_result", "no test ran") if nothing_ran else ("good", "the job passed")
+    if any(shard.swept for shard in one.shards):
+        return "no_result", SILENT
+    failures = [shard.failure or NO_FAILURE for shard in one.shards if shard.conclusion in FAILED]
+    if any(_is_other_build(each["failure_kind"], each["signature"], known) for each in failures):
+        return "unbuildable", NO_BUILD
+    if failures and not any(each["failure_kind"] in NO_EVENT for each in failures):
+        return "unbuildable", "it fails before the test says how it ends"
+    return "no_result", _ended(one)
+
+
+def _ended(one: _Attempt) -> str:
+    return f"it ended as {', '.join(sorted({shard.conclusion for shard in one.shards}))}".replace("_", " ")
+
+
+async def _outcomes_of_test(
+    tx: Transaction, branch: Branch, signal: Signal, attempts: Sequence[_Attempt]
+) -> dict[tuple[str, int], bool]:
+    """Return whether the test passed, by run and attempt, where test results or reports say."""
+    wanted = split_test(signal["test"])
+    repo = signal["backend"] or branch.repository["full_name"]
+    shas = sorted({one.run.sha for one in attempts})
+    jobs = await rows_runs.tested_jobs(tx, repo, shas, of_upstream=not signal["backend"])
+    ids = await rows_runs.test_ids(tx, repo, wanted) if jobs else set()
+    passed = await rows_runs.outcomes_of_test(tx, ids, [job["generation"] for job in jobs])
+    found: dict[tuple[str, int], bool] = {}
+    for job in jobs:
+        if (outcome := passed.get(job["generation"])) is not None:
+            run = (str(job["run_id"]), job["run_attempt"])
+            found[run] = found.get(run, True) and outcome
+    failing = {shard.key: one.run for one in attempts for shard in one.shards if shard.conclusion in FAILED}
+    for key, tests in (await rows_runs.failed_tests(tx, set(failing) - {""})).items():
+        if any(_is_reported(wanted, each) for each in tests):
+            found[failing[key].run_id, failing[key].attempt] = False
+    return found
+
+
+def _is_reported(wanted: TestName, reported: Mapping[str, Any]) -> bool:
+    file, suite, name = (str(reported.get(part) or "") for part in ("file", "classname", "name"))
+    return is_test(wanted, file=file, suite=suite, name=name)

@@ -1,0 +1,217 @@
+"""Searches and their steps: reads and writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.db.rows import select
+from bot.db.statements import RowStatement, Statement
+from bot.oot.culprits.tables import (
+    OPEN,
+    SIGNAL,
+    BisectRow,
+    CommentRow,
+    StepRow,
+    bisect,
+    bisect_comment,
+    bisect_step,
+)
+from bot.oot.publish.intent_rows import begin_intent
+from bot.oot.results.tables import oot_workflow_job
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from bot.db.transaction import Transaction
+    from bot.oot.culprits.tables import Signal
+    from bot.oot.publish.intent_rows import Intent
+
+SEARCH, STEP = bisect.c, bisect_step.c
+STATES = ("running", "waiting", "found", "not_found", "gave_up", "cancelled")
+RECENT = 365 * 86_400_000  # milliseconds: what the measures are made of
+_ID: sa.BindParameter[str] = sa.bindparam("of_id")
+_one = select(BisectRow, bisect).where(SEARCH.id == _ID)
+GET, GET_HELD = RowStatement(_one), RowStatement(_one.with_for_update())
+STEPS = RowStatement(select(StepRow, bisect_step).where(STEP.bisect_id == _ID).order_by(STEP.number))
+OPEN_IDS = Statement(sa.select(SEARCH.id).where(OPEN).order_by(SEARCH.created_at, SEARCH.id))
+
+
+async def get_search(tx: Transaction, identifier: str, *, held: bool = False) -> BisectRow | None:
+    """Return a search; `held` locks it until the transaction ends."""
+    query = GET_HELD if held and not tx.sqlite else GET
+    return await tx.fetch_first(query, {"of_id": identifier})
+
+
+async def open_ids(tx: Transaction) -> list[str]:
+    """Return the searches that are not over, the oldest first."""
+    return list((await tx.run(OPEN_IDS)).scalars())
+
+
+async def add_search(tx: Transaction, row: BisectRow) -> bool:
+    """Record a search; returns False where one of its signal is under way."""
+    return bool((await tx.run(tx.insert(bisect).values(**row).on_conflict_do_nothing())).rowcount)
+
+
+async def change_search(tx: Transaction, identifier: str, **values: Any) -> None:
+    """Change some columns of a search."""
+    values |= {"updated_at": tx.now}
+    await tx.run(sa.update(bisect).where(SEARCH.id == identifier).values(values))
+
+
+async def end_search(tx: Transaction, identifier: str, *, state: str, why: str, **values: Any) -> None:
+    """End a search."""
+    await change_search(tx, identifier, state=state, why=why, ended_at=tx.now, waits_until=None, **values)
+
+
+async def find_open(tx: Transaction, signal: Signal) -> BisectRow | None:
+    """Return the search of a signal that is under way."""
+    named: Mapping[str, object] = dict(signal)
+    same = [column == named[column.name] for column in SIGNAL]
+    return await tx.fetch_first(select(BisectRow, bisect).where(*same, OPEN))
+
+
+async def last_of_breakage(tx: Transaction, signal: Signal, bad_sha: str) -> BisectRow | None:
+    """Return the last search of a signal with this bad end, whatever became of it."""
+    named: Mapping[str, object] = dict(signal)
+    same = [column == named[column.name] for column in SIGNAL]
+    query = select(BisectRow, bisect).where(*same, SEARCH.bad_sha == bad_sha)
+    return await tx.fetch_first(query.order_by(SEARCH.created_at.desc()).limit(1))
+
+
+async def searches_of(
+    tx: Transaction, repository_id: int, *, limit: int, before: int | None = None, state: str = ""
+) -> list[BisectRow]:
+    """Return the newest searches of a repository."""
+    query = select(BisectRow, bisect).where(SEARCH.repository_id == repository_id)
+    if before is not None:
+        query = query.where(SEARCH.created_at < before)
+    if state:
+        query = query.where(SEARCH.state == state)
+    return await tx.fetch(query.order_by(SEARCH.created_at.desc(), SEARCH.id).limit(limit))
+
+
+async def searches_of_branch(
+    tx: Transaction, repository_id: int, branch: str, *, limit: int
+) -> list[BisectRow]:
+    """Return the newest searches of a branch."""
+    query = select(BisectRow, bisect).where(SEARCH.repository_id == repository_id, SEARCH.branch == branch)
+    return await tx.fetch(query.order_by(SEARCH.created_at.desc(), SEARCH.id).limit(limit))
+
+
+async def found_on(tx: Transaction, repository_id: int, shas: Collection[str]) -> list[BisectRow]:
+    """Return the searches that ended with one of these commits as the culprit."""
+    if not shas:
+        return []
+    query = select(BisectRow, bisect).where(
+        SEARCH.repository_id == repository_id,
+        SEARCH.culprit_sha.in_(sorted(shas)),
+        SEARCH.state == "found",
+        SEARCH.confidence == "commit",
+    )
+    return await tx.fetch(query.order_by(SEARCH.ended_at, SEARCH.id))
+
+
+async def found_since(tx: Transaction, repository_id: int | None, since: int) -> list[BisectRow]:
+    """Return the searches that found a commit since a time, of one repository or of all; the oldest first."""
+    query = select(BisectRow, bisect).where(
+        SEARCH.state == "found", SEARCH.confidence == "commit", SEARCH.ended_at >= since
+    )
+    if repository_id is not None:
+        query = query.where(SEARCH.repository_id == repository_id)
+    return await tx.fetch(query.order_by(SEARCH.ended_at, SEARCH.id))
+
+
+async def found_of_pull(tx: Transaction, repository_id: int, number: int) -> list[BisectRow]:
+    """Return the searches whose culprit came from a pull request."""
+    query = select(BisectRow, bisect).where(
+        SEARCH.repository_id == repository_id,
+        SEARCH.pr_number == number,
+        SEARCH.state == "found",
+        SEARCH.confidence == "commit",
+    )
+    return await tx.fetch(query.order_by(SEARCH.ended_at, SEARCH.id))
+
+
+async def count_states(tx: Transaction) -> dict[str, int]:
+    """Return how many searches there are in each state."""
+    found = await tx.run(sa.select(SEARCH.state, sa.func.count()).group_by(SEARCH.state))
+    counted: dict[str, int] = dict(map(tuple, found))
+    return {state: counted.get(state, 0) for state in STATES}
+
+
+async def count_runs(tx: Transaction) -> int:
+    """Return how many steps were ever sent."""
+    query = sa.select(sa.func.count()).select_from(bisect_step).where(STEP.sent_at.is_not(None))
+    return int((await tx.run(query)).scalar() or 0)
+
+
+async def steps_of(tx: Transaction, identifier: str) -> list[StepRow]:
+    """Return the steps of a search in the order of their numbers."""
+    return await tx.fetch(STEPS, {"of_id": identifier})
+
+
+async def get_step(tx: Transaction, identifier: str, number: int) -> StepRow | None:
+    """Return one step of a search."""
+    query = select(StepRow, bisect_step).where(STEP.bisect_id == identifier, STEP.number == number)
+    return await tx.fetch_first(query)
+
+
+async def add_steps(tx: Transaction, steps: Sequence[StepRow]) -> None:
+    """Record steps before they are sent."""
+    if steps:
+        await tx.run(sa.insert(bisect_step), [dict(step) for step in steps])
+
+
+async def change_step(tx: Transaction, step: StepRow, **values: Any) -> None:
+    """Change some columns of a step."""
+    mine = (STEP.bisect_id == step["bisect_id"], STEP.number == step["number"])
+    await tx.run(sa.update(bisect_step).where(*mine).values(values))
+
+
+async def sent_on_day(tx: Transaction, backend: str, since: int) -> list[int]:
+    """Return when steps were recorded for a backend since a time, the oldest first; empty: upstream's own jobs."""
+    query = sa.select(STEP.created_at).join(bisect, SEARCH.id == STEP.bisect_id)
+    query = query.where(STEP.created_at > since, sa.func.lower(SEARCH.backend) == backend.casefold())
+    return list((await tx.run(query.order_by(STEP.created_at))).scalars())
+
+
+async def intend_comment(tx: Transaction, search: BisectRow, number: int) -> Intent:
+    """Record that the comment on the culprit's pull request is about to be made."""
+    row = {
+        "bisect_id": search["id"], "upstream_repo": search["upstream_repo"], "pr_number": number, "comment_id": None,
+        "digest": "",
+    }  # fmt: skip
+    return await begin_intent(tx, bisect_comment, row)
+
+
+async def get_comment(tx: Transaction, identifier: str) -> CommentRow | None:
+    """Return our comment on what a search found."""
+    return await tx.fetch_first(
+        select(CommentRow, bisect_comment).where(bisect_comment.c.bisect_id == identifier)
+    )
+
+
+async def record_comment(tx: Transaction, identifier: str, *, comment_id: int | None, digest: str) -> None:
+    """Record the comment as written."""
+    values: Mapping[str, object] = {"comment_id": comment_id, "digest": digest}
+    await tx.run(sa.update(bisect_comment).where(bisect_comment.c.bisect_id == identifier).values(values))
+
+
+async def delete_old(tx: Transaction, before: int) -> int:
+    """Delete searches that ended before a time; returns how many."""
+    old = sa.select(SEARCH.id).where(SEARCH.ended_at < before)
+    await tx.run(sa.delete(bisect_step).where(STEP.bisect_id.in_(old)))
+    await tx.run(sa.delete(bisect_comment).where(bisect_comment.c.bisect_id.in_(old)))
+    return int((await tx.run(sa.delete(bisect).where(SEARCH.ended_at < before))).rowcount)
+
+
+async def searches_of_runs(tx: Transaction, sha: str, run_ids: Collection[str]) -> list[tuple[str, str]]:
+    """Return which of some runs that backends reported on a commit a search asked for: their ids, and the search."""
+    reported = oot_workflow_job.c
+    query = sa.select(reported.run_id, STEP.bisect_id).join(
+        bisect_step, STEP.dispatch_id == reported.dispatch_id
+    )
+    query = query.where(reported.head_sha == sha, reported.run_id.in_(sorted(run_ids))).distinct()
+    return [(run_id, search) for run_id, search in await tx.run(query)]

@@ -1,0 +1,239 @@
+"""Which commits are to be run next, or which one is the culprit? Pure: the rules of docs/culprits.md, nothing else.
+
+The commits of a search are given oldest first: its good end, what lies between, its bad end. A failure may be a flake;
+a pass proves that a commit can pass.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RUNS_MOST = 5  # on one commit, after which it is left alone where they contradict one another
+BAD_RUNS = 2  # that confirm a bad commit
+GOODS_MOST = 5  # that confirm a good commit
+DOUBT = 0.01  # the chance of a wrong confirmation that is accepted
+VAIN_MOST = 2  # steps on a commit that end without a result, after which it is left alone
+SILENT_MOST = 3  # commits on which nothing was answered, after which the search is given up
+
+
+class Purpose(StrEnum):
+    """Why a commit is run."""
+
+    SPLIT = "split"
+    CONFIRM_GOOD = "confirm_good"
+    CONFIRM_BAD = "confirm_bad"
+
+
+class End(StrEnum):
+    """How a search can end, or why it has to begin further back."""
+
+    FOUND = "found"
+    FLAKY = "flaky"  # the bad end passes when it is run again
+    GOOD_IS_BAD = "good_is_bad"  # the good end fails
+    UNCONFIRMED = "unconfirmed"  # a commit cannot be run again
+    SILENT = "silent"  # the backend does not answer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What is known of one commit."""
+
+    sha: str
+    good: int = 0  # runs that passed
+    bad: int = 0  # runs that failed as the signal does
+    asked: bool = False  # a step of this search is under way
+    pending: bool = False  # something else runs there
+    vain: int = 0  # steps that ended without a result
+    silent: int = 0  # steps that were not answered in time; they are vain as well
+    unbuildable: bool = False  # something else fails there first
+    round: int = 0  # of splits in which it was first seen to fail; 0: it was known to
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it passes: contradictory runs are flakes, as long as not most of them failed."""
+        return self.good > 0 and self.good >= self.bad
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it has only failed."""
+        return self.bad > 0 and not self.good
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether it is not run any more although it is not known how it is."""
+        if self.good or self.bad:
+            return self.good + self.bad >= RUNS_MOST
+        return self.unbuildable or self.vain >= VAIN_MOST
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """How a search goes about it."""
+
+    parallel: int = 1  # commits at once
+    goods: int = 1  # passes that confirm a good commit
+
+
+class Step(NamedTuple):
+    """A commit to be run."""
+
+    sha: str
+    purpose: Purpose
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What is to be run now, or how the search ends; neither while steps are under way."""
+
+    steps: tuple[Step, ...] = ()
+    end: End | None = None
+    good: int | None = None  # places: the newest good commit,
+    bad: int | None = None  # and the oldest bad one after it
+    unconfirmed: str = ""  # the commit that could not be run again
+
+
+def goods_needed(flaky_rate: float) -> int:
+    """Return how many passes confirm a good commit of a signal that fails by chance so often.
+
+    >>> [goods_needed(rate) for rate in (0, 0.005, 0.03, 0.2, 0.6)]
+    [1, 1, 2, 3, 5]
+    """
+    if flaky_rate <= 0:
+        return 1
+    if flaky_rate >= 1:
+        return GOODS_MOST
+    return max(1, min(GOODS_MOST, math.floor(math.log(DOUBT) / math.log(flaky_rate)) + 1))
+
+
+def next_steps(commits: Sequence[Seen], terms: Terms) -> Decision:
+    """Return what is to be run now, or how the search ends."""
+    good, bad = _bounds(commits)
+    if end := _end_without_result(commits, good):
+        return Decision(end=end, good=good, bad=bad, unconfirmed=commits[-1].sha)
+    if good is None or bad is None or not _ends_confirmed(commits, good, terms):
+        return _confirm(_unconfirmed_ends(commits, good, terms), terms, good, bad)
+    gap = range(good + 1, bad)
+    testable = _testable(commits, gap)
+    under_way = any(commits[at].asked for at in gap)  # a round
+    if testable:
+        chosen = () if under_way else _split(testable, terms.parallel)
+        steps = tuple(Step(commits[at].sha, Purpose.SPLIT) for at in chosen)
+        return Decision(steps=steps, good=good, bad=bad)
+    if under_way or any(commits[at].pending for at in gap):
+        return Decision(good=good, bad=bad)
+    if wanted := _unconfirmed_pair(commits, good, bad, terms):
+        return _confirm(wanted, terms, good, bad)
+    return Decision(end=End.FOUND, good=good, bad=bad)
+
+
+def most_runs_left(commits: Sequence[Seen], terms: Terms) -> tuple[int, int]:
+    """Return how many more runs there are at most, if all of them say something, and in how many rounds."""
+    good, bad = _bounds(commits)
+    first = 0 if good is None else good
+    last = len(commits) - 1 if bad is None else bad
+    between = len(_testable(commits, range(first + 1, last)))
+    rounds = math.ceil(math.log(between + 1, terms.parallel + 1) - 1e-9) if between else 0
+    splits = min(between, rounds * terms.parallel)
+    ends = 0
+    if not _ends_confirmed(commits, good, terms):
+        ends = max(0, BAD_RUNS - commits[-1].bad) + max(0, terms.goods - commits[first].good)
+    if splits:
+        pair = BAD_RUNS + terms.goods - 1
+    else:
+        lacking = max(0, _bads_needed(commits, last, terms) - max(BAD_RUNS if ends else 0, commits[last].bad))
+        pair = lacking + (0 if ends else max(0, terms.goods - commits[first].good))
+    return ends + splits + pair, rounds + bool(ends) + bool(pair)
+
+
+def _bounds(commits: Sequence[Seen]) -> tuple[int | None, int | None]:
+    """Return the places of the newest good commit and of the oldest bad one after it."""
+    bad = None
+    for at in range(len(commits) - 1, -1, -1):
+        one = commits[at]
+        if one.is_good:
+            return at, bad
+        if one.is_bad:
+            bad = at
+    return None, bad
+
+
+def _end_without_result(commits: Sequence[Seen], good: int | None) -> End | None:
+    last = commits[-1]
+    if good is None and (commits[0].is_bad or commits[0].is_left_alone):
+        return End.GOOD_IS_BAD
+    if sum(one.silent >= VAIN_MOST for one in commits) >= SILENT_MOST:
+        return End.SILENT
+    if good == len(commits) - 1:
+        return End.FLAKY
+    if last.is_left_alone and not last.is_bad:
+        return End.SILENT if last.silent else End.UNCONFIRMED
+    return None
+
+
+def _ends_confirmed(commits: Sequence[Seen], good: int | None, terms: Terms) -> bool:
+    """Whether some commit certainly passes, and a later one certainly fails."""
+    if good is None or not any(one.is_good and one.good >= terms.goods for one in commits[: good + 1]):
+        return False
+    return any(one.is_bad and one.bad >= BAD_RUNS for one in commits[good + 1 :])
+
+
+def _unconfirmed_ends(commits: Sequence[Seen], good: int | None, terms: Terms) -> list[tuple[Seen, Purpose]]:
+    """Return what of the ends still lacks runs."""
+    last, first = commits[-1], commits[0 if good is None else good]
+    wanted = []
+    if not any(one.is_bad and one.bad >= BAD_RUNS for one in commits[1 if good is None else good + 1 :]):
+        wanted.append((last, Purpose.CONFIRM_BAD))
+    if first.good < terms.goods:
+        wanted.append((first, Purpose.CONFIRM_GOOD))
+    return wanted
+
+
+def _unconfirmed_pair(
+    commits: Sequence[Seen], good: int, bad: int, terms: Terms
+) -> list[tuple[Seen, Purpose]]:
+    """Return what of the found pair still lacks runs."""
+    wanted = []
+    if commits[bad].bad < _bads_needed(commits, bad, terms):
+        wanted.append((commits[bad], Purpose.CONFIRM_BAD))
+    if commits[good].good < terms.goods:
+        wanted.append((commits[good], Purpose.CONFIRM_GOOD))
+    return wanted
+
+
+def _bads_needed(commits: Sequence[Seen], bad: int, terms: Terms) -> int:
+    """Return how many failures confirm the culprit.
+
+    Where later rounds closed in on a failure, each of them passing, it is more likely a flake than one that was
+    found last: one run more.
+    """
+    newest = max(one.round for one in commits)
+    return BAD_RUNS + (terms.goods > 1 or commits[bad].round < newest)
+
+
+def _confirm(
+    wanted: Sequence[tuple[Seen, Purpose]], terms: Terms, good: int | None, bad: int | None
+) -> Decision:
+    """Return steps on what is not under way yet, as many as may be at once; what was tried in vain ends the search."""
+    for one, _ in wanted:
+        if one.vain >= VAIN_MOST and not one.asked:
+            end = End.SILENT if one.silent else End.UNCONFIRMED
+            return Decision(end=end, good=good, bad=bad, unconfirmed=one.sha)
+    under_way = sum(one.asked for one, _ in wanted)
+    steps = [Step(one.sha, purpose) for one, purpose in wanted if not one.asked]
+    return Decision(steps=tuple(steps[: max(0, terms.parallel - under_way)]), good=good, bad=bad)
+
+
+def _testable(commits: Sequence[Seen], gap: range) -> list[int]:
+    return [at for at in gap if not commits[at].is_left_alone and not commits[at].pending]
+
+
+def _split(places: Sequence[int], parallel: int) -> list[int]:
+    """Return the places that cut them into pieces of the same length."""
+    count = min(parallel, len(places))
+    return sorted({places[number * len(places) // (count + 1)] for number in range(1, count + 1)})
