@@ -48,6 +48,8 @@ class Feature:
     receivers: Mapping[str, str] = field(default_factory=dict)
     # address below /admin -> async (request, its fields) -> bot.web.blocks.FormDone: a form of the administrator
     admin_forms: Mapping[str, str] = field(default_factory=dict)
+    # async (context, tx, bot.core.conditions.Scope) -> conditions that hold now or are over: what people are told of
+    conditions: str = ""
     # async (tx, settings, hidden) -> a function that sets gauges of `bot.core.metrics`, called before they are read
     metrics: str = ""
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,

@@ -115,6 +115,16 @@ TRUNK_BROKEN = Gauge(
     "Broken jobs of a watched branch, by group of the grid.",
     ["repo", "branch", "group"],
 )
+NOTICES = Counter(
+    "ootbot_notices_total",
+    "Attempts to send a notice to a receiver: sent, failed, dead (given up).",
+    ["outcome"],
+)
+NOTICES_UNSENT = Gauge(
+    "ootbot_notices_unsent",
+    "Notices that receivers have yet to get (waiting), or did not get (dead).",
+    ["state"],
+)
 REQUESTS = Histogram(
     "ootbot_request_seconds",
     "Response time, by endpoint and class of status.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from bot.ci.trunk import broken_columns, grid, reading
@@ -64,6 +64,7 @@ class Standing:
     last_good: CommitRow | None = None  # the newest green commit before `since`, where it is not green
     unfinished: int = 0  # newer commits whose blocking jobs still run
     troubles: tuple[Trouble, ...] = ()  # in the order of the grid
+    passing: frozenset[str] = frozenset()  # jobs that are known to pass on the newest commits
 
     @property
     def blocking(self) -> tuple[Trouble, ...]:
@@ -138,7 +139,12 @@ def judge_branch(found: Grid, branch: str, blocking: Collection[str]) -> Standin
         if column.group != grid.UNSTABLE and (trouble := _trouble(standing, place, column, blocking))
     )
     jobs = [one for one in troubles if one.blocks and one.backend is None]
-    return _judge(standing.lines, branch, troubles, jobs)
+    passing = frozenset(
+        column.name
+        for place, column in enumerate(standing.columns)
+        if broken_columns.state(standing.column(place)) is broken_columns.State.OK
+    )
+    return replace(_judge(standing.lines, branch, troubles, jobs), passing=passing)
 
 
 def _judge(

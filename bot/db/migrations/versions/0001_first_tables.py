@@ -309,6 +309,26 @@ def upgrade() -> None:
         must("lost", Boolean), key=["app_id", "guid"],
     )
     table(
+        "notice", must("event", Text), must("at", Big), column("since", Big), must("heading", Text),
+        must("lines", Json), must("repo", Text), must("branch", Text), must("backend", Text),
+        must("oncalls", Json), must("path", Text), must("id", Text), must("audience", Text), key=["id"],
+    )
+    index("ix_notice_at", "notice", "audience", "at")
+    index("ix_notice_backend", "notice", "audience", "backend", "at")
+    index("ix_notice_branch", "notice", "audience", "repo", "branch", "at")
+    table(
+        "notice_sending", must("notice_id", Text), must("receiver", Text), must("state", Text),
+        must("attempts", Integer), must("created_at", Big), column("ended_at", Big), column("error", Text),
+        key=["notice_id", "receiver"],
+    )
+    index("ix_notice_sending_state", "notice_sending", "receiver", "state", "ended_at")
+    index("ix_notice_sending_waiting", "notice_sending", "receiver", "created_at", where="state = 'waiting'")
+    table(
+        "notice_told", must("audience", Text), must("event", Text), must("key", Text),
+        must("notice_id", Text), must("seen_at", Big), key=["audience", "event", "key"],
+    )
+    index("ix_notice_told_notice", "notice_told", "notice_id")
+    table(
         "oot_approval", must("upstream_repo", Text), must("pr_number", Big), must("head_sha", Text),
         must("login", Text), must("created_at", Big), key=["upstream_repo", "pr_number", "head_sha"],
     )
@@ -333,6 +353,7 @@ def upgrade() -> None:
     index("ix_oot_check_name", "oot_check", "upstream_repo", "name")
     index("ix_oot_check_pull", "oot_check", "upstream_repo", "pr_number")
     index("ix_oot_check_run", "oot_check", "check_run_id")
+    index("ix_oot_check_unfinished", "oot_check", "name", "created_at", where="status != 'completed'")
     table(
         "oot_command", must("upstream_repo", Text), must("comment_id", Big), must("position", Integer),
         must("pr_number", Big), column("head_sha", Text), must("login", Text), must("verb", Text),
