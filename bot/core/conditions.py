@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
     from bot.web.access import Hidden
 
 # the event that tells of a beginning -> the one that tells of the end; "": the end is not told

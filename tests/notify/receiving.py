@@ -60,7 +60,7 @@ async def receiving():
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    inbox.url = "http://127.0.0.1:{}".format(runner.addresses[0][1])
+    inbox.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield inbox
     finally:

@@ -93,7 +93,7 @@ async def test_what_can_never_be_sent_is_given_up_at_once(bot, inbox, answer, wh
 async def test_addresses_in_our_own_network_are_refused(inbox, serve, host, why):
     port = inbox.url.rpartition(":")[2]
     refused = inbox.receiver(url=f"https://{host}:{port}/hook", internal=False, events=BACKENDS)
-    async with serve(refused, begun=True) as bot:
+    async with serve(refused) as bot:
         await turn_red(bot)
         await check(bot)
 
@@ -105,7 +105,7 @@ async def test_addresses_in_our_own_network_are_refused(inbox, serve, host, why)
 
 
 async def test_our_own_endpoints_are_no_receiver(inbox, serve):
-    async with serve(inbox.receiver(), begun=True) as bot:
+    async with serve(inbox.receiver()) as bot:
         port = bot.context.settings.port
         loop = inbox.receiver(name="loop", url=f"http://127.0.0.1:{port}/api/oot/results", events=BACKENDS)
         attempt = await bot.context.resource(WEBHOOKS).post(loop.url, b"{}", {}, internal=True)
@@ -124,7 +124,7 @@ async def test_a_receiver_that_hangs_is_left_after_seconds(bot, inbox):
 
 async def test_one_receiver_that_is_away_delays_no_other(inbox, serve):
     away = inbox.receiver(name="away", url="http://127.0.0.1:9/hook", events=BACKENDS)
-    async with serve(away, inbox.receiver(events=BACKENDS), begun=True) as bot:
+    async with serve(away, inbox.receiver(events=BACKENDS)) as bot:
         await turn_red(bot)
         await check(bot)
 
@@ -147,7 +147,7 @@ async def test_notices_of_a_receiver_arrive_in_order(bot, inbox):
 
 async def test_what_waits_for_a_receiver_that_was_taken_out_is_dropped(inbox, serve):
     inbox.answers = [(500, {})] * 9
-    async with serve(inbox.receiver(events=BACKENDS), begun=True) as bot:
+    async with serve(inbox.receiver(events=BACKENDS)) as bot:
         await turn_red(bot)
         await check(bot)
     async with serve(inbox.receiver(name="other", events=BACKENDS)) as bot:
@@ -160,8 +160,8 @@ async def test_what_waits_for_a_receiver_that_was_taken_out_is_dropped(inbox, se
 async def browsing(bot):
     """A browser whose administrator is signed in."""
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
-        async with browser.post(f"{bot.url}/admin/sign-in", data={"token": bot.context.settings.admin_token}):
-            yield browser
+        await browser.post(f"{bot.url}/admin/sign-in", data={"token": bot.context.settings.admin_token})
+        yield browser
 
 
 async def read_admin(bot, browser):
