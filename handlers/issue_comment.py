@@ -19,7 +19,7 @@ router = Router()
 
 @router.register("issue_comment")
 async def issue_comment(event: Delivery, tx: Transaction) -> None:
-    """Record the comment; a deleted one leaves a tombstone. A new one on a pull request may hold commands.
+    """Record the comment; a deleted one leaves a tombstone. A new one may hold commands.
 
     Edits are never read for commands: the editor need not be the author.
     """
@@ -33,8 +33,6 @@ async def issue_comment(event: Delivery, tx: Transaction) -> None:
 
 
 def _by_a_person(body: dict[str, Any]) -> bool:
-    """Whether a person wrote it, on a pull request: commands quoted by Apps, ours included, do not count."""
-    issue, comment = body.get("issue"), body["comment"]
-    user = comment.get("user")
-    on_pull = isinstance(issue, dict) and isinstance(issue.get("pull_request"), dict)
-    return on_pull and isinstance(user, dict) and user.get("type") == "User"
+    """Whether a person wrote it: commands quoted by Apps, ours included, do not count."""
+    issue, user = body.get("issue"), body["comment"].get("user")
+    return isinstance(issue, dict) and isinstance(user, dict) and user.get("type") == "User"

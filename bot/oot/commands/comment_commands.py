@@ -15,7 +15,7 @@ import structlog
 
 from bot.core.errors import GitHubRefused, GiveUp, RetryLater
 from bot.core.json_fields import as_time
-from bot.oot.commands import parsing
+from bot.oot.commands import backend_commands, parsing
 from bot.oot.commands.execute_command import Request, execute_command
 from bot.oot.dispatch.approval import may_write
 from bot.oot.results import task_keys
@@ -39,7 +39,7 @@ MOST_ON_PULL = (
 HOUR = 3_600_000  # milliseconds
 REACTION_SEEN = "eyes"
 REACTIONS = {"done": "rocket", "refused": "confused"}  # by the command's state
-NEEDS_NO_ROLE = frozenset({"help", "status", ""})
+NEEDS_NO_ROLE = frozenset({"help", "status", "ping", ""})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +77,9 @@ async def carry_out_comment(context: Context, task: Task) -> None:
         _, event = await task_keys.read_delivery(context, tx, task)
     comment = Comment.of_event(event, task.key)
     if not context.settings.is_upstream(comment.request.repo):
+        await backend_commands.carry_out(context, comment)
+        return
+    if not isinstance(event["issue"].get("pull_request"), dict):
         return
     recorded = await _record(context, comment, await asyncio.to_thread(parsing.parse_commands, comment.body))
     fresh = [(row, command) for row, command in recorded if row["state"] == "seen"]

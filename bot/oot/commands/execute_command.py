@@ -70,8 +70,8 @@ async def execute_command(tx: Transaction, settings: Settings, request: Request,
 
 
 async def _answer(tx: Transaction, state: PullState, request: Request, command: Command) -> str:
-    if command.problem:
-        raise Refused(command.problem)
+    if command.problem or command.verb == "ping":
+        raise Refused(command.problem or "a ping is given in an issue of the backend's own repository")
     if command.verb == "help":
         return USAGE
     head = state.current

@@ -440,6 +440,15 @@ def upgrade() -> None:
     )
     index("ix_oot_merge_group_pull", "oot_merge_group", "upstream_repo", "pr_number")
     table(
+        "oot_ping", must("id", Text), must("backend", Text), must("backend_key", Text),
+        must("requested_by", Text), must("cause", Text), must("created_at", Big), must("token_jti", Text),
+        must("state", Text), column("error", Text), column("sent_at", Big), column("run_id", Text),
+        column("started_at", Big), column("completed_at", Big), column("conclusion", Text),
+        column("refused_at", Big), column("refusal", Text),
+        sa.UniqueConstraint("cause", name="ux_oot_ping_cause"), key=["id"],
+    )
+    index("ix_oot_ping_backend", "oot_ping", "backend_key", "created_at")
+    table(
         "oot_rate", must("caller", Text), must("second", Big), must("accepted", Integer),
         key=["caller", "second"],
     )
