@@ -138,7 +138,7 @@ async def _post_test(settings: Settings, receiver: Receiver) -> Attempt:
             {
                 "event": "test",
                 "at": now,
-                "since": None,
+                "began_at": None,
                 "heading": "A test notice of ootbot",
                 "lines": ["Notices to this receiver arrive."],
                 "repo": "",

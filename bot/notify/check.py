@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.notify.notices import Changes
     from bot.notify.receivers import Receiver
+    from bot.notify.tables import ToldRow
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.notify.check")
@@ -80,14 +81,17 @@ async def _tell(tx: Transaction, audience: str, changes: Changes, receivers: Seq
         await _store(tx, notice, receivers)
 
 
-def _told(audience: str, event: str, key: str, notice_id: str, now: int) -> rows.ToldRow:
+def _told(audience: str, event: str, key: str, notice_id: str, now: int) -> ToldRow:
     return {"audience": audience, "event": event, "key": key, "notice_id": notice_id, "seen_at": now}
 
 
 async def _store(tx: Transaction, notice: notices.Notice, receivers: Collection[Receiver]) -> None:
     row = notice.row
-    about = {"repo": row["repo"], "backend": row["backend"], "oncalls": row["oncalls"]}
-    chosen = [one for one in receivers if one.wants(row["event"], **about)]
+    chosen = [
+        one
+        for one in receivers
+        if one.wants(row["event"], repo=row["repo"], backend=row["backend"], oncalls=row["oncalls"])
+    ]
     await rows.add_notice(tx, row, [one.name for one in chosen])
     for one in chosen:
         request_sending(tx, one)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from bot.context import Context
     from bot.notify.receivers import Receiver
-    from bot.notify.tables import NoticeRow
+    from bot.notify.tables import NoticeRow, ToldRow
     from bot.oot.pages.health import Health
 
 DAY = 86_400_000  # milliseconds
@@ -51,7 +51,7 @@ async def request_digests(context: Context, receivers: Sequence[Receiver]) -> No
 async def _make(context: Context, receiver: Receiver, key: str) -> None:
     notice = await read_digest(context, receiver)
     async with context.store.transaction() as tx:
-        told: rows.ToldRow = {
+        told: ToldRow = {
             "audience": receiver.audience,
             "event": DIGEST,
             "key": key,
@@ -89,7 +89,7 @@ async def read_digest(context: Context, receiver: Receiver) -> NoticeRow:
     return {
         "event": DIGEST,
         "at": now,
-        "since": now - DAY,
+        "began_at": now - DAY,
         "heading": heading,
         "lines": lines,
         "repo": "",
@@ -111,7 +111,7 @@ def describe_day(
     summary = text.plural(len(still), "open matter") if still else "nothing is open"
     lines = [f"In the last 24 hours: {', '.join(happened) or 'nothing to tell'}"]
     for one in still[:MOST_OPEN]:
-        since = one["at"] if one["since"] is None else one["since"]
+        since = one["at"] if one["began_at"] is None else one["began_at"]
         lines.append(f"Open: {one['heading']} (for {text.duration(max(0, now - since) / 1000)})")
     if len(still) > MOST_OPEN:
         lines.append(f"and {len(still) - MOST_OPEN} more open")

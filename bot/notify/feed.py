@@ -32,7 +32,8 @@ def make_feed(notices: Sequence[NoticeRow], *, title: str, url: str, address: st
     _add(author, "name", "ootbot")
     for one in notices:
         _add_entry(feed, one, url)
-    return b'<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(feed, encoding="utf-8")
+    text: str = ET.tostring(feed, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}'.encode()
 
 
 def _add_entry(feed: ET.Element, notice: NoticeRow, url: str) -> None:

@@ -58,7 +58,7 @@ def _json(words: _Words) -> dict[str, Any]:
         "data": {
             "heading": words.heading,
             "lines": words.lines,
-            "since": None if notice["since"] is None else iso_time(notice["since"]),
+            "since": None if notice["began_at"] is None else iso_time(notice["began_at"]),
             "repository": notice["repo"] or None,
             "branch": notice["branch"] or None,
             "backend": notice["backend"] or None,

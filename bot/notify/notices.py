@@ -69,7 +69,7 @@ def _notice(event: str, conditions: Sequence[Condition], audience: str, now: int
     row: NoticeRow = {
         "event": event,
         "at": now,
-        "since": min((one.since for one in conditions if one.since is not None), default=None),
+        "began_at": min((one.since for one in conditions if one.since is not None), default=None),
         "heading": conditions[0].heading[:LONGEST],
         "lines": [*lines[:MOST_LINES], f"and {more} more"] if more > 0 else lines,
         "repo": subject.repo,

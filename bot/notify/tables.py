@@ -44,7 +44,7 @@ class NoticeText(TypedDict):
 
     event: Text
     at: Millis
-    since: Millis | None
+    began_at: Millis | None  # what it tells of
     heading: Text
     lines: Json[list[str]]
 

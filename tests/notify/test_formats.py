@@ -19,7 +19,7 @@ def notice(**changed):
         "audience": "public",
         "event": "backend_red",
         "at": 1_790_000_000_000,
-        "since": None,
+        "began_at": None,
         "heading": "npu (L3) turned red",
         "lines": ["62 % of 40 runs passed in 24 hours"],
         "repo": "org/upstream",

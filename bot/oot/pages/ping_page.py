@@ -10,14 +10,15 @@ from msgspec import Struct
 from bot.oot.dispatch.ping_steps import Step, outcome_of, read_steps
 from bot.oot.pages.backend_parameters import BACKEND, RESULTS
 from bot.oot.reports.store import pings
+from bot.oot.reports.tables import PingRow
 from bot.web import operations as op
 from bot.web import view_parameters as declare
-from bot.web.answers import Answer, Time, one_of, time
+from bot.web.answers import Time, fill, one_of, time
 from bot.web.refusals import Refused
+from bot.web.row_answers import RowAnswer
 from bot.web.view import Json, Page, View
 
 if TYPE_CHECKING:
-    from bot.oot.reports.tables import PingRow
     from bot.web.asked import Asked
 
 REFRESH = 5  # seconds between two looks at a ping that goes on
@@ -35,14 +36,12 @@ class PingStep(Struct, frozen=True, kw_only=True):
     at: Time | None
 
 
-class Ping(Answer, frozen=True, kw_only=True):
+class Ping(
+    RowAnswer, row=PingRow, only=("id", "backend", "requested_by", "created_at"), frozen=True, kw_only=True
+):
     """A test dispatch and how far it has come"""
 
-    id: str
-    backend: str
-    requested_by: str
-    requested_at: Time
-    state: Annotated[str, one_of(STATES)]
+    outcome: Annotated[str, one_of(STATES)]
     words: str
     steps: list[PingStep]
 
@@ -80,13 +79,10 @@ def show(found: FoundPing) -> dict[str, Any]:
 
 def answer(found: FoundPing) -> Ping:
     """Return the ping as JSON."""
-    row = found.row
-    return Ping(
-        id=row["id"],
-        backend=row["backend"],
-        requested_by=row["requested_by"],
-        requested_at=time(row["created_at"]) or "",
-        state=found.state,
+    return fill(
+        Ping,
+        found.row,
+        outcome=found.state,
         words=found.words,
         steps=[
             PingStep(name=step.name, state=step.state, words=step.words, at=time(step.at))

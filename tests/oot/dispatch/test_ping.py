@@ -50,7 +50,7 @@ async def test_a_ping_is_sent_answered_and_shown_step_by_step(bot):
     assert sent.client_payload["event_type"] == "ping"
     assert sent.client_payload["delivery_id"].startswith("ping-")
     found, answer = await steps(bot)
-    assert (found, answer["state"], answer["requested_by"]) == (OPEN, "waiting", "carol")
+    assert (found, answer["outcome"], answer["requested_by"]) == (OPEN, "waiting", "carol")
 
     assert (await bot.report(sent, status="in_progress", run_id="77"))[0] == 200
     assert (await steps(bot))[1]["words"] == "waiting: report accepted"
@@ -135,7 +135,7 @@ async def test_without_the_app_nothing_is_sent_and_the_step_says_so(bot, github)
     await comment(bot)
     found, answer = await steps(bot)
     assert (found["installed"], found["run started"]) == ("failed", "failed")
-    assert answer["state"] == "failed"
+    assert answer["outcome"] == "failed"
 
 
 @pytest.mark.logic
@@ -143,7 +143,7 @@ async def test_a_run_that_never_comes_is_said_with_what_to_look_at(bot):
     await comment(bot)
     await bot.wait(700)
     found, answer = await steps(bot)
-    assert (found["run started"], answer["state"]) == ("failed", "failed")
+    assert (found["run started"], answer["outcome"]) == ("failed", "failed")
     assert "types: [..., ping]" in answer["words"]
 
 

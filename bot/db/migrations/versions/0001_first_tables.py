@@ -309,7 +309,7 @@ def upgrade() -> None:
         must("lost", Boolean), key=["app_id", "guid"],
     )
     table(
-        "notice", must("event", Text), must("at", Big), column("since", Big), must("heading", Text),
+        "notice", must("event", Text), must("at", Big), column("began_at", Big), must("heading", Text),
         must("lines", Json), must("repo", Text), must("branch", Text), must("backend", Text),
         must("oncalls", Json), must("path", Text), must("id", Text), must("audience", Text), key=["id"],
     )
