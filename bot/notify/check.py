@@ -41,10 +41,17 @@ async def check_conditions(context: Context, _task: Task) -> None:
         mine = [one for one in receivers if one.audience == audience]
         await _check(context, audience, mine)
     await request_digests(context, receivers)
-    names = {one.name for one in receivers}
-    async with context.store.transaction() as tx:
-        if gone := await rows.drop_others(tx, names):
-            log.warning("notices are not sent: their receiver is no longer in the settings", notices=gone)
+    await _drop_unknown(context, {one.name for one in receivers})
+
+
+async def _drop_unknown(context: Context, names: Collection[str]) -> None:
+    """Give up what waits for receivers that were taken out of the settings."""
+    async with context.store.read() as tx:
+        unknown = await rows.awaited_receivers(tx) - set(names)
+    if unknown:
+        async with context.store.transaction() as tx:
+            gone = await rows.drop_waiting(tx, unknown)
+        log.warning("notices are not sent: their receiver is no longer in the settings", notices=gone)
 
 
 async def _check(context: Context, audience: str, receivers: Sequence[Receiver]) -> None:

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from bot.core import text
-from bot.core.conditions import EVENTS
 from bot.notify import rows
 from bot.notify.receivers import DIGEST
 from bot.notify.send import request_sending
@@ -78,7 +77,7 @@ async def read_digest(context: Context, receiver: Receiver) -> NoticeRow:
         if one.listed
         and one.level > 1
         and not hidden.has(one.repo)
-        and receiver.wants("backend_red", repo="", backend=one.repo, oncalls=one.oncalls)
+        and receiver.concerns(repo="", backend=one.repo, oncalls=one.oncalls)
     ]
     heading, lines = describe_day(
         [one for one in still if _about(receiver, one)],
@@ -128,7 +127,8 @@ def _line(one: Health) -> str:
 
 
 def _about(receiver: Receiver, notice: NoticeRow) -> bool:
-    """Whether a receiver was to be told of a notice, of its beginning or of its end."""
-    return notice["event"] in {*EVENTS, *EVENTS.values()} and receiver.wants(
-        notice["event"], repo=notice["repo"], backend=notice["backend"], oncalls=notice["oncalls"]
+    """Whether a notice is no digest, and passes a receiver's filters."""
+    about = notice["event"] in NOUNS
+    return about and receiver.concerns(
+        repo=notice["repo"], backend=notice["backend"], oncalls=notice["oncalls"]
     )

@@ -68,12 +68,14 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return tuple(_key(text) for text in self.secret.split(",")) if self.secret else ()
 
     def wants(self, event: str, *, repo: str, backend: str, oncalls: Iterable[str]) -> bool:
-        """Whether it is to be told of an event; one that is about no backend passes no filter over backends.
+        """Whether it is to be told of an event."""
+        return event in self.events and self.concerns(repo=repo, backend=backend, oncalls=oncalls)
 
-        One that is about no repository alone passes every filter over these.
+    def concerns(self, *, repo: str, backend: str, oncalls: Iterable[str]) -> bool:
+        """Whether its filters let something pass: what is about no backend passes no filter over backends.
+
+        What is about no repository alone passes every filter over these.
         """
-        if event not in self.events:
-            return False
         logins = {login.casefold() for login in self.oncall}
         return (
             (not repo or _matches(self.repos, repo))

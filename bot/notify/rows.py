@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TOLD, NOTICE, SENDING = notice_told.c, notice.c, notice_sending.c
 WAITING = SENDING.state == literal_word("waiting")
 AT_ONCE = 20  # notices read for one run of a receiver's task
+MOST_ERRORS = 1_000  # newest failures that are looked through
 
 
 class SendingCount(NamedTuple):
@@ -102,11 +103,16 @@ async def settle(tx: Transaction, row: SendingRow, state: str, error: str | None
     await tx.run(sa.update(notice_sending).where(*same, WAITING).values(values))
 
 
-async def drop_others(tx: Transaction, receivers: Collection[str]) -> int:
+async def awaited_receivers(tx: Transaction) -> set[str]:
+    """Return the receivers that have yet to get something."""
+    return set((await tx.run(sa.select(SENDING.receiver).where(WAITING).distinct())).scalars())
+
+
+async def drop_waiting(tx: Transaction, receivers: Collection[str]) -> int:
     """Give up what waits for receivers that are no longer configured; returns how many notices that are."""
     gone = {"state": "dropped", "ended_at": tx.now, "error": "the receiver is no longer in the settings"}
-    others = (WAITING, SENDING.receiver.not_in(sorted(receivers)))
-    return (await tx.run(sa.update(notice_sending).where(*others).values(gone))).rowcount
+    theirs = (WAITING, SENDING.receiver.in_(sorted(receivers)))
+    return (await tx.run(sa.update(notice_sending).where(*theirs).values(gone))).rowcount
 
 
 async def revive(tx: Transaction, receivers: Collection[str]) -> dict[str, int]:
@@ -129,8 +135,11 @@ async def count_sendings(tx: Transaction) -> list[SendingCount]:
 async def last_errors(tx: Transaction) -> dict[str, str]:
     """Return why the newest notice failed that each receiver did not get, or has not yet."""
     failed = (SENDING.error.is_not(None), SENDING.state.in_(("waiting", "dead")))
-    query = sa.select(SENDING.receiver, SENDING.error).where(*failed).order_by(SENDING.created_at)
-    return dict(await tx.run(query))
+    query = sa.select(SENDING.receiver, SENDING.error).where(*failed)
+    found: dict[str, str] = {}
+    for receiver, error in await tx.run(query.order_by(SENDING.created_at.desc()).limit(MOST_ERRORS)):
+        found.setdefault(receiver, error)
+    return found
 
 
 async def recent(tx: Transaction, audience: str, *, since: int, limit: int) -> list[NoticeRow]:

@@ -32,7 +32,7 @@ async def test_what_happens_in_quiet_hours_is_sent_at_their_end(inbox, serve, cl
 
 async def test_a_digest_says_what_is_open_what_happened_and_how_backends_fare(inbox, serve, clock):
     later = clock.now() + 30 * 3_600_000
-    receiver = inbox.receiver(events=BACKENDS, digest=clock_of(later, 120))
+    receiver = inbox.receiver(events=BACKENDS, backends=("org/*",), digest=clock_of(later, 120))
     async with serve(receiver) as bot:
         await turn_red(bot)
         await bot.wait(300)

@@ -47,9 +47,8 @@ def _conditions(one: Health, settings: Settings, now: int) -> Iterator[Condition
         path=f"/oot/{one.repo}",
     )
     key, name = one.repo.casefold(), f"{one.label} (L{one.level})"
-    numbers = (
-        f"{text.percent(one.stats.pass_rate)} of {text.plural(one.stats.rated, 'run')} passed in 24 hours",
-    )
+    rate, rated = one.stats.pass_rate, text.plural(one.stats.rated, "run")
+    numbers = () if rate is None else (f"{text.percent(rate)} of {rated} passed in 24 hours",)
     if one.turned == "red":
         yield Condition(
             event="backend_red",
