@@ -72,13 +72,16 @@ async def _backend_health(request: web.Request, tx: Transaction) -> health.Healt
     return found if found.listed else None
 
 
-async def _branch(request: web.Request, tx: Transaction) -> Branch:
-    """Return a branch that everybody may see; raises Rejected 404, the same for private and unknown."""
+async def _known_branch(request: web.Request, tx: Transaction) -> Branch:
+    """Return a branch with commits that everybody may see; raises Rejected 404, the same for private and unknown."""
     repo = parameters.repo(request)
     hidden = await hidden_of(tx, request.app[CONTEXT].settings, "public", repo)
     if not request.app[CONTEXT].settings.is_upstream(repo):
         raise UNKNOWN_REPOSITORY.because(f"nothing of {repo[:200]} is known here")
-    return await reading.find_branch(tx, hidden, repo, BRANCH.read(request))
+    branch = await reading.find_branch(tx, hidden, repo, BRANCH.read(request))
+    if not branch.name or not (await reading.newest_commits(tx, branch, before=None, limit=1))[0]:
+        raise UNKNOWN_BRANCH.because(f"{repo} has no branch {branch.name[:200]} here")
+    return branch
 
 
 async def backend_badge(request: web.Request) -> web.Response:
@@ -100,7 +103,7 @@ async def branch_badge(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     async with context.store.read() as tx:
         try:
-            branch = await _branch(request, tx)
+            branch = await _known_branch(request, tx)
         except Rejected as refusal:
             if refusal.status != 404:
                 raise
@@ -131,10 +134,8 @@ async def backend_feed(request: web.Request) -> web.Response:
 async def branch_feed(request: web.Request) -> web.Response:
     """Send the notices about a branch."""
     async with request.app[CONTEXT].store.read() as tx:
-        branch = await _branch(request, tx)
+        branch = await _known_branch(request, tx)
         repo, name = branch.repository["full_name"], branch.name
-        if not name or not (await reading.newest_commits(tx, branch, before=None, limit=1))[0]:
-            raise UNKNOWN_BRANCH.because(f"{repo} has no branch {name[:200]} here")
         notices = await rows.of_branch(tx, repo, name, limit=ENTRIES)
     feed = make_feed(
         notices,

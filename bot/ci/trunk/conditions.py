@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from cachetools import LRUCache
+
 from bot.ci.trunk.branch_standing import Standing, read_standing
 from bot.ci.trunk.reading import Branch
 from bot.ci.trunk.settings import TrunkSettings
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from bot.oot.allowlist.allowlist import Entry
 
 EVENT = "trunk_broken"
+MOST_KNOWN = 200  # branches that are remembered
 KNOWN_FOR = 600_000  # milliseconds after which a branch is read again, though nothing seems to have changed
 
 
@@ -33,7 +36,7 @@ class Standings:
     """How branches stand, read again once a job of their newest commits has changed."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, str], tuple[object, int, Standing]] = {}
+        self._known: LRUCache[tuple[int, str], tuple[object, int, Standing]] = LRUCache(MOST_KNOWN)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -42,7 +45,7 @@ class Standings:
         """Return how a branch stands."""
         key = (branch.repository["repository_id"], branch.name)
         mark = await branch_marks.read_mark(tx, *key)
-        known = self._known.get(key)
+        known: tuple[object, int, Standing] | None = self._known.get(key)
         sees_all = settings.of(TrunkSettings).ci_checks == "off"  # a check of another App leaves no mark
         if known and sees_all and known[0] == mark and 0 <= tx.now - known[1] < KNOWN_FOR:
             return known[2]

@@ -30,12 +30,9 @@ async def carry_out(context: Context, comment: Comment) -> None:
         allowlist = await allowlists.in_force(tx)
     entry = allowlist.find(repo) if allowlist else None
     given = await asyncio.to_thread(parsing.parse_commands, comment.body) if entry else ()
-    if entry is None or not given:
+    if entry is None or not any(command.verb == "ping" for command in given):
         return
-    wanted = any(command.verb == "ping" and not command.problem for command in given)
-    allowed = wanted and (
-        _is_on_call(entry, login) or may_write(await context.backend_github.role(repo, login))
-    )
+    allowed = _is_on_call(entry, login) or may_write(await context.backend_github.role(repo, login))
     done = allowed and await _request(context, entry, comment)
     log.info("ping by a comment", backend=repo, login=login, taken=done)
     await _react(context, comment, TAKEN if done else REFUSED)
