@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.harness import L3
 from tests.notify.receiving import check, verify
 from tests.notify.stories import LATER, recover, run_once, turn_red
@@ -33,6 +35,7 @@ async def test_a_backend_that_turned_red_is_told_once_and_so_is_its_recovery(bot
     assert inbox.told == ["backend_red", "backend_recovered"]
 
 
+@pytest.mark.logic
 async def test_a_backend_without_news_neither_recovers_nor_turns_red_again(bot, inbox):
     await turn_red(bot)
     await check(bot)
@@ -56,6 +59,7 @@ async def test_silence_is_told_and_that_it_ended(bot, inbox):
     assert inbox.told == ["backend_silent", "backend_reporting"]
 
 
+@pytest.mark.logic
 async def test_a_backend_that_left_the_allowlist_is_not_said_to_have_recovered(bot, inbox):
     await turn_red(bot)
     await check(bot)
@@ -65,6 +69,7 @@ async def test_a_backend_that_left_the_allowlist_is_not_said_to_have_recovered(b
     assert inbox.told == ["backend_red"]
 
 
+@pytest.mark.logic
 async def test_a_notice_leaves_within_30_seconds_of_its_cause_unasked(bot, inbox):
     await run_once(bot, "success", run_id="1")
     bot.clock.advance(LATER)
@@ -79,6 +84,7 @@ async def test_a_notice_leaves_within_30_seconds_of_its_cause_unasked(bot, inbox
     assert bot.clock.now() - began <= 30_000
 
 
+@pytest.mark.logic
 async def test_a_notice_is_signed_so_that_standard_libraries_can_check_it(bot, inbox):
     await turn_red(bot)
     await check(bot)

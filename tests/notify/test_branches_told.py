@@ -49,6 +49,7 @@ async def test_jobs_that_broke_together_are_one_notice_and_their_repair_another(
     assert inbox.notices[1]["data"]["lines"] == ["pull / lint"]
 
 
+@pytest.mark.logic
 async def test_a_job_that_has_no_result_any_more_is_not_repaired(bot, inbox):
     await deliver(bot, *pushes(bot, "ABCD"), job(bot, "lint", "A"),
                   *(job(bot, "lint", commit, "failure") for commit in "BCD"))  # fmt: skip
@@ -61,6 +62,7 @@ async def test_a_job_that_has_no_result_any_more_is_not_repaired(bot, inbox):
     assert inbox.told == ["trunk_broken"]
 
 
+@pytest.mark.logic
 async def test_a_broken_job_of_a_backend_is_told_apart_and_to_those_on_call(inbox, serve):
     async with serve(inbox.receiver(events=TRUNK, oncall=("alice",))) as bot:
         await deliver(bot, *pushes(bot), *(job(bot, "lint", name) for name in "A"),
@@ -75,6 +77,7 @@ async def test_a_broken_job_of_a_backend_is_told_apart_and_to_those_on_call(inbo
     assert (notice["data"]["backend"], notice["data"]["oncalls"]) == (L2, ["alice", "bob"])
 
 
+@pytest.mark.logic
 async def test_a_change_of_a_branch_is_told_within_30_seconds(bot, inbox):
     await deliver(bot, *pushes(bot), job(bot, "lint", "A"),
                   *(job(bot, "lint", commit, "failure") for commit in "BC"))  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.notify.tables import notice_sending
-from bot.notify.webhooks import WEBHOOKS
+from bot.notify.webhooks import WEBHOOKS, Webhooks
 from tests.notify.conftest import BACKENDS
 from tests.notify.receiving import check, verify
 from tests.notify.stories import LATER, run_once, turn_red
@@ -78,30 +78,41 @@ async def test_what_can_never_be_sent_is_given_up_at_once(bot, inbox, answer, wh
     assert len(inbox.got) == 1
 
 
-@pytest.mark.parametrize(
-    ("host", "why"),
-    [
-        ("127.0.0.1", "inside our own network"),
-        ("10.1.2.3", "inside our own network"),
-        ("169.254.169.254", "inside our own network"),
-        ("[::1]", "inside our own network"),
-        ("localhost", "inside our own network"),
-        ("127.1", "no plain address"),
-        ("2130706433", "no plain address"),
-    ],
-)
-async def test_addresses_in_our_own_network_are_refused(inbox, serve, host, why):
-    port = inbox.url.rpartition(":")[2]
-    refused = inbox.receiver(url=f"https://{host}:{port}/hook", internal=False, events=BACKENDS)
+async def test_an_address_in_our_own_network_is_refused_and_the_next_step_named(inbox, serve):
+    refused = inbox.receiver(url=inbox.url.replace("http:", "https:"), internal=False, events=BACKENDS)
     async with serve(refused) as bot:
         await turn_red(bot)
         await check(bot)
 
         [row] = await sendings(bot)
         assert row["state"] == "dead"
-        assert why in row["error"]
         assert "internal = true" in row["error"]
     assert inbox.got == []
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("https://127.0.0.1/", "inside our own network"),
+        ("https://10.1.2.3/", "inside our own network"),
+        ("https://192.168.0.1:8443/", "inside our own network"),
+        ("https://169.254.169.254/latest/meta-data", "inside our own network"),
+        ("https://[::1]/", "inside our own network"),
+        ("https://[fd00::1]/", "inside our own network"),
+        ("https://[::ffff:127.0.0.1]/", "inside our own network"),
+        ("https://localhost/", "inside our own network"),
+        ("https://127.1/", "no plain address"),
+        ("https://2130706433/", "no plain address"),
+        ("https://user@example.org/", "no plain address"),
+        ("http://example.org/", "only https"),
+    ],
+)
+async def test_where_nothing_is_sent_to(address, why):
+    webhooks = Webhooks(own_port=1, proxy=None)
+    attempt = await webhooks.post(address, b"{}", {}, internal=False)
+    await webhooks.close()
+    assert attempt.final
+    assert why in attempt.error
 
 
 async def test_our_own_endpoints_are_no_receiver(inbox, serve):

@@ -98,8 +98,7 @@ def _started(row: PingRow, entry: Entry | None, run: WorkflowRunRow | None, *, l
     name = "run started"
     if row["run_id"] is not None:
         mine = run is not None and str(run["id"]) == row["run_id"]
-        at = run["created_at"] if run is not None and mine else None
-        url = f"/oot/{row['backend']}" if run is None or not mine else run["html_url"]
+        at, url = (run["created_at"], run["html_url"]) if run is not None and mine else (None, None)
         return Step(name=name, state="ok", words=f"run {row['run_id']}", at=at, url=url)
     if row["state"] != "sent":
         return Step(name=name, state="failed" if row["state"] != "pending" else "waiting", words="")
