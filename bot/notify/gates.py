@@ -73,10 +73,8 @@ async def _judge(
         return None
     since = gate.waiting_since
     awaited = [one.label for one in gate.awaited]
-    lines = (
-        f"{pull['title']}",
-        f"for {text.listing(awaited)}, since {text.duration((tx.now - since) / 1000)}",
-    )
+    waits = f"for {text.listing(awaited)}, since {text.duration((tx.now - since) / 1000)}"
+    lines = (pull["title"], waits) if pull["title"] else (waits,)
     return _condition(row, holds=True, lines=lines, since=since)
 
 

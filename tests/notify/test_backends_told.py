@@ -59,7 +59,7 @@ async def test_silence_is_told_and_that_it_ended(bot, inbox):
     assert inbox.told == ["backend_silent", "backend_reporting"]
 
 
-@pytest.mark.logic
+@pytest.mark.nightly
 async def test_a_backend_that_left_the_allowlist_is_not_said_to_have_recovered(bot, inbox):
     await turn_red(bot)
     await check(bot)

@@ -77,7 +77,7 @@ async def test_a_broken_job_of_a_backend_is_told_apart_and_to_those_on_call(inbo
     assert (notice["data"]["backend"], notice["data"]["oncalls"]) == (L2, ["alice", "bob"])
 
 
-@pytest.mark.logic
+@pytest.mark.nightly
 async def test_a_change_of_a_branch_is_told_within_30_seconds(bot, inbox):
     await deliver(bot, *pushes(bot), job(bot, "lint", "A"),
                   *(job(bot, "lint", commit, "failure") for commit in "BC"))  # fmt: skip

@@ -52,6 +52,7 @@ async def test_a_digest_says_what_is_open_what_happened_and_how_backends_fare(in
         assert len([one for one in inbox.notices if one["type"] == "digest"]) == before + 1
 
 
+@pytest.mark.nightly
 async def test_a_digest_whose_time_is_long_past_is_left_out(inbox, serve, clock):
     receiver = inbox.receiver(events=BACKENDS, digest=clock_of(clock.now(), -4 * 3_600))
     async with serve(receiver) as bot:

@@ -133,6 +133,7 @@ async def test_a_receiver_that_hangs_is_left_after_seconds(bot, inbox):
     assert (row["state"], row["error"]) == ("waiting", "no answer in time")
 
 
+@pytest.mark.nightly
 async def test_one_receiver_that_is_away_delays_no_other(inbox, serve):
     away = inbox.receiver(name="away", url="http://127.0.0.1:9/hook", events=BACKENDS)
     async with serve(away, inbox.receiver(events=BACKENDS)) as bot:
@@ -143,6 +144,7 @@ async def test_one_receiver_that_is_away_delays_no_other(inbox, serve):
         assert states == {"away": "waiting", "team": "sent"}
 
 
+@pytest.mark.nightly
 async def test_notices_of_a_receiver_arrive_in_order(bot, inbox):
     inbox.answers = [(500, {})]
     await turn_red(bot)

@@ -72,11 +72,11 @@ async def test_a_ping_is_sent_answered_and_shown_step_by_step(bot):
     ("by", "text", "repo", "on_pull", "sent"),
     [
         ("writer", "/oot ping", L3, False, True),
-        ("CAROL", "please:\n\n/oot ping", L3, True, True),
+        pytest.param("CAROL", "please:\n\n/oot ping", L3, True, True, marks=pytest.mark.nightly),
         ("mallory", "/oot ping", L3, False, False),
         ("carol", "> /oot ping", L3, False, False),
-        ("carol", "/oot pong", L3, False, False),
-        ("carol", "/oot ping", UPSTREAM, False, False),
+        pytest.param("carol", "/oot pong", L3, False, False, marks=pytest.mark.nightly),
+        pytest.param("carol", "/oot ping", UPSTREAM, False, False, marks=pytest.mark.nightly),
     ],
 )
 async def test_who_may_ping_where(bot, github, by, text, repo, on_pull, sent):
