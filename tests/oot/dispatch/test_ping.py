@@ -9,6 +9,7 @@ from itertools import count
 import aiohttp
 import pytest
 
+from bot.demo.backends import Backends, PlannedJob
 from tests.harness import L1, L3, UPSTREAM, report_body
 
 _comments = count(5_000)
@@ -145,6 +146,25 @@ async def test_a_run_that_never_comes_is_said_with_what_to_look_at(bot):
     found, answer = await steps(bot)
     assert (found["run started"], answer["outcome"]) == ("failed", "failed")
     assert "types: [..., ping]" in answer["words"]
+
+
+@pytest.mark.logic
+async def test_a_backend_that_runs_the_action_answers_a_ping_by_itself(bot, github, issuer, clock):
+    backends = Backends(github, issuer, clock=clock)
+    backend = backends.add(L3, PlannedJob(name="ping"))
+    await comment(bot)
+    await backends.settled()
+    await bot.settle()
+    await backends.stop()
+
+    assert [report.exit_code for report in backend.reports] == [0, 0], backend.reports
+    found, answer = await steps(bot)
+    assert found == DONE
+    [run] = [row for row in await bot.rows("workflow_run") if row["event"] == "repository_dispatch"]
+    assert [step["words"] for step in answer["steps"] if step["name"] == "run started"] == [
+        f"run {run['id']}"
+    ]
+    assert await bot.rows("oot_workflow_job") == []
 
 
 @contextlib.asynccontextmanager
