@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
@@ -20,11 +19,9 @@ from bot.notify.visibility import hidden_of
 from bot.oot.pages import health
 from bot.oot.pages.health import Window
 from bot.oot.statistics.stats import grade
-from bot.web import operations as op
 from bot.web import parameters
 from bot.web import view_parameters as declare
 from bot.web.app_keys import CONTEXT
-from bot.web.asked import describe
 from bot.web.refusals import UNKNOWN_BRANCH, UNKNOWN_REPOSITORY, Refused
 from bot.web.render_thread import in_render_thread
 from bot.web.view import Endpoint
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
     from bot.ci.trunk.branch_standing import State
     from bot.ci.trunk.reading import Branch
     from bot.db.transaction import Transaction
-    from bot.web.asked import Parameter
 
 ENTRIES = 50
 MAX_AGE = 60  # seconds that an answer may be cached, as by GitHub's proxy of images
@@ -44,8 +40,6 @@ TONES = {"green": "good", "amber": "warn", "red": "bad", "none": "idle"}
 BRANCH_TONES: dict[State, str] = {
     "green": "good", "broken": "bad", "red": "bad", "running": "wait", "unknown": "idle",
 }  # fmt: skip
-TOPIC = op.Topic("Feeds", "What was told, for feed readers, and badges for READMEs.")
-BACKEND, REPO = declare.repository("org"), declare.repository()
 BRANCH = declare.text("branch", "name of the branch; without it the default branch", most=BRANCH_MOST)
 NO_BACKEND = Refused(404, "unknown_backend", "not on the allowlist, or private")
 
@@ -147,46 +141,13 @@ async def branch_feed(request: web.Request) -> web.Response:
     return _answer(request, feed, ATOM)
 
 
-_operation = functools.partial(op.Operation, topic=TOPIC)
-
-
-def _describe(
-    path: str, name: str, summary: str, kind: str, known: tuple[Parameter[str], ...], *refusals: op.Refusal
-) -> op.Operation:
-    return _operation(
-        f"GET {parameters.canonical(path)}",
-        name,
-        summary,
-        op.Content(str, "SVG" if kind == SVG else "An Atom feed", media_type=kind),
-        parameters=describe(known),
-        refusals=[*([op.WRONG_PARAMETER] if BRANCH in known else []), *refusals, *op.READING],
-    )
-
-
 _BACKEND, _REPOSITORY = "/oot/{org}/{repo}", declare.REPOSITORY
-VIEWS = (
-    Endpoint(
-        web.get(f"{_BACKEND}/badge.svg", in_render_thread(backend_badge)),
-        _describe(f"{_BACKEND}/badge.svg", "backend_badge", "Badge of a backend", SVG, (BACKEND,)),
-    ),
-    Endpoint(
-        web.get(f"{_BACKEND}/feed.atom", in_render_thread(backend_feed)),
-        _describe(f"{_BACKEND}/feed.atom", "backend_feed", "Feed of a backend", ATOM, (BACKEND,), NO_BACKEND),
-    ),
-    Endpoint(
-        web.get(f"{_REPOSITORY}/badge.svg", in_render_thread(branch_badge)),
-        _describe(f"{_REPOSITORY}/badge.svg", "branch_badge", "Badge of a branch", SVG, (REPO, BRANCH)),
-    ),
-    Endpoint(
-        web.get(f"{_REPOSITORY}/feed.atom", in_render_thread(branch_feed)),
-        _describe(
-            f"{_REPOSITORY}/feed.atom",
-            "branch_feed",
-            "Feed of a branch",
-            ATOM,
-            (REPO, BRANCH),
-            UNKNOWN_REPOSITORY,
-            UNKNOWN_BRANCH,
-        ),
-    ),
+VIEWS = tuple(
+    Endpoint(web.get(path, in_render_thread(handler)))
+    for path, handler in (
+        (f"{_BACKEND}/badge.svg", backend_badge),
+        (f"{_BACKEND}/feed.atom", backend_feed),
+        (f"{_REPOSITORY}/badge.svg", branch_badge),
+        (f"{_REPOSITORY}/feed.atom", branch_feed),
+    )
 )

@@ -49,9 +49,12 @@ def _is_on_call(entry: Entry, login: str) -> bool:
 
 
 async def _react(context: Context, comment: Comment, content: str) -> None:
-    """Add a reaction, where the App may; the outcome is on the backend's page in any case."""
-    request = comment.request
-    client = context.backend_github.low_priority(request.repo, since=request.commented_at, issues="write")
+    """Add a reaction, where the App may; the outcome is on the backend's page in any case.
+
+    The App does not ask for the permission: backends would have to grant it for nothing else.
+    """
+    request, app = comment.request, context.backend_github
+    client = app.low_priority(request.repo, since=request.commented_at, issues="write")
     try:
         await client.post(client.path(f"issues/comments/{comment.id}/reactions"), data={"content": content})
     except (GitHubRefused, RetryLater) as error:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
 
 from bot.oot.dispatch.ping_steps import Step, outcome_of, read_steps
-from bot.oot.pages.backend_parameters import BACKEND, RESULTS
+from bot.oot.pages.backend_parameters import BACKEND, NOTHING, RESULTS
+from bot.oot.reports.pings import PREFIX
 from bot.oot.reports.store import pings
 from bot.oot.reports.tables import PingRow
-from bot.web import operations as op
 from bot.web import view_parameters as declare
-from bot.web.answers import Time, fill, one_of, time
+from bot.web.answers import Time, fill, matching, one_of, time
 from bot.web.refusals import Refused
 from bot.web.row_answers import RowAnswer
 from bot.web.view import Json, Page, View
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 REFRESH = 5  # seconds between two looks at a ping that goes on
 STATES = ("ok", "failed", "waiting")
 UNKNOWN_PING = Refused(404, "unknown_ping", "no ping of that id was sent to this backend, or it is private")
-IDENTIFIER = declare.in_path("id", op.Text, "id of the ping", parse=lambda text: text[:100], default="")
+PING_ID = re.compile(f"{PREFIX}[0-9a-f-]{{36}}")
+IDENTIFIER = declare.in_path(
+    "id", Annotated[str, matching(PING_ID)], "id of the ping", parse=lambda text: text[:100], default=""
+)
 
 
 class PingStep(Struct, frozen=True, kw_only=True):
@@ -108,7 +112,7 @@ VIEW = View(
         name="ping",
         summary="The steps of a test dispatch",
         topic=RESULTS,
-        refusals=(UNKNOWN_PING,),
+        refusals=(NOTHING, UNKNOWN_PING),
         link=lambda found: {"repo": found.row["backend"], "id": found.row["id"]},
     ),
 )
