@@ -10,6 +10,7 @@ from bot.ci.test_results.feature import FEATURE as TEST_RESULTS
 from bot.ci.trunk.feature import FEATURE as TRUNK
 from bot.ci.utilization.feature import FEATURE as UTILIZATION
 from bot.ingest.feature import FEATURE as INGEST
+from bot.notify.feature import FEATURE as NOTIFY
 from bot.oot.allowlist.feature import FEATURE as ALLOWLIST
 from bot.oot.commands.feature import FEATURE as COMMANDS
 from bot.oot.culprits.feature import FEATURE as CULPRITS
@@ -45,5 +46,6 @@ FEATURES = (
     TEST_LISTS,
     UTILIZATION,
     CULPRITS,
+    NOTIFY,
     OPS,
 )

@@ -34,5 +34,5 @@ async def issue_comment(event: Delivery, tx: Transaction) -> None:
 
 def _by_a_person(body: dict[str, Any]) -> bool:
     """Whether a person wrote it: commands quoted by Apps, ours included, do not count."""
-    user = body["comment"].get("user")
-    return isinstance(body.get("issue"), dict) and isinstance(user, dict) and user.get("type") == "User"
+    issue, user = body.get("issue"), body["comment"].get("user")
+    return isinstance(issue, dict) and isinstance(user, dict) and user.get("type") == "User"

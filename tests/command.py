@@ -7,8 +7,11 @@ import os
 from tests import forks, secret_markers
 
 
-async def ootbot(bot, *arguments, more=None):
-    """Run `ootbot <arguments>` to its end, with `more` in its environment; returns exit code, stdout and stderr."""
+async def ootbot(bot, *arguments, more=None, **changed):
+    """Run `ootbot <arguments>` to its end; returns exit code, stdout and stderr.
+
+    `changed` are further settings, `more` what else is in its environment.
+    """
     settings = bot.context.settings
     options = {
         "APP_ID": str(settings.app_id),
@@ -21,6 +24,7 @@ async def ootbot(bot, *arguments, more=None):
         "DATABASE_URL": settings.database_url or "",
         "WRITES_PER_MIN": str(settings.writes_per_min),
         "LOG_LEVEL": "error",
+        **changed,
     }
     environ = {name: value for name, value in os.environ.items() if not name.startswith("OOTBOT_")}
     environ |= {f"OOTBOT_{name}": value for name, value in options.items() if value}

@@ -11,6 +11,7 @@ import os
 import sys
 
 import body
+import dry_run
 import uploads
 from sending import DeliveryError, Sender, Tokens
 
@@ -24,6 +25,9 @@ examples:
     report.py --status completed --conclusion success --event event.json --token-file token.txt \\
       --workflow-name nightly --job-name test --run-id 8d0c-41 --run-url https://ci.example/8d0c-41
 
+  to see what would be sent, and what is wrong with it:
+    report.py --dry-run --status completed --conclusion success --event event.json --job-name build
+
   a nightly run that was not dispatched, about an upstream commit:
     report.py --status completed --conclusion success --event-type nightly --delivery-id "$SHA" \\
       --url https://ootbot.example/api/oot/callback
@@ -33,6 +37,8 @@ examples:
 def main() -> int:
     """Build the report, deliver it, and return the exit code."""
     options = parse()
+    if options.dry_run == "true":
+        return dry_run.run(options)
     try:
         dispatch = body.read_event(options.event)
         report = body.build(options, dispatch, warn)
@@ -93,6 +99,10 @@ def parse() -> argparse.Namespace:
     option("token-file", "file with an OpenID token from another CI; or set OOTBOT_TOKEN")
     option("deadline", "seconds to keep retrying while the bot is down (default: 600)", "600", type=float)
     option("fail-on-error", "false: a lost report is a warning, and the exit code 0", "true")
+    option(
+        "dry-run", "send nothing: print what would be sent and what is wrong; exit code 1 if anything is",
+        nargs="?", const="true",
+    )  # fmt: skip
     return parser.parse_args()
 
 

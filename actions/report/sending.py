@@ -80,6 +80,17 @@ class Tokens:
             self.fetched = asked
         return self.token
 
+    def source(self) -> str:
+        """Return where the token comes from, without asking for it; raise DeliveryError if there is none."""
+        if self.token_file:
+            _one_word(self._from_file(), self.token_file)
+            return self.token_file
+        if token := os.environ.get("OOTBOT_TOKEN"):
+            _one_word(token, "OOTBOT_TOKEN")
+            return "OOTBOT_TOKEN"
+        _runner()
+        return f"the runner, for the audience {self.audience}"
+
     def _from_file(self) -> str:
         try:
             with Path(self.token_file).open(encoding="utf-8") as file:
@@ -88,11 +99,7 @@ class Tokens:
             raise DeliveryError(f"cannot read the token file: {error}") from error
 
     def _from_runner(self, timeout: float) -> str:
-        url = os.environ.get("ACTIONS_ID_TOKEN_REQUEST_URL")
-        secret = os.environ.get("ACTIONS_ID_TOKEN_REQUEST_TOKEN")
-        if not url or not secret:
-            on_github = os.environ.get("GITHUB_ACTIONS") == "true"
-            raise DeliveryError(NO_PERMISSION if on_github else ELSEWHERE)
+        url, secret = _runner()
         url += ("&" if "?" in url else "?") + urllib.parse.urlencode({"audience": self.audience})
         request = urllib.request.Request(url, headers=_headers(secret))  # noqa: S310 - the runner's own address
         answer = _ask(request, timeout)
@@ -100,6 +107,16 @@ class Tokens:
         if not isinstance(token, str) or not token:
             raise _PassingError("the runner's token service answered without a token")
         return token
+
+
+def _runner() -> tuple[str, str]:
+    """Return address and secret of the runner's token service; raise DeliveryError without the permission."""
+    url = os.environ.get("ACTIONS_ID_TOKEN_REQUEST_URL")
+    secret = os.environ.get("ACTIONS_ID_TOKEN_REQUEST_TOKEN")
+    if not url or not secret:
+        on_github = os.environ.get("GITHUB_ACTIONS") == "true"
+        raise DeliveryError(NO_PERMISSION if on_github else ELSEWHERE)
+    return url, secret
 
 
 @dataclass(frozen=True)
@@ -115,7 +132,7 @@ class Sender:
     ) -> dict[str, Any]:
         """Post the report, or a file, until it is accepted; return the response or raise DeliveryError."""
         url = url or self.url
-        _check_url(url)
+        check_url(url)
         ends = time.monotonic() + self.deadline
         pause = FIRST_PAUSE
         while True:
@@ -141,14 +158,14 @@ class Sender:
                 data = stack.enter_context(body.open("rb"))
                 size = str(body.stat().st_size)
                 headers |= {"Content-Type": "application/octet-stream", "Content-Length": size}
-            request = urllib.request.Request(url, data=data, headers=headers, method="POST")  # noqa: S310 - _check_url has seen it
+            request = urllib.request.Request(url, data=data, headers=headers, method="POST")  # noqa: S310 - check_url has seen it
             answer = _ask(request, _time_left(ends))
         if not answer:
             raise DeliveryError(f"{url} answered, but not as ootbot does: is the address right?")
         return answer
 
 
-def _check_url(url: str) -> None:
+def check_url(url: str) -> None:
     """Refuse to send a token to anything but https or this machine."""
     if not url:
         raise DeliveryError("no address to report to: give `url`, or run on a dispatch that names one")

@@ -58,6 +58,13 @@ def send_all(
     return sent
 
 
+def describe(options: argparse.Namespace, note: Callable[[str], None], warn: Callable[[str], None]) -> None:
+    """Say what would be uploaded, and warn of what cannot be."""
+    with tempfile.TemporaryDirectory() as folder:
+        for upload in _wanted(options, Path(folder), warn):
+            note(f"with the file {upload.name} ({upload.kind}), {upload.path.stat().st_size:,} bytes")
+
+
 def _wanted(options: argparse.Namespace, folder: Path, warn: Callable[[str], None]) -> Iterator[Upload]:
     """Yield the uploads: an archive of all reports, each archive of them, and the usage log."""
     if options.test_reports:

@@ -48,9 +48,8 @@ def doctor(config: Path | None, *, as_json: bool) -> None:
         return
     log_output.configure(fmt=chosen.log_format, level="critical")  # what is wrong becomes a finding
     found: list[Finding] = []
-    run_work(
-        _examine(chosen, warnings, settings_loading.secret_files(os.environ, config), found, quiet=as_json)
-    )
+    secrets = settings_loading.secret_files(os.environ, config, features=feature_settings())
+    run_work(_examine(chosen, warnings, secrets, found, quiet=as_json))
     _end(found, as_json=as_json)
 
 

@@ -56,6 +56,8 @@ class Feature:
     admin_forms: Mapping[str, str] = field(default_factory=dict)
     # further commands in comments: tuples of `bot.oot.commands.further.FurtherCommand`
     comment_commands: str = ""
+    # async (context, tx, bot.core.conditions.Scope) -> conditions that hold now or are over: what people are told of
+    conditions: str = ""
     # async (tx, settings, hidden) -> a function that sets gauges of `bot.core.metrics`, called before they are read
     metrics: str = ""
     exports: str = ""  # a tuple of `bot.db.exports.Export`: rows that sinks may have copies of

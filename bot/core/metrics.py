@@ -130,6 +130,16 @@ PROVIDER_UNMAPPED = Counter(
 )
 BISECTS = Gauge("ootbot_bisects_total", "Searches for culprits, by state.", ["state"])
 BISECT_RUNS = Gauge("ootbot_bisect_runs_total", "Runs that searches for culprits asked for.")
+NOTICES = Counter(
+    "ootbot_notices_total",
+    "Attempts to send a notice to a receiver: sent, failed, dead (given up).",
+    ["outcome"],
+)
+NOTICES_UNSENT = Gauge(
+    "ootbot_notices_unsent",
+    "Notices that receivers have yet to get (waiting), or did not get (dead).",
+    ["state"],
+)
 REQUESTS = Histogram(
     "ootbot_request_seconds",
     "Response time, by endpoint and class of status.",

@@ -66,11 +66,13 @@ def load(
     return settings, warnings
 
 
-def secret_files(environ: Mapping[str, str], config: Path | None = None) -> list[Path]:
+def secret_files(
+    environ: Mapping[str, str], config: Path | None = None, *, features: Iterable[type] = ()
+) -> list[Path]:
     """Return the files that hold secrets: the keys, and the settings file where it sets a secret."""
     chosen = config or Path(CONFIG_FILE)
     in_file = _from_file(chosen, []) if chosen.exists() else {}
-    secrets = {name for name, field in options(Settings).items() if not field.repr}
+    secrets = {name for name, field in options(Settings, *features).items() if not field.repr}
     given = in_file | _from_environ(environ)
     keys = [Path(given[name][1]) for name in KEY_FILES if name in given]
     return [*([chosen] if secrets & in_file.keys() else []), *keys]

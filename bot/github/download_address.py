@@ -1,4 +1,4 @@
-"""Where downloads may lead. An address is parsed once: what was checked is what is connected to.
+"""Where downloads and webhooks may lead. An address is parsed once: what was checked is what is connected to.
 
 Parsers disagree about hosts: some take a full stop of other scripts for a dot, and so 127.0.0.1 for a name. Only ASCII
 names and literal addresses pass. Names are checked again when they are resolved.
@@ -30,12 +30,17 @@ class DownloadRefused(OotbotError):
 
 
 class AddressGuard:
-    """Says which addresses may be fetched, by what GITHUB_API_URL is: inside a network of ours, or public."""
+    """Says which addresses may be fetched: public ones, and those inside a network of ours where they are allowed.
 
-    def __init__(self, *, api_url: str, own_port: int, proxy: str | None) -> None:
+    Where nothing else is said, they are allowed if GITHUB_API_URL is one.
+    """
+
+    def __init__(
+        self, *, own_port: int, proxy: str | None, api_url: str = "", internal: bool | None = None
+    ) -> None:
         self._api = URL(api_url)
         self._own_port = own_port
-        self._internal_allowed: bool | None = None
+        self._internal_allowed = internal
         self._proxy_host = URL(proxy).host if proxy else None
 
     async def parse(self, text: str) -> URL:

@@ -98,6 +98,7 @@ CACHES = {
     "Shares._accounts": Kept(BACKENDS, 1_000, KIB),
     "Turns._waiting": Kept(BACKENDS, 1_000, KIB),  # repositories whose files wait
     "canonical": Kept(CODE, 500, KIB),
+    "Standings._known": Kept(BACKENDS, 200, 64 * KIB),
     "made.globals['cached_line']": Kept(BACKENDS, 4_000, 4 * KIB),
     "member_reader": Kept(CODE, 2_000, KIB),
     "parse": Kept(SETTINGS, 8, MIB),  # the allowlist

@@ -29,7 +29,7 @@ async def test_the_grid_shows_a_breakage_flakes_an_outage_and_a_backend_that_bro
     outage = [cells[12] for cells in columns.values()]
     assert outage.count("X") == 11
     assert columns[BACKEND].startswith(f" XXX{' ' * 14}O")
-    assert "2 broken jobs<" in page
+    assert "watching backend" in page
     assert "queue=npu: 1 agent connected; 1 lost" in queue
     assert "many failed at once" in page
     assert "?" in "".join(cells[0] for cells in columns.values())

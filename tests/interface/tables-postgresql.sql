@@ -625,6 +625,45 @@ CREATE TABLE missed_delivery (
 	lost BOOLEAN NOT NULL,
 	CONSTRAINT pk_missed_delivery PRIMARY KEY (app_id, guid)
 )
+CREATE TABLE notice (
+	event TEXT NOT NULL,
+	at BIGINT NOT NULL,
+	began_at BIGINT,
+	heading TEXT NOT NULL,
+	lines JSONB NOT NULL,
+	repo TEXT NOT NULL,
+	branch TEXT NOT NULL,
+	backend TEXT NOT NULL,
+	oncalls JSONB NOT NULL,
+	path TEXT NOT NULL,
+	id TEXT NOT NULL,
+	audience TEXT NOT NULL,
+	CONSTRAINT pk_notice PRIMARY KEY (id)
+)
+CREATE INDEX ix_notice_at ON notice (audience, at)
+CREATE INDEX ix_notice_backend ON notice (audience, backend, at)
+CREATE INDEX ix_notice_branch ON notice (audience, repo, branch, at)
+CREATE TABLE notice_sending (
+	notice_id TEXT NOT NULL,
+	receiver TEXT NOT NULL,
+	state TEXT NOT NULL,
+	attempts INTEGER NOT NULL,
+	created_at BIGINT NOT NULL,
+	ended_at BIGINT,
+	error TEXT,
+	CONSTRAINT pk_notice_sending PRIMARY KEY (notice_id, receiver)
+)
+CREATE INDEX ix_notice_sending_state ON notice_sending (receiver, state, ended_at)
+CREATE INDEX ix_notice_sending_waiting ON notice_sending (receiver, created_at) WHERE state = 'waiting'
+CREATE TABLE notice_told (
+	audience TEXT NOT NULL,
+	event TEXT NOT NULL,
+	key TEXT NOT NULL,
+	notice_id TEXT NOT NULL,
+	seen_at BIGINT NOT NULL,
+	CONSTRAINT pk_notice_told PRIMARY KEY (audience, event, key)
+)
+CREATE INDEX ix_notice_told_notice ON notice_told (notice_id)
 CREATE TABLE oot_approval (
 	upstream_repo TEXT NOT NULL,
 	pr_number BIGINT NOT NULL,
@@ -674,6 +713,7 @@ CREATE INDEX ix_oot_check_head ON oot_check (head_sha)
 CREATE INDEX ix_oot_check_name ON oot_check (upstream_repo, name)
 CREATE INDEX ix_oot_check_pull ON oot_check (upstream_repo, pr_number)
 CREATE INDEX ix_oot_check_run ON oot_check (check_run_id)
+CREATE INDEX ix_oot_check_unfinished ON oot_check (name, created_at) WHERE status != 'completed'
 CREATE TABLE oot_command (
 	upstream_repo TEXT NOT NULL,
 	comment_id BIGINT NOT NULL,
@@ -841,6 +881,27 @@ CREATE TABLE oot_merge_group (
 	CONSTRAINT pk_oot_merge_group PRIMARY KEY (upstream_repo, head_sha)
 )
 CREATE INDEX ix_oot_merge_group_pull ON oot_merge_group (upstream_repo, pr_number)
+CREATE TABLE oot_ping (
+	id TEXT NOT NULL,
+	backend TEXT NOT NULL,
+	backend_key TEXT NOT NULL,
+	requested_by TEXT NOT NULL,
+	cause TEXT NOT NULL,
+	created_at BIGINT NOT NULL,
+	token_jti TEXT NOT NULL,
+	state TEXT NOT NULL,
+	error TEXT,
+	sent_at BIGINT,
+	run_id TEXT,
+	started_at BIGINT,
+	completed_at BIGINT,
+	conclusion TEXT,
+	refused_at BIGINT,
+	refusal TEXT,
+	CONSTRAINT pk_oot_ping PRIMARY KEY (id),
+	CONSTRAINT ux_oot_ping_cause UNIQUE (cause)
+)
+CREATE INDEX ix_oot_ping_backend ON oot_ping (backend_key, created_at)
 CREATE TABLE oot_rate (
 	caller TEXT NOT NULL,
 	second BIGINT NOT NULL,

@@ -31,6 +31,8 @@ PAGES = {
     "/{owner}/{repo}/storage", "/{owner}/{repo}/upload/{id}", "/{owner}/{repo}/upload/{id}/log", "/{owner}/{repo}/upload/{id}/log.txt",
     "/hud/{owner}/{repo}/{branch}",  # and what they need: for people, who find the JSON behind each linked there
     "/", "/api", "/oot", "/oot/levels", "/oot/metrics", "/oot/{org}/{repo}", "/{owner}/{repo}/pull/{number}",
+    "/oot/{org}/{repo}/pings/{id}", "/admin/ping", "/admin/notify",
+    "/oot/{org}/{repo}/badge.svg", "/oot/{org}/{repo}/feed.atom", "/{owner}/{repo}/badge.svg", "/{owner}/{repo}/feed.atom",
     "/{owner}/{repo}/commit/{sha}", "/static/{name}", "/favicon.ico", "/admin", "/admin/deliveries",
     "/admin/deliveries/{guid}", "/admin/failures", "/admin/tasks", "/admin/sign-in", "/admin/sign-out",
     "/admin/tasks/{id}/retry", "/admin/tests/{owner}/{repo}/{digest}/reset",

@@ -34,6 +34,7 @@ FEATURE = Feature(
         "run": "bot.ci.trunk.views.job_times:draw_run",
     },
     prune="bot.ci.trunk.store.prune:delete_old_rows",
+    conditions="bot.ci.trunk.conditions:read_conditions",
     metrics="bot.ci.trunk.store.broken_counts:measure_broken",
     doctor="bot.ci.trunk.doctor:check_groups",
     home="bot.ci.trunk.views.home:find_home",

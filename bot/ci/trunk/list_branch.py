@@ -8,7 +8,6 @@ import structlog
 
 from bot.ci.collect import budget, collection_scope
 from bot.ci.trunk import required_checks
-from bot.ci.trunk.settings import BRANCHES_MOST, TrunkSettings
 from bot.ci.trunk.store import branches, listed_commits, pushed_commits, rows
 from bot.core.errors import GitHubRefused
 from bot.core.json_fields import Kind, read_member
@@ -16,11 +15,8 @@ from bot.ingest import watched
 from bot.queue.sums import DAY
 
 if TYPE_CHECKING:
-    from bot.ci.trunk.store.rows import RepositoryRow
     from bot.ci.trunk.tables import ListedCommit
     from bot.context import Context
-    from bot.core.settings import Settings
-    from bot.db.transaction import Transaction
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.ci.trunk.list_branch")
@@ -35,7 +31,7 @@ async def list_branches(context: Context, _task: Task) -> None:
             if await collection_scope.run_refusal(tx, context.settings, repo, workflow=None):
                 continue
             repository = await rows.repository(tx, await watched.ids(tx, repo))
-            names = await _watched(tx, context.settings, repository) if repository else []
+            names = await branches.watched_names(tx, context.settings, repository) if repository else []
         for branch in names:
             assert repository is not None
             try:
@@ -75,17 +71,3 @@ def _commit(one: dict[str, Any]) -> ListedCommit | None:
     )
     title = pushed_commits.shorten_title(read_member(one, ("commit", "message"), Kind.TEXT) or "")
     return {"sha": sha, "at": at, "title": title, "author": author}
-
-
-async def _watched(tx: Transaction, settings: Settings, repository: RepositoryRow) -> list[str]:
-    """Return the default branch, and those of the others that are watched and exist, the newest commits first."""
-    default = repository["default_branch"]
-    chosen = [default] if default else []
-    if settings.of(TrunkSettings).ci_branches:
-        async for name in rows.every_branch(tx, repository["repository_id"]):
-            if name != default and branches.watched(settings, repository, name):
-                chosen.append(name)
-                if len(chosen) > BRANCHES_MOST:
-                    break
-    gone = await branches.deleted(tx, repository["repository_id"], chosen)
-    return [name for name in chosen if name == default or name not in gone]

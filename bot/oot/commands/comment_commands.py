@@ -15,7 +15,7 @@ import structlog
 
 from bot.core.errors import GitHubRefused, GiveUp, RetryLater
 from bot.core.json_fields import as_time
-from bot.oot.commands import answer_issue, parsing
+from bot.oot.commands import answer_issue, backend_commands, parsing
 from bot.oot.commands.execute_command import Request, execute_command
 from bot.oot.commands.further import further_commands
 from bot.oot.dispatch.approval import may_write
@@ -40,7 +40,7 @@ MOST_ON_PULL = (
 HOUR = 3_600_000  # milliseconds
 REACTION_SEEN = "eyes"
 REACTIONS = {"done": "rocket", "refused": "confused"}  # by the command's state
-NEEDS_NO_ROLE = frozenset({"help", "status", ""})
+NEEDS_NO_ROLE = frozenset({"help", "status", "ping", ""})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,9 @@ async def carry_out_comment(context: Context, task: Task) -> None:
         _, event = await task_keys.read_delivery(context, tx, task)
     comment = Comment.of_event(event, task.key)
     if not context.settings.is_upstream(comment.request.repo):
+        await backend_commands.carry_out(context, comment)
+        return
+    if not isinstance(event["issue"].get("pull_request"), dict):
         return
     usages = {verb: one.usage for verb, one in further_commands(context.features).items()}
     given = await asyncio.to_thread(parsing.parse_commands, comment.body, usages)

@@ -73,8 +73,8 @@ async def execute_command(
 
 
 async def _answer(tx: Transaction, state: PullState, request: Request, command: Command) -> str:
-    if command.problem:
-        raise Refused(command.problem)
+    if command.problem or command.verb == "ping":
+        raise Refused(command.problem or "a ping is given in an issue of the backend's own repository")
     head = state.current
     if head is None or state.record is None:
         raise Refused("nothing is known of this pull request yet: try again in a minute")

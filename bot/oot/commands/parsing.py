@@ -20,7 +20,7 @@ MOST_BACKENDS = 20  # named in one command
 LONGEST_PARAGRAPH = 4000  # characters: parsing much longer ones as Markdown can take a second
 LONGEST_LINE = 500  # characters of a line that are kept
 LONGEST_REASON = 300  # characters
-VERBS = ("help", "status", "run", "rerun", "cancel", "ignore")
+VERBS = ("help", "status", "run", "rerun", "cancel", "ignore", "ping")
 USAGE = (
     "/oot help | status [backend] | run <backend..> | rerun [backend..] [--all] | cancel [backend..] | "
     "ignore <backend> <reason>"

@@ -19,10 +19,14 @@ FEATURE = Feature(
     name="dispatch",
     tasks={
         "approve": "bot.oot.dispatch.approval:approve_labeled",
+        "ping": "bot.oot.dispatch.ping:send_ping",
         "dispatch": "bot.oot.dispatch.send_dispatch:send_dispatch",
         "relay": "bot.oot.dispatch.plan_dispatches:plan_dispatches",  # databases hold it by this name
         "sweep": "bot.oot.dispatch.timeouts:conclude_overdue",
     },
     periodic="bot.oot.dispatch.feature:periodic",
+    sections={"backend": "bot.oot.dispatch.ping_steps:show_backend"},
+    admin_forms={"/ping": "bot.oot.dispatch.ping:request_by_form"},
+    prune="bot.oot.dispatch.ping:prune_pings",
     reconcile="bot.oot.dispatch.reconcile_pulls:reconcile",
 )

@@ -22,6 +22,7 @@ from bot.ingest import inbox
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.dispatch.payload import client_payload, closing, inputs, permission_may_be_unknown, refusal
 from bot.oot.reports import callback_token
+from bot.oot.reports.store import pings
 from bot.oot.results.store import dispatches, jobs
 from bot.oot.results.task_keys import request_publish
 
@@ -92,7 +93,7 @@ async def _try(context: Context, dispatch: DispatchRow, entry: Entry) -> None:
     client = context.backend_github.client(dispatch["backend"], since=None, **needs)
     # everything slow comes before the intent is recorded
     await context.backend_github.tokens.get(dispatch["backend"], needs)
-    repository = await _repository(client, entry)
+    repository = await read_pinned(client, entry)
 
     async def begin(tx: Transaction) -> tuple[dict[str, Any], int] | None:
         if not await dispatches.begin_attempt(tx, dispatch):
@@ -103,7 +104,7 @@ async def _try(context: Context, dispatch: DispatchRow, entry: Entry) -> None:
         return
     payload, began_at = begun
     try:
-        run_id = await _send(client, dispatch, entry, payload, repository)
+        run_id = await post_dispatch(client, entry, dispatch["event_type"], payload, repository)
     except RetryLater as error:
         if error.after is not None:  # GitHub asked us to wait: this attempt has done nothing
             async with context.store.transaction() as tx:
@@ -121,8 +122,9 @@ async def _find_arrival(context: Context, dispatch: DispatchRow, entry: Entry) -
     async with context.store.read() as tx:
         if await jobs.reported(tx, dispatch["id"]):
             return Arrival(run_id=None)
-        if await dispatches.others_since(tx, dispatch, since - MOST_DELAY):
-            return None  # a run could be theirs
+        others = await dispatches.others_since(tx, dispatch, since - MOST_DELAY)
+        if others or await pings.count_since(tx, dispatch["backend"], since - MOST_DELAY):
+            return None  # a run could be theirs, or that of a ping
     client = context.backend_github.client(dispatch["backend"], actions="read")
     query = {"event": f"{entry.dispatch}_dispatch", "created": f">={iso_time(since // 1000 * 1000)}"}
     try:
@@ -151,7 +153,7 @@ def _could_be_ours(run: dict[str, Any], dispatch: DispatchRow, entry: Entry, slu
     return file == entry.workflow_file
 
 
-async def _repository(client: Client, entry: Entry) -> dict[str, Any]:
+async def read_pinned(client: Client, entry: Entry) -> dict[str, Any]:
     """Return the repository, where it is needed; raises GiveUp when it is not the one the allowlist pins."""
     if entry.dispatch != "workflow" and entry.repository_id is None:
         return {}
@@ -187,12 +189,12 @@ async def _payload(tx: Transaction, context: Context, dispatch: DispatchRow, ent
     )
 
 
-async def _send(
-    client: Client, dispatch: DispatchRow, entry: Entry, payload: dict[str, Any], repository: dict[str, Any]
+async def post_dispatch(
+    client: Client, entry: Entry, event_type: str, payload: dict[str, Any], repository: dict[str, Any]
 ) -> str | None:
     """Make the call; returns the id of the run it started, where GitHub returns it."""
     if entry.dispatch == "repository":
-        body = {"event_type": dispatch["event_type"], "client_payload": payload}
+        body = {"event_type": event_type, "client_payload": payload}
         await client.post(client.path("dispatches"), data=body)
         return None
     branch = repository["default_branch"]

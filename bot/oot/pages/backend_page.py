@@ -17,7 +17,7 @@ from bot.oot.pages.visible_names import read_names
 from bot.oot.results.store import jobs
 from bot.oot.statistics import job_matrix
 from bot.oot.verdict.view import job_of
-from bot.web import blocks, parameters
+from bot.web import access, blocks, parameters
 from bot.web import view_parameters as declare
 from bot.web.asked import Parameter
 from bot.web.blocks import BackendPageSubject
@@ -94,6 +94,7 @@ class BackendOnPage:
     private: bool  # its names may not be shown
     unanswered: list[DispatchRow]
     blocks: list[Block]  # of other features
+    form_key: str | None  # of the operator, where one is signed in
     github: str
 
 
@@ -125,6 +126,7 @@ async def read_backend_page(asked: Asked) -> BackendOnPage:
         private=names.hides(one.repo),
         unanswered=await rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
         blocks=await blocks.gather(asked.context.features, "backend", tx, BackendPageSubject(repo=one.repo)),
+        form_key=asked.request.get(access.FORM_KEY),
         github=web_url(asked.settings.github_api_url),
     )
 
@@ -154,6 +156,7 @@ def show(found: BackendOnPage) -> dict[str, Any]:
         "unanswered": found.unanswered,
         "most_unanswered": rows.MOST_UNANSWERED,
         "blocks": found.blocks,
+        "form_key": found.form_key,
         "environment": next((row["environment"] for row in found.latest if row["environment"]), {}),
         "github": found.github,
         "json_url": f"/api/oot/backends/{repo}?{same}",

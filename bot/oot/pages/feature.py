@@ -4,4 +4,9 @@ from __future__ import annotations
 
 from bot.core.feature import Feature
 
-FEATURE = Feature(name="pages", views="bot.oot.pages.views:VIEWS", routes="bot.oot.pages.views:setup")
+FEATURE = Feature(
+    name="pages",
+    views="bot.oot.pages.views:VIEWS",
+    routes="bot.oot.pages.views:setup",
+    conditions="bot.oot.pages.conditions:read_conditions",
+)

@@ -11,7 +11,7 @@ from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages import rows
 from bot.oot.results.store import dispatches
 from bot.oot.statistics import stats
-from bot.oot.statistics.days import DAY, HOUR, Day, daily, hourly, rates, turn
+from bot.oot.statistics.days import DAY, HOUR, Day, daily, hourly, rates, recent_grades, turn
 from bot.oot.statistics.stats import EMPTY, BackendStats, Tally, total
 from bot.oot.statistics.store import rollup
 
@@ -67,6 +67,7 @@ class Health:
     stats: BackendStats
     trend: tuple[float | None, ...] = ()  # pass rates of the last days, oldest first
     turned: str = ""  # red or green, in the last 24 hours
+    recent: str = "none"  # grade of the last 24 hours
     waiting: int = 0  # open pull requests that wait for it
     last_report_at: int | None = None
     stale: bool = False  # it has reported before, but not in the last 36 hours
@@ -92,12 +93,20 @@ class Figures:
     stats: BackendStats
     trend: tuple[float | None, ...]
     turned: str
+    recent: str  # grade of the last 24 hours
     last_report_at: int  # 0: never
 
 
 NO_TREND = (None,) * (SPARK + 1)
 NO_FIGURES = Figures(
-    repo="", level=0, counts=False, stats=BackendStats(), trend=NO_TREND, turned="", last_report_at=0
+    repo="",
+    level=0,
+    counts=False,
+    stats=BackendStats(),
+    trend=NO_TREND,
+    turned="",
+    recent="none",
+    last_report_at=0,
 )
 
 
@@ -241,6 +250,7 @@ def _figure(window: Window, part: _Part) -> Figures:
         stats=stats.numbers(total(part.counted)),
         trend=tuple(rates(part.daily, first=window.last - SPARK, last=window.last)),
         turned=turn(part.hourly, now=window.now),
+        recent=recent_grades(part.hourly, now=window.now)[0],
         last_report_at=max([part.last_at, *(one.last_at for one in part.counted)]),
     )
 
@@ -262,6 +272,7 @@ def _health(entry: Entry | None, figures: Figures, window: Window, waiting_pulls
         stats=figures.stats,
         trend=figures.trend,
         turned=figures.turned,
+        recent=figures.recent,
         waiting=waiting_pulls,
         last_report_at=figures.last_report_at or None,
         stale=level > 1 and 0 < figures.last_report_at < window.now - SILENT,

@@ -14,6 +14,7 @@ from bot.oot.pages import (
     levels,
     metrics_page,
     overview,
+    ping_page,
     pull_page,
     template_filters,
 )
@@ -39,6 +40,7 @@ VIEWS = (
     overview.VIEW,
     backend_jobs.VIEW,
     backend_jobs.CSV,
+    ping_page.VIEW,
     pull_page.VIEW,
     commit_page.VIEW,
     allowlist_view.VIEW,

@@ -14,6 +14,7 @@ from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement
 from bot.oot.publish import intent_rows
 from bot.oot.publish.tables import (
+    UNFINISHED,
     ChangedFilesRow,
     CheckRow,
     CommentRow,
@@ -104,6 +105,12 @@ async def recorded(tx: Transaction, check_run_ids: Collection[int]) -> set[int]:
 async def gate_exists(tx: Transaction, repo: str, name: str) -> bool:
     """Return whether a gate was ever published on a repository."""
     return await tx.row(ANY_NAMED, {"of_repo": repo, "of_name": name}) is not None
+
+
+async def unfinished_named(tx: Transaction, name: str, *, before: int, limit: int) -> list[CheckRow]:
+    """Return our unfinished check runs of one name that were begun before a time, the newest first."""
+    query = select(CheckRow, oot_check).where(UNFINISHED, _CHECK.name == name, _CHECK.created_at < before)
+    return await tx.fetch(query.order_by(_CHECK.created_at.desc()).limit(limit))
 
 
 async def intend_check(tx: Transaction, row: Mapping[str, object]) -> Intent:

@@ -6,6 +6,7 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
+from bot.db.columns import partial_index
 from bot.db.rows import Big, Bool, Json, Millis, Text, table
 
 
@@ -34,6 +35,9 @@ sa.Index("ix_oot_check_pull", oot_check.c.upstream_repo, oot_check.c.pr_number)
 sa.Index("ix_oot_check_name", oot_check.c.upstream_repo, oot_check.c.name)
 sa.Index("ix_oot_check_head", oot_check.c.head_sha)
 sa.Index("ix_oot_check_run", oot_check.c.check_run_id)
+# literal in statements too: SQLite uses the partial index only for the same expression
+UNFINISHED = oot_check.c.status != sa.literal_column("'completed'")
+partial_index("ix_oot_check_unfinished", oot_check.c.name, oot_check.c.created_at, where=UNFINISHED)
 
 
 class CommentRow(TypedDict):

@@ -7,7 +7,7 @@ contradicts them, that is counted and logged, and changes nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bot.core.errors import Rejected
 from bot.core.json_fields import as_commit
@@ -29,7 +29,7 @@ from bot.oot.results.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -139,7 +139,7 @@ def admit(lookup: Lookup, one: Submission) -> Job | None:
             byte_limit=byte_limit,
             first_stands=stands,
         )
-    _check_callback_token(lookup, entry, dispatch, one.report)
+    check_callback_token(entry, dispatch, one.report, key=lookup.secret, now=lookup.now)
     row = _dispatched(dispatch, one)
     return Job(
         row=row,
@@ -231,11 +231,13 @@ def _self_triggered(lookup: Lookup, entry: Entry, one: Submission) -> TrustedCol
     return _signed(origin, one)
 
 
-def _check_callback_token(lookup: Lookup, entry: Entry, dispatch: DispatchRow, report: Report) -> None:
+def check_callback_token(
+    entry: Entry, dispatch: Mapping[str, Any], report: Report, *, key: bytes, now: int
+) -> None:
     """Check the callback token: it may be absent where it is optional, but never wrong."""
     if report.callback_token is None and entry.callback_token == "optional":  # noqa: S105 - a mode
         return
-    if not callback_token.belongs(report.callback_token, dispatch, lookup.secret, now=lookup.now):
+    if not callback_token.belongs(report.callback_token, dispatch, key, now=now):
         what = "is wrong" if report.callback_token else "is missing"
         detail = f"callback_token {what}: send back client_payload.callback_token of this dispatch"
         raise Rejected(403, "forbidden", detail)

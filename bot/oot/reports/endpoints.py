@@ -14,7 +14,7 @@ from bot.core.errors import Rejected
 from bot.db.connection_watchdog import REQUEST_TIMEOUT
 from bot.db.store import LOCK_TIMEOUT
 from bot.oot.allowlist import rows as allowlists
-from bot.oot.reports import acceptance, authorization
+from bot.oot.reports import acceptance, authorization, pings
 from bot.oot.reports.authorization import Submission
 from bot.oot.reports.bodies import Accepted, AcceptedOfBatch, BatchAnswer, RefusedOfBatch
 from bot.oot.reports.envelope import parse_envelope, split_batch
@@ -41,6 +41,7 @@ BATCH_LIMIT = 16 * 1024 * 1024  # bytes of a batch
 
 async def callback(request: web.Request) -> web.Response:
     """Accept one report of a backend; it is stored before the answer."""
+    body = b""
     try:
         claims = await authenticate(request)
         await _refuse_large_from_unlisted(request, claims)
@@ -49,6 +50,7 @@ async def callback(request: web.Request) -> web.Response:
         if answer.status == "ignored":
             request.app[REFUSAL_LIMITER].ignored(request)
     except Rejected as refusal:
+        await pings.note_refusal(request, refusal, body)
         raise refused(request, refusal) from None
     count(answer)
     return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
@@ -139,6 +141,8 @@ async def _accept(request: web.Request, claims: Claims, body: bytes) -> Accepted
         if settings.unlisted == "ignore" and await _entry(request, claims) is None:
             return Accepted(status="ignored")
         raise
+    if pings.is_ping(submission.report.delivery_id):
+        return await pings.accept_report(request.app[CONTEXT], submission)
     (answer,) = await request.app[REPORT_BATCHER].accept([submission])
     if isinstance(answer, Rejected):
         raise answer

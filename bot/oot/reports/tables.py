@@ -1,8 +1,10 @@
-"""Static keys, and how much was lately accepted of each caller."""
+"""Static keys, how much was lately accepted of each caller, and pings."""
 
 from __future__ import annotations
 
 from typing import TypedDict
+
+import sqlalchemy as sa
 
 from bot.db.rows import Big, Bytes, Int, Millis, Text, table
 
@@ -49,3 +51,28 @@ class RateRow(TypedDict):
 
 
 oot_rate = table("oot_rate", RateRow, key=("caller", "second"))
+
+
+class PingRow(TypedDict):
+    """A test dispatch: it is on no pull request and in no statistics."""
+
+    id: Text  # its delivery_id, which tells it from a dispatch
+    backend: Text
+    backend_key: Text  # the name, case folded
+    requested_by: Text
+    cause: Text  # the comment or form that asked for it
+    created_at: Millis
+    token_jti: Text
+    state: Text  # pending | sent | not_installed | failed
+    error: Text | None  # why it was not sent
+    sent_at: Millis | None
+    run_id: Text | None  # of its run, where the answer to the dispatch or a report says so
+    started_at: Millis | None  # when a report that it began was accepted
+    completed_at: Millis | None
+    conclusion: Text | None
+    refused_at: Millis | None
+    refusal: Text | None  # why a report on it was refused last
+
+
+oot_ping = table("oot_ping", PingRow, sa.UniqueConstraint("cause", name="ux_oot_ping_cause"), key=("id",))
+sa.Index("ix_oot_ping_backend", oot_ping.c.backend_key, oot_ping.c.created_at)

@@ -150,6 +150,14 @@ def turn(counts: Iterable[Count], *, now: int) -> str:
 
     Red: below amber now, not before. Green: green now, red before. Whole hours are compared.
     """
+    current, previous = recent_grades(counts, now=now)
+    if current == "red" and previous in {"green", "amber"}:
+        return "red"
+    return "green" if current == "green" and previous == "red" else ""
+
+
+def recent_grades(counts: Iterable[Count], *, now: int) -> tuple[str, str]:
+    """Return the grades of the last 24 whole hours and of the week before them."""
     recent, before = [0, 0], [0, 0]
     end = now // HOUR
     oldest = end - RECENT - BEFORE  # the hour before the first that counts
@@ -158,10 +166,7 @@ def turn(counts: Iterable[Count], *, now: int) -> str:
             part = recent if hour > end - RECENT else before
             part[0] += rated
             part[1] += success
-    current, previous = _grade(recent), _grade(before)
-    if current == "red" and previous in {"green", "amber"}:
-        return "red"
-    return "green" if current == "green" and previous == "red" else ""
+    return _grade(recent), _grade(before)
 
 
 def _grade(counts: list[int]) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.settings import BRANCHES_MOST, TrunkSettings
+from bot.ci.trunk.store import rows
 from bot.ci.trunk.tables import BranchRuleRow, branch_rule, trunk_branch
 from bot.db.rows import select
 
@@ -27,6 +28,20 @@ def watched(settings: Settings, repository: RepositoryRow, branch: str) -> bool:
     """Whether a branch is looked after: the default one, and those that CI_BRANCHES names."""
     globs = settings.of(TrunkSettings).ci_branches
     return branch == repository["default_branch"] or any(fnmatchcase(branch, glob) for glob in globs)
+
+
+async def watched_names(tx: Transaction, settings: Settings, repository: RepositoryRow) -> list[str]:
+    """Return the default branch, and those of the others that are watched and exist, the newest commits first."""
+    default = repository["default_branch"]
+    chosen = [default] if default else []
+    if settings.of(TrunkSettings).ci_branches:
+        async for name in rows.every_branch(tx, repository["repository_id"]):
+            if name != default and watched(settings, repository, name):
+                chosen.append(name)
+                if len(chosen) > BRANCHES_MOST:
+                    break
+    gone = await deleted(tx, repository["repository_id"], chosen)
+    return [name for name in chosen if name == default or name not in gone]
 
 
 async def note_pushes(tx: Transaction, pushes: Iterable[PushRow]) -> None:

@@ -347,6 +347,26 @@ def upgrade() -> None:
         must("lost", Boolean), key=["app_id", "guid"],
     )
     table(
+        "notice", must("event", Text), must("at", Big), column("began_at", Big), must("heading", Text),
+        must("lines", Json), must("repo", Text), must("branch", Text), must("backend", Text),
+        must("oncalls", Json), must("path", Text), must("id", Text), must("audience", Text), key=["id"],
+    )
+    index("ix_notice_at", "notice", "audience", "at")
+    index("ix_notice_backend", "notice", "audience", "backend", "at")
+    index("ix_notice_branch", "notice", "audience", "repo", "branch", "at")
+    table(
+        "notice_sending", must("notice_id", Text), must("receiver", Text), must("state", Text),
+        must("attempts", Integer), must("created_at", Big), column("ended_at", Big), column("error", Text),
+        key=["notice_id", "receiver"],
+    )
+    index("ix_notice_sending_state", "notice_sending", "receiver", "state", "ended_at")
+    index("ix_notice_sending_waiting", "notice_sending", "receiver", "created_at", where="state = 'waiting'")
+    table(
+        "notice_told", must("audience", Text), must("event", Text), must("key", Text),
+        must("notice_id", Text), must("seen_at", Big), key=["audience", "event", "key"],
+    )
+    index("ix_notice_told_notice", "notice_told", "notice_id")
+    table(
         "oot_approval", must("upstream_repo", Text), must("pr_number", Big), must("head_sha", Text),
         must("login", Text), must("created_at", Big), key=["upstream_repo", "pr_number", "head_sha"],
     )
@@ -371,6 +391,7 @@ def upgrade() -> None:
     index("ix_oot_check_name", "oot_check", "upstream_repo", "name")
     index("ix_oot_check_pull", "oot_check", "upstream_repo", "pr_number")
     index("ix_oot_check_run", "oot_check", "check_run_id")
+    index("ix_oot_check_unfinished", "oot_check", "name", "created_at", where="status != 'completed'")
     table(
         "oot_command", must("upstream_repo", Text), must("comment_id", Big), must("position", Integer),
         must("pr_number", Big), column("head_sha", Text), must("login", Text), must("verb", Text),
@@ -456,6 +477,15 @@ def upgrade() -> None:
         key=["upstream_repo", "head_sha"],
     )
     index("ix_oot_merge_group_pull", "oot_merge_group", "upstream_repo", "pr_number")
+    table(
+        "oot_ping", must("id", Text), must("backend", Text), must("backend_key", Text),
+        must("requested_by", Text), must("cause", Text), must("created_at", Big), must("token_jti", Text),
+        must("state", Text), column("error", Text), column("sent_at", Big), column("run_id", Text),
+        column("started_at", Big), column("completed_at", Big), column("conclusion", Text),
+        column("refused_at", Big), column("refusal", Text),
+        sa.UniqueConstraint("cause", name="ux_oot_ping_cause"), key=["id"],
+    )
+    index("ix_oot_ping_backend", "oot_ping", "backend_key", "created_at")
     table(
         "oot_rate", must("caller", Text), must("second", Big), must("accepted", Integer),
         key=["caller", "second"],

@@ -1,0 +1,187 @@
+"""Receivers: who is told of what, where, in which format, and when not."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Literal
+from zoneinfo import ZoneInfo
+
+import msgspec
+from msgspec import Meta
+
+from bot.core.conditions import EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DIGEST, TEST = "digest", "test"
+TOLD = (*EVENTS, *(after for after in EVENTS.values() if after))  # events to choose from
+MOST_RECEIVERS = 50
+SECRET_PREFIX = "whsec_"  # noqa: S105 - as Standard Webhooks writes secrets
+SECRET_BYTES = range(24, 65)
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
+DAY = timedelta(days=1)
+
+Url = Annotated[str, Meta(min_length=1, max_length=2_000)]
+Globs = Annotated[tuple[str, ...], Meta(max_length=100)]
+
+
+class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One receiver of notices, a table `[[notify]]` of the settings."""
+
+    name: str
+    url: Url
+    format: Literal["json", "slack", "teams"] = "json"
+    secret: str = ""  # signs; several, comma separated, while it is changed
+    events: tuple[str, ...] = TOLD
+    repos: Globs = ()  # globs over upstream's owner/name; empty: all, as for the next two
+    backends: Globs = ()
+    oncall: Globs = ()  # logins: only what is about backends that one of them is on call for
+    private: bool = False  # it may be told of private repositories
+    internal: bool = False  # its address may be in our own network, and plain http
+    quiet: str = ""  # 22:00-07:00: what comes then is sent at the end
+    digest: str = ""  # 09:00: once a day at this time
+    time_zone: str = "UTC"
+
+    def __repr__(self) -> str:
+        """Leave out what gives access: a chat's address is a secret."""
+        return f"Receiver({self.name!r})"
+
+    @property
+    def audience(self) -> str:
+        """Which notices it may get."""
+        return "private" if self.private else "public"
+
+    @property
+    def host(self) -> str:
+        """The host it is at, to be shown: the rest of its address may be a secret."""
+        return self.url.partition("//")[2].partition("/")[0].rpartition("@")[2]
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """The keys to sign with."""
+        return tuple(_key(text) for text in self.secret.split(",")) if self.secret else ()
+
+    def wants(self, event: str, *, repo: str, backend: str, oncalls: Iterable[str]) -> bool:
+        """Whether it is to be told of an event."""
+        return event in self.events and self.concerns(repo=repo, backend=backend, oncalls=oncalls)
+
+    def concerns(self, *, repo: str, backend: str, oncalls: Iterable[str]) -> bool:
+        """Whether its filters let something pass: what is about no backend passes no filter over backends.
+
+        What is about no repository alone passes every filter over these.
+        """
+        logins = {login.casefold() for login in self.oncall}
+        return (
+            (not repo or _matches(self.repos, repo))
+            and _matches(self.backends, backend)
+            and (not logins or not logins.isdisjoint(login.casefold() for login in oncalls))
+        )
+
+    def local(self, now: int) -> datetime:
+        """Return a time, epoch milliseconds, where it is."""
+        return datetime.fromtimestamp(now / 1000, UTC).astimezone(ZoneInfo(self.time_zone))
+
+    def quiet_seconds(self, now: int) -> float:
+        """Return for how long it is not to be disturbed, 0 where it may be."""
+        if not self.quiet:
+            return 0
+        here = self.local(now)
+        begins, ends = (_minutes(text) for text in self.quiet.split("-"))
+        minute = here.hour * 60 + here.minute
+        within = begins <= minute < ends if begins < ends else minute >= begins or minute < ends
+        if not within:
+            return 0
+        end = here.replace(hour=ends // 60, minute=ends % 60, second=0, microsecond=0, fold=0)
+        if ends <= minute:
+            end += DAY
+        # an aware time counts its own clock: the difference has to be that of the moments, as clocks are changed
+        return max(end.astimezone(UTC).timestamp() - now / 1000, 1.0)
+
+    def digest_due(self, now: int) -> tuple[str, float] | None:
+        """Return the day of its digest and since how many seconds that is due; None before its time, and without."""
+        if not self.digest:
+            return None
+        here, minute = self.local(now), _minutes(self.digest)
+        late = here.hour * 60 + here.minute - minute
+        return None if late < 0 else (here.date().isoformat(), late * 60.0)
+
+
+def read_receivers(text: str) -> tuple[Receiver, ...]:
+    """Read the receivers, a JSON list; raises ValueError with what to write instead."""
+    try:
+        found = msgspec.json.decode(text, type=list[Receiver])
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"write tables [[notify]], or a JSON list of objects: {error}") from None
+    if len(found) > MOST_RECEIVERS:
+        raise ValueError(f"at most {MOST_RECEIVERS} receivers")
+    names = [one.name for one in found]
+    for number, one in enumerate(found, 1):
+        if problem := "its name is taken" if one.name in names[: number - 1] else _problem_of(one):
+            raise ValueError(f"receiver {number} ({one.name[:40]!r}): {problem}")
+    return tuple(found)
+
+
+def _problem_of(one: Receiver) -> str:
+    """Return what is wrong with a receiver, and what to write; empty where all is well."""
+    if not NAME.fullmatch(one.name):
+        return "its name is not a word of letters, digits, - and _, at most 40"
+    if not one.url.startswith("https://") and not (one.internal and one.url.startswith("http://")):
+        return "its url must begin with https://; http:// takes internal = true"
+    if unknown := [name for name in one.events if name not in TOLD]:
+        return f"{unknown[0][:40]!r} is no event; there are {', '.join(TOLD)}"
+    return _problem_of_secret(one) or _problem_of_times(one)
+
+
+def _problem_of_secret(one: Receiver) -> str:
+    if one.format != "json":
+        return f"{one.format} checks no signature: leave secret out" if one.secret else ""
+    how = "write whsec_ and base64 of 24 to 64 random bytes, as from `echo whsec_$(openssl rand -base64 32)`"
+    try:
+        keys = one.keys
+    except ValueError:
+        return f"its secret cannot be read: {how}"
+    if not keys:
+        return f"it has no secret, with which it could tell our notices from others: {how}"
+    return "" if all(len(key) in SECRET_BYTES for key in keys) else f"its secret has the wrong length: {how}"
+
+
+def _problem_of_times(one: Receiver) -> str:
+    begins, dash, ends = one.quiet.partition("-")
+    if one.quiet and not (dash and CLOCK.fullmatch(begins) and CLOCK.fullmatch(ends) and begins != ends):
+        return f"quiet is {one.quiet[:20]!r}: write two times, as in 22:00-07:00"
+    if one.digest and not CLOCK.fullmatch(one.digest):
+        return f"digest is {one.digest[:20]!r}: write a time, as in 09:00"
+    try:
+        ZoneInfo(one.time_zone)
+    except (KeyError, ValueError, OSError):
+        return (
+            f"{one.time_zone[:40]!r} is no time zone here: write one such as Europe/Berlin, or install tzdata"
+        )
+    return ""
+
+
+def _key(text: str) -> bytes:
+    """Return the bytes of a secret; raises ValueError."""
+    plain = text.strip()
+    if not plain.startswith(SECRET_PREFIX):
+        raise ValueError(f"it does not begin with {SECRET_PREFIX}")
+    try:
+        return base64.b64decode(plain.removeprefix(SECRET_PREFIX), validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None
+
+
+def _matches(globs: Iterable[str], name: str) -> bool:
+    wanted = [glob.casefold() for glob in globs]
+    return not wanted or any(fnmatchcase(name.casefold(), glob) for glob in wanted)
+
+
+def _minutes(text: str) -> int:
+    hours, _, minutes = text.partition(":")
+    return int(hours) * 60 + int(minutes)

@@ -1,0 +1,91 @@
+"""Tables of what was told: conditions, the notices about them, and what each receiver got."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import sqlalchemy as sa
+
+from bot.db.columns import partial_index
+from bot.db.rows import Int, Json, Millis, Text, table
+
+
+class ToldKey(TypedDict):
+    """A condition, as some readers are told of it."""
+
+    audience: Text  # public | private: without private repositories, and with them
+    event: Text
+    key: Text
+
+
+class ToldRow(ToldKey):
+    """A condition that was told and is not known to be over."""
+
+    notice_id: Text  # that told of it
+    seen_at: Millis  # when it was last found to hold, to the day
+
+
+notice_told = table("notice_told", ToldRow, key=("audience", "event", "key"))
+sa.Index("ix_notice_told_notice", notice_told.c.notice_id)
+
+
+class NoticeSubject(TypedDict):
+    """What a notice is about."""
+
+    repo: Text
+    branch: Text
+    backend: Text
+    oncalls: Json[list[str]]
+    path: Text  # the page on this bot
+
+
+class NoticeText(TypedDict):
+    """What a notice says."""
+
+    event: Text
+    at: Millis
+    began_at: Millis | None  # what it tells of
+    heading: Text
+    lines: Json[list[str]]
+
+
+class NoticeRow(NoticeText, NoticeSubject):
+    """Something that people were told."""
+
+    id: Text  # a UUID
+    audience: Text
+
+
+notice = table("notice", NoticeRow, key=("id",))
+sa.Index("ix_notice_at", notice.c.audience, notice.c.at)
+sa.Index("ix_notice_backend", notice.c.audience, notice.c.backend, notice.c.at)
+sa.Index("ix_notice_branch", notice.c.audience, notice.c.repo, notice.c.branch, notice.c.at)
+
+
+class SendingKey(TypedDict):
+    """A notice and who is to get it."""
+
+    notice_id: Text
+    receiver: Text
+
+
+class SendingRow(SendingKey):
+    """How far the sending of a notice to a receiver is."""
+
+    state: Text  # waiting | sent | dead | dropped
+    attempts: Int
+    created_at: Millis
+    ended_at: Millis | None
+    error: Text | None  # why the last attempt failed
+
+
+notice_sending = table("notice_sending", SendingRow, key=("notice_id", "receiver"))
+partial_index(
+    "ix_notice_sending_waiting",
+    notice_sending.c.receiver,
+    notice_sending.c.created_at,
+    where=notice_sending.c.state == "waiting",
+)
+sa.Index(
+    "ix_notice_sending_state", notice_sending.c.receiver, notice_sending.c.state, notice_sending.c.ended_at
+)

@@ -1,0 +1,39 @@
+"""What is private never leaves for a receiver that may not have it, nor shows in a feed or badge."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ci.test_private_names import said_to_be
+from tests.harness import L3, UPSTREAM
+from tests.notify.conftest import BACKENDS
+from tests.notify.receiving import check
+from tests.notify.stories import recover, turn_red
+
+pytestmark = pytest.mark.logic
+
+
+@pytest.mark.parametrize("repo", [L3, UPSTREAM])
+async def test_only_a_receiver_that_says_so_is_told_of_private_repositories(inbox, serve, github, repo):
+    inside = inbox.receiver(name="inside", url=f"{inbox.url}/inside", private=True, events=BACKENDS)
+    async with serve(inbox.receiver(events=BACKENDS), inside) as bot:
+        await said_to_be(bot, github, repo, private=True)
+        await turn_red(bot)
+        await check(bot)
+
+        sent = [(row["receiver"], row["state"]) for row in await bot.rows("notice_sending")]
+        assert sent == [("inside", "sent")]
+        about = [row["audience"] for row in await bot.rows("notice") if row["backend"] == L3]
+        assert about == ["private"]
+        status, feed = await bot.get(f"/oot/{L3}/feed.atom")
+        assert (status, "turned red" in str(feed)) == (404, False)
+
+
+async def test_what_becomes_private_is_not_said_to_have_recovered(bot, inbox, github):
+    await turn_red(bot)
+    await check(bot)
+    await said_to_be(bot, github, L3, private=True)
+    await recover(bot)
+    await check(bot)
+
+    assert inbox.told == ["backend_red"]
