@@ -21,6 +21,7 @@ from bot.oot.statistics.feature import FEATURE as STATISTICS
 from bot.oot.verdict.feature import FEATURE as VERDICT
 from bot.ops.feature import FEATURE as OPS
 from bot.queue.feature import FEATURE as QUEUE
+from bot.sinks.feature import FEATURE as SINKS
 
 FEATURES = (
     QUEUE,
@@ -41,5 +42,6 @@ FEATURES = (
     TEST_RESULTS,
     TEST_LISTS,
     UTILIZATION,
+    SINKS,
     OPS,
 )
