@@ -81,7 +81,8 @@ def copy_object(export: Export, row: Row) -> list[StoredObject]:
     """Return GitHub's newest object of a record; where its delivery is no longer kept, what the record has of it."""
     kind = TYPES[export.name]
     folders = [export.name, repo_key(row["repo"])] if row["repo"] else [export.name]
-    key = "/".join((*folders, object_key(*(row[part] for part in kind.key))))
+    names = (row[part] for part in kind.key if part != "run_attempt")  # of a run the newest attempt is sent
+    key = "/".join((*folders, object_key(*names)))
     return [StoredObject(key=key, content=lambda: (json_line(_object(row, kind.at)),))]
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bot.db.exports import Export, Key, Row
     from bot.db.transaction import Transaction
     from bot.sinks.lanes import Lane
+    from bot.sinks.store.visibility_rows import Known
     from bot.sinks.tables import ExportedRow
     from bot.web.access import Private
 
@@ -34,7 +35,7 @@ class _Visibility:
     """What one sink may have."""
 
     lane: Lane
-    public: Mapping[int, str]  # full names by id
+    known: Mapping[int, Known]  # repositories by id
     private: Private
     ids: Mapping[str, set[int]]  # of names, case folded
     exported: Mapping[int, ExportedRow]
@@ -60,28 +61,36 @@ class _Visibility:
         copied = (self.exported.get(one) for value in private for one in self.ids_of(value))
         return not self.lane.sink.private and any(one is not None and not one["deleted"] for one in copied)
 
+    def with_name(self, row: Row | None) -> Row | None:
+        """Return a row with the full name of its repository."""
+        if row is None or "repo" in row:
+            return row
+        ids = (value for value in repositories_of(self.lane.export, row) if isinstance(value, int))
+        return {**row, "repo": next((self.known[one].name for one in ids if one in self.known), "")}
+
     def ids_of(self, value: int | str) -> set[int]:
         """Return the repositories that a value of a row stands for."""
         return {value} if isinstance(value, int) else self.ids.get(value.casefold(), set())
 
     def _is_public(self, value: int | str) -> bool:
         if isinstance(value, int):
-            return value in self.public
+            return value in self.known and self.known[value].is_public
         return value.casefold() not in self.private.names
 
     def _name(self, value: int | str, row: Row) -> str:
         if isinstance(value, str):
             return value
-        return self.public.get(value) or str(row.get("repo") or "")
+        return self.known[value].name if value in self.known else str(row.get("repo") or "")
 
 
 async def read_current(tx: Transaction, context: Context, lane: Lane, keys: Sequence[Key]) -> Current:
     """Return what is true now of some keys, in one snapshot."""
     rows: dict[Key, Row] = await load(lane.shape.read)(tx, lane.export, keys)
     seen = await _read_visibility(tx, context, lane, rows.values())
-    items, ids = [], set()
+    items: list[Outgoing] = []
+    ids: set[int] = set()
     for key in keys:
-        row = rows.get(key)
+        row = seen.with_name(rows.get(key))
         if row is None:
             items.append(Outgoing(key=key, row=None, deleted=True, version=tx.now))
         elif not seen.wants(row):
@@ -128,7 +137,7 @@ async def _read_visibility(tx: Transaction, context: Context, lane: Lane, rows: 
     every = ids.union(*of_names.values())
     return _Visibility(
         lane=lane,
-        public=await visibility_rows.read_names(tx, ids),
+        known=await visibility_rows.read_known(tx, ids),
         private=await visibility_rows.read_private(tx, context.settings, names),
         ids=of_names,
         exported=await visibility_rows.exported_among(tx, lane.sink.name, every),

@@ -38,6 +38,6 @@ async def measure_sinks(tx: Transaction, _settings: Settings, _hidden: Hidden) -
         WAITING.clear()
         for (sink, what), found in waiting.items():
             LAG.labels(sink, what).set(max(tx.now - found.since, 0) / 1000)
-            WAITING.labels(sink, what).set(found.count)
+            WAITING.labels(sink, what).set(found.rows)
 
     return show

@@ -123,7 +123,7 @@ def _most(lane: Lane) -> int:
 class _Sent(NamedTuple):
     """What a batch came to."""
 
-    count: int
+    rows: int
     refused: dict[str, str]  # reasons by key
 
 
@@ -158,8 +158,8 @@ async def _store_sent(context: Context, lane: Lane, run: str, taken: Sequence[Ma
             await marks.raise_marks(tx, [(sink, what, mark["key"]) for mark in taken])
         await refused_rows.forget_refused(tx, sink, what, [mark["key"] for mark in taken])
         await refused_rows.note_refused(tx, sink, what, sent.refused)
-        await states.note_sent(tx, sink, what, sent.count)
-    metrics.ROWS.labels(sink, what).inc(sent.count)
+        await states.note_sent(tx, sink, what, sent.rows)
+    metrics.ROWS.labels(sink, what).inc(sent.rows)
     metrics.REFUSED.labels(sink, what).inc(len(sent.refused))
     for key, reason in sent.refused.items():
         log.warning("a row was refused", sink=sink, what=what, key=key, reason=reason)

@@ -86,7 +86,7 @@ async def read_standings(tx: Transaction, settings: Settings) -> list[Standing]:
                 Standing(
                     sink=sinks[state["sink"]],
                     state=state,
-                    waiting=left.count if left else 0,
+                    waiting=left.rows if left else 0,
                     lag=max(tx.now - left.since, 0) // 1000 if left else 0,
                     refused=refused.get(key, 0),
                 )

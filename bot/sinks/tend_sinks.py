@@ -65,7 +65,8 @@ async def withdraw_repository(context: Context, task: Task) -> None:
     identifier = int(task.key)
     found = context.resource(SINKS).lanes
     async with context.store.read() as tx:
-        is_public = identifier in await visibility_rows.read_names(tx, [identifier])
+        known = (await visibility_rows.read_known(tx, [identifier])).get(identifier)
+        is_public = known is not None and known.is_public
         concerned = [] if is_public else await visibility_rows.sinks_with(tx, identifier)
     for sink in concerned:
         mine = [lane for lane in found.values() if lane.sink.name == sink and not lane.sink.private]

@@ -23,7 +23,8 @@ def tables(request, folder):
     """The settings' tables of sinks; a test may choose others by its marker's parameters."""
     chosen = getattr(request, "param", None) or {"archive": archive_of(folder), "copies": copies_of(folder)}
     return {
-        name: table | {"url": table["url"].replace("FOLDER", f"file://{folder}")} for name, table in chosen.items()
+        name: table | {"url": table["url"].replace("FOLDER", f"file://{folder}")}
+        for name, table in chosen.items()
     }
 
 

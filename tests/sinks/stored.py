@@ -15,7 +15,12 @@ def archive_of(folder: Path, **options) -> dict:
 def copies_of(folder: Path, *what: str, **options) -> dict:
     """The table of a sink with upstream's keys."""
     chosen = list(what) or ["records", "deliveries", "oot_workflow_job"]
-    return {"kind": "objects", "url": f"file://{folder}/copies", "layout": "upstream", "what": chosen} | options
+    return {
+        "kind": "objects",
+        "url": f"file://{folder}/copies",
+        "layout": "upstream",
+        "what": chosen,
+    } | options
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -25,7 +25,9 @@ async def test_every_delivery_is_archived_as_it_came(bot, github, folder):
     archived = {key.rpartition("/")[2].removesuffix(".json.gz"): content
                 for key, content in stored.items() if not key.startswith("raw/manifest/")}  # fmt: skip
     assert archived == bodies
-    listed = [line for key, content in stored.items() if key.startswith("raw/manifest/") for line in lines(content)]
+    listed = [
+        line for key, content in stored.items() if key.startswith("raw/manifest/") for line in lines(content)
+    ]
     assert {line["guid"]: line["sha256"] for line in listed} == {
         guid: hashlib.sha256(body).hexdigest() for guid, body in bodies.items()
     }

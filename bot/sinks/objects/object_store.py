@@ -65,8 +65,9 @@ class ObjectStorage:
             if self.folder is not None:
                 self._opened = LocalStore(self.folder, mkdir=True)
             else:
-                retries = {"max_retries": REPEATED, "retry_timeout": PATIENCE}
-                self._opened = from_url(self.url, retry_config=retries)  # type: ignore[arg-type]
+                self._opened = from_url(
+                    self.url, retry_config={"max_retries": REPEATED, "retry_timeout": PATIENCE}
+                )
         return self._opened
 
     async def put(

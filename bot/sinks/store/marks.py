@@ -29,7 +29,7 @@ OLDEST = RowStatement(
 class Waiting(NamedTuple):
     """What waits of a lane."""
 
-    count: int
+    rows: int
     since: int  # epoch milliseconds, of the oldest
 
 

@@ -66,7 +66,8 @@ async def is_running(tx: Transaction, sink: str, what: str, run: str) -> bool:
     """Whether no other run has begun since; it stays so until the transaction ends."""
     query = sa.select(S.run).where(*_of(sink, what))
     found = await tx.run(query if tx.sqlite else query.with_for_update())
-    return found.scalar() == run
+    current: str | None = found.scalar()
+    return current == run
 
 
 async def note_sent(tx: Transaction, sink: str, what: str, count: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
@@ -22,16 +22,24 @@ REPOSITORY, E = records["repository"].c, sink_repository.c
 IDS_PER_QUERY = 500
 
 
-async def read_names(tx: Transaction, ids: Collection[int]) -> dict[int, str]:
-    """Return the full names of those of these repositories that are public for all GitHub has said."""
-    found: dict[int, str] = {}
+class Known(NamedTuple):
+    """What is known of a repository."""
+
+    name: str
+    is_public: bool  # GitHub has said so
+
+
+async def read_known(tx: Transaction, ids: Collection[int]) -> dict[int, Known]:
+    """Return what is known of repositories; of one without a record, nothing is."""
+    found: dict[int, Known] = {}
     ordered = sorted(ids)
     for start in range(0, len(ordered), IDS_PER_QUERY):
         some = REPOSITORY.repository_id.in_(ordered[start : start + IDS_PER_QUERY])
         query = sa.select(REPOSITORY.repository_id, REPOSITORY.full_name, REPOSITORY.repo, REPOSITORY.private)
         for row in await tx.run(query.where(some)):
-            if row.private is False or row.private == 0:
-                found[row.repository_id] = row.full_name or row.repo
+            found[row.repository_id] = Known(
+                row.full_name or row.repo, row.private is False or row.private == 0
+            )
     return found
 
 
@@ -54,7 +62,8 @@ async def read_ids(tx: Transaction, names: Collection[str]) -> dict[str, set[int
 
 async def exported_among(tx: Transaction, sink: str, ids: Collection[int]) -> dict[int, ExportedRow]:
     """Return those of these repositories of which a sink has copies."""
-    ordered, found = sorted(ids), {}
+    ordered = sorted(ids)
+    found: dict[int, ExportedRow] = {}
     for start in range(0, len(ordered), IDS_PER_QUERY):
         query = select(ExportedRow, sink_repository).where(
             E.sink == sink, E.repository_id.in_(ordered[start : start + IDS_PER_QUERY])
