@@ -12,7 +12,7 @@ from bot.db.exports import encode_key
 from bot.sinks.current_rows import load_content, read_current
 from bot.sinks.driver import Batch
 from bot.sinks.open_sinks import SINKS
-from bot.sinks.store import key_pages, marks, refused_rows
+from bot.sinks.store import key_pages, marks, refused_rows, states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bot.sinks.driver import Checker, Outgoing
     from bot.sinks.lanes import Lane
 
+DAY = 86_400_000  # milliseconds
 PAGE = 10_000  # keys read at once
 MISSING = "it is missing"
 SAMPLED = 100  # one in so many
@@ -49,16 +50,19 @@ async def compare_lane(
     context: Context, lane: Lane, *, since: int = 0, report: Callable[[int], None] | None = None
 ) -> Compared:
     """Compare all rows since a time, page by page."""
+    async with context.store.read() as tx:
+        state = await states.read_one(tx, lane.sink.name, lane.what)
     driver = context.resource(SINKS).driver(lane.sink)
     checker = driver.checker(Batch(export=lane.export, make=load(lane.shape.make), items=()))
-    comparison = _Comparison(context=context, lane=lane, checker=checker)
+    began_at = state["began_at"] if state else context.clock.now()
+    comparison = _Comparison(context=context, lane=lane, checker=checker, began_at=began_at)
     after: str | None = None
     while True:
         async with context.store.read() as tx:
             page = await key_pages.read_page(tx, lane.export, after=after, limit=PAGE, since=since)
-        keys = list(page.days)
+        keys = list(page.times)
         for start in range(0, len(keys), lane.shape.most):
-            await comparison.compare(keys[start : start + lane.shape.most], page.days)
+            await comparison.compare(keys[start : start + lane.shape.most], page.times)
         if report:
             report(comparison.found.expected.total())
         if page.after is None:
@@ -73,14 +77,18 @@ class _Comparison:
     context: Context
     lane: Lane
     checker: Checker
+    began_at: int  # what is older was not to be sent, unless it was asked for
     found: Compared = field(default_factory=Compared)
 
-    async def compare(self, keys: Sequence[Key], days: Mapping[Key, int]) -> None:
+    async def compare(self, keys: Sequence[Key], times: Mapping[Key, int]) -> None:
         """Compare some keys; what differs is looked at again, since rows change meanwhile."""
         items = await _read(self.context, self.lane, keys)
         there = [item for item in items if not item.deleted]
-        self.found.expected.update(days[item.key] for item in there)
-        suspects = dict.fromkeys(await self.checker.missing(there), MISSING)
+        missing = await self.checker.missing(there)
+        older = {key for key in missing if times[key] < self.began_at}
+        there = [item for item in there if item.key not in older]
+        self.found.expected.update(times[item.key] // DAY for item in there)
+        suspects = dict.fromkeys(missing - older, MISSING)
         gone = [item for item in items if item.deleted and item.row is not None]
         left = {item.key for item in gone} - await self.checker.missing(gone)
         suspects |= dict.fromkeys(left, "it was deleted here")
@@ -88,9 +96,9 @@ class _Comparison:
         self.found.sampled += len(sample)
         suspects |= {one.key: one.words for one in await self.checker.differing(sample)}
         if suspects:
-            await self._add_differences(suspects, days)
+            await self._add_differences(suspects, times)
 
-    async def _add_differences(self, suspects: Mapping[Key, str], days: Mapping[Key, int]) -> None:
+    async def _add_differences(self, suspects: Mapping[Key, str], times: Mapping[Key, int]) -> None:
         again = {item.key: item for item in await _read(self.context, self.lane, list(suspects))}
         texts = {encode_key(key): key for key in suspects}
         waiting, reasons = await self._known_reasons(list(texts))
@@ -101,7 +109,7 @@ class _Comparison:
         for item in unmarked:
             if not item.deleted and item.key not in still:
                 continue
-            self.found.missing[days[item.key]] += suspects[item.key] == MISSING
+            self.found.missing[times[item.key] // DAY] += suspects[item.key] == MISSING
             text = encode_key(item.key)
             words = reasons.get(text) or still.get(item.key) or suspects[item.key]
             if len(self.found.differences) < REPORTED:

@@ -35,9 +35,9 @@ async def fill_lane(store: Store, lane: Lane, report: Callable[[int], None] | No
         await _mark_page(store, lane, page)
         after = None if page.after is None else encode_key(page.after)
         async with store.transaction() as tx:
-            await states.note_filled(tx, sink, what, after, len(page.days))
+            await states.note_filled(tx, sink, what, after, len(page.times))
             tx.enqueue(SEND, lane.task_key)
-        total += len(page.days)
+        total += len(page.times)
         if report:
             report(total)
         await store.clock.sleep(BREATH)
@@ -53,7 +53,7 @@ async def mark_repository(store: Store, lane: Lane, repository_id: int) -> int:
                 tx, lane.export, after=after, limit=PAGE, repository_id=repository_id
             )
         await _mark_page(store, lane, page)
-        total += len(page.days)
+        total += len(page.times)
         if page.after is None:
             return total
         after = encode_key(page.after)
@@ -61,7 +61,7 @@ async def mark_repository(store: Store, lane: Lane, repository_id: int) -> int:
 
 
 async def _mark_page(store: Store, lane: Lane, page: key_pages.Page) -> None:
-    keys = list(page.days)
+    keys = list(page.times)
     for start in range(0, len(keys), PART):
         part = [(lane.sink.name, lane.what, encode_key(key)) for key in keys[start : start + PART]]
         async with store.transaction() as tx:

@@ -100,9 +100,14 @@ async def _note_away(context: Context, lane: Lane, error: SinkAway) -> RetryLate
     async with context.store.transaction() as tx:
         state = await states.read_one(tx, lane.sink.name, lane.what)
         failures = state["failures"] if state else 0
-        wait = error.after if error.after is not None else min(2.0**failures, LONGEST_WAIT)
+        wait = backoff(failures) if error.after is None else error.after
         await states.note_failure(tx, lane.sink.name, lane.what, reason, due_at=tx.now + round(wait * 1000))
     return RetryLater(f"{lane.sink.name}: {reason}", after=wait)
+
+
+def backoff(failures: int) -> float:
+    """Return the seconds until a sink is asked again that was away so many times in a row before."""
+    return float(min(2 ** min(failures, 20), LONGEST_WAIT))
 
 
 async def _send_until(context: Context, lane: Lane, run: str, until: float) -> bool:

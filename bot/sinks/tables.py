@@ -75,6 +75,7 @@ class LaneRun(TypedDict):
 class LaneFilling(TypedDict):
     """How far what there was before is marked."""
 
+    began_at: Millis  # what was received before and has not changed since was never to be sent
     filled_from: Millis | None  # rows since then are to be marked; null: none are
     filled_after: Text | None  # the last key that was; null: none yet
     filled: Big  # how many were

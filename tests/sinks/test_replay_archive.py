@@ -27,8 +27,9 @@ def records_in(folder):
     connection.row_factory = sqlite3.Row
     names = [*TYPES, "repository_name", "ci_cell"]
     found = {name: [dict(row) for row in connection.execute(f"SELECT * FROM {name}")] for name in names}
-    for row in found["repository"]:
-        del row["merge_state"]  # GitHub was also asked for it: what it answered is no delivery
+    # GitHub was also asked for repositories: what it answered is no delivery, and may be newer in a detail
+    named = ("repository_id", "repo", "private", "received_at")
+    found["repository"] = [{name: row[name] for name in named} for row in found["repository"]]
     return {name: sorted(map(str, rows)) for name, rows in found.items()}
 
 

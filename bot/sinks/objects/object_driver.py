@@ -83,7 +83,9 @@ class ObjectDriver:
         if not one.key.endswith(ARCHIVED):
             attributes["Content-Encoding"] = "gzip"
         attributes |= {name: quote(value, safe="/ ") for name, value in one.metadata.items()}
-        with await asyncio.to_thread(_compressed, one) as file:
+        with SpooledTemporaryFile(IN_MEMORY) as spooled:
+            file = cast("IO[bytes]", spooled)
+            await asyncio.to_thread(_compress, one, file)
             content = file if _is_on_disk(file) else file.read()
             await self._storage.put(one.key, content, attributes=attributes, create=one.immutable)
 
@@ -119,14 +121,12 @@ async def _for_each(items: Sequence[T], work: Callable[[T], Awaitable[None]]) ->
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-def _compressed(one: StoredObject) -> IO[bytes]:
-    """Return the content of an object, always the same bytes for the same."""
-    file = cast("IO[bytes]", SpooledTemporaryFile(IN_MEMORY))  # noqa: SIM115 - the caller closes it
+def _compress(one: StoredObject, file: IO[bytes]) -> None:
+    """Write the content of an object to a file, always the same bytes for the same."""
     with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as packed:
         for piece in one.content():
             packed.write(piece)
     file.seek(0)
-    return file
 
 
 def _is_on_disk(file: IO[bytes]) -> bool:

@@ -39,6 +39,8 @@ FORBIDDEN = re.compile(
 REFUSED = re.compile("status (?:code )?4[0-9][0-9]|4[0-9][0-9] [A-Z]")
 RETRIED = re.compile("408|429|SlowDown|Throttl")
 NO_BUCKET = re.compile("NoSuchBucket|bucket does not exist|ContainerNotFound", re.IGNORECASE)
+ANSWER = re.compile("status code: ([0-9]{3}[A-Za-z ]*)")
+CODE, MESSAGE = re.compile("<Code>([^<]*)<"), re.compile("<Message>([^<]*)<")
 MAKE = {  # what makes the bucket that is missing
     "s3": "aws s3 mb s3://{}",
     "gs": "gcloud storage buckets create gs://{}",
@@ -125,7 +127,11 @@ class ObjectStorage:
             raise self._failed(error) from None
 
     def _said(self, error: Exception) -> str:
-        return f"{self.url}: {str(error).partition(chr(10))[0]}"
+        line = str(error).partition("\n")[0]
+        if not (answer := ANSWER.search(line)):
+            return f"{self.url}: {line}"
+        code, message = (found and found[1] for found in (CODE.search(line), MESSAGE.search(line)))
+        return ": ".join(filter(None, (self.url, answer[1], code, message)))
 
     def _not_there(self, error: Exception) -> Exception:
         parts = urlsplit(self.url)

@@ -14,14 +14,12 @@ if TYPE_CHECKING:
     from bot.db.exports import Export, Key
     from bot.db.transaction import Transaction
 
-DAY = 86_400_000  # milliseconds
-
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Some keys in order, with the day of each; `after` is where the next page begins, None: this is the last."""
+    """Some keys in order, with the time of each; `after` is where the next page begins, None: this is the last."""
 
-    days: dict[Key, int]  # days since 1970
+    times: dict[Key, int]  # epoch milliseconds
     after: Key | None
 
 
@@ -47,8 +45,9 @@ async def read_page(
     if repository_id is not None:
         query = query.where(await _of_repository(tx, export, repository_id))
     rows = [tuple(row) for row in await tx.run(query)]
-    days = {row[:-1]: (row[-1] or 0) // DAY for row in rows}
-    return Page(days=days, after=rows[-1][:-1] if len(rows) == limit else None)
+    return Page(
+        times={row[:-1]: row[-1] or 0 for row in rows}, after=rows[-1][:-1] if len(rows) == limit else None
+    )
 
 
 def _behind(columns: list[sa.Column[Any]], key: Key) -> sa.ColumnElement[bool]:

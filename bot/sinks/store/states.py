@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from bot.db.rows import select
-from bot.sinks.tables import StateRow, sink_state
+from bot.sinks.tables import StateRow, sink_mark, sink_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.sinks.lanes import Lane
 
-S = sink_state.c
+S, M = sink_state.c, sink_mark.c
 
 
 def _of(sink: str, what: str) -> tuple[sa.ColumnElement[bool], ...]:
@@ -24,26 +24,33 @@ def _of(sink: str, what: str) -> tuple[sa.ColumnElement[bool], ...]:
 
 async def add_new(tx: Transaction, lanes: Iterable[Lane]) -> None:
     """Note lanes that are new; of these what there was before is to be marked where the settings say so."""
-    rows = [
-        StateRow(
-            sink=lane.sink.name,
-            what=lane.what,
-            paused=False,
-            stopped=None,
-            due_at=0,
-            failures=0,
-            error=None,
-            run="",
-            sent_at=None,
-            sent=0,
-            filled_from=lane.sink.since,
-            filled_after=None,
-            filled=0,
-        )
-        for lane in lanes
-    ]
+    known = {tuple(row) for row in await tx.run(sa.select(S.sink, S.what))}
+    rows = [await _new(tx, lane) for lane in lanes if (lane.sink.name, lane.what) not in known]
     if rows:
         await tx.upsert(sink_state, rows)
+
+
+async def _new(tx: Transaction, lane: Lane) -> StateRow:
+    """Return the state of a lane of which nothing was sent: what was marked up to now is its beginning."""
+    marked = (M.sink == lane.sink.name, M.what == lane.what)
+    oldest = (await tx.run(sa.select(sa.func.min(M.since)).where(*marked))).scalar()
+    began_at = min(tx.now, tx.now if oldest is None else oldest)
+    return StateRow(
+        sink=lane.sink.name,
+        what=lane.what,
+        paused=False,
+        stopped=None,
+        due_at=0,
+        failures=0,
+        error=None,
+        run="",
+        sent_at=None,
+        sent=0,
+        began_at=began_at if lane.sink.since is None else lane.sink.since,
+        filled_from=lane.sink.since,
+        filled_after=None,
+        filled=0,
+    )
 
 
 async def read_all(tx: Transaction) -> dict[tuple[str, str], StateRow]:
@@ -100,7 +107,8 @@ async def resume(tx: Transaction, sink: str, what: str) -> None:
 
 async def begin_filling(tx: Transaction, sink: str, what: str, since: int) -> None:
     """Have what was received since a time marked from the first key on."""
-    values = {"filled_from": since, "filled_after": None, "filled": 0}
+    earlier = sa.case((S.began_at < since, S.began_at), else_=since)
+    values = {"filled_from": since, "filled_after": None, "filled": 0, "began_at": earlier}
     await tx.run(sa.update(sink_state).where(*_of(sink, what)).values(values))
 
 

@@ -569,8 +569,8 @@ def upgrade() -> None:
     table(
         "sink_state", must("sink", Text), must("what", Text), must("paused", Boolean),
         column("stopped", Text), must("due_at", Big), must("failures", Integer), column("error", Text),
-        must("run", Text), column("sent_at", Big), must("sent", Big), column("filled_from", Big),
-        column("filled_after", Text), must("filled", Big), key=["sink", "what"],
+        must("run", Text), column("sent_at", Big), must("sent", Big), must("began_at", Big),
+        column("filled_from", Big), column("filled_after", Text), must("filled", Big), key=["sink", "what"],
     )
     table(
         "sweep", must("app_id", Big), must("name", Text), must("created_at", Big), column("tried_at", Big),
