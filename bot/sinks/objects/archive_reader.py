@@ -48,10 +48,10 @@ class ArchiveReader:
         for key in sorted(keys):
             content = await self._storage.get(key) or b""
             try:
-                found |= {line.guid: line for line in read_manifest(content.splitlines())}
+                found |= {line["guid"]: line for line in read_manifest(content.splitlines())}
             except msgspec.DecodeError as error:
                 self.damaged.append(f"{key}: {error}")
-        return sorted(found.values(), key=lambda line: (line.received_at, line.guid))
+        return sorted(found.values(), key=lambda line: (line["received_at"], line["guid"]))
 
     async def _read(self, lines: Sequence[ManifestLine]) -> list[DeliveryRow]:
         free = asyncio.Semaphore(AT_ONCE)
@@ -64,17 +64,17 @@ class ArchiveReader:
         return [_delivery(line, body) for line, body in zip(lines, bodies, strict=True) if body is not None]
 
     async def _body(self, line: ManifestLine) -> bytes | None:
-        stored = await self._storage.get(line.key)
+        stored = await self._storage.get(line["key"])
         if stored is None:
-            self.damaged.append(f"{line.key} is missing")
+            self.damaged.append(f"{line['key']} is missing")
             return None
         try:
             body = gzip.decompress(stored)
         except (OSError, EOFError, zlib.error):
-            self.damaged.append(f"{line.key} is no gzip file")
+            self.damaged.append(f"{line['key']} is no gzip file")
             return None
-        if hashlib.sha256(body).hexdigest() != line.sha256:
-            self.damaged.append(f"{line.key} has another content than was archived")
+        if hashlib.sha256(body).hexdigest() != line["sha256"]:
+            self.damaged.append(f"{line['key']} has another content than was archived")
             return None
         return body
 
@@ -82,15 +82,15 @@ class ArchiveReader:
 def _delivery(line: ManifestLine, body: bytes) -> DeliveryRow:
     return DeliveryRow(
         id=0,
-        guid=line.guid,
-        event=line.event,
-        action=line.action,
-        repo=line.repo,
+        guid=line["guid"],
+        event=line["event"],
+        action=line["action"],
+        repo=line["repo"],
         source="archive",
-        received_at=line.received_at,
+        received_at=line["received_at"],
         state="handled",
         attempts=1,
-        due_at=line.received_at,
+        due_at=line["received_at"],
         error=None,
         codec=None,
         body=body,
