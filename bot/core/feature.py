@@ -55,7 +55,9 @@ class Feature:
     admin_forms: Mapping[str, str] = field(default_factory=dict)
     # async (tx, settings, hidden) -> a function that sets gauges of `bot.core.metrics`, called before they are read
     metrics: str = ""
-    notes: str = ""  # async (tx, settings) -> what needs attention, for /readyz; nothing that may be hidden
+    notes: str = (
+        ""  # async (tx, settings, whether the administrator asks) -> what needs attention, for /readyz
+    )
     exports: str = ""  # a tuple of `bot.db.exports.Export`: rows that sinks may have copies of
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
     # backend, job, run; job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;

@@ -67,7 +67,8 @@ async def readyz(request: web.Request) -> web.Response:
             left = await backlog.measure(tx)
             moved, unreached = await pinned.read_problems(tx, context.settings.upstream_repo)
             read_notes = load_each(context.features, "notes")
-            noted = [note for read in read_notes for note in await read(tx, context.settings)]
+            is_admin = access.reads_private(request)
+            noted = [note for read in read_notes for note in await read(tx, context.settings, is_admin)]
     except StoreUnavailable as error:
         missing.append(f"database: {error}"[:300])
     else:

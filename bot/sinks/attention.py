@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bot.sinks.settings import SinkSettings
 
 SHOWN = 20  # refused rows
+FOR_ADMIN = "see /admin or `ootbot sink list`"
 
 
 def add_templates(app: web.Application) -> None:
@@ -43,12 +44,13 @@ async def show_sinks(tx: Transaction, settings: Settings) -> AdminSection:
     return AdminSection(template="admin_sinks.html", values=values)
 
 
-async def read_notes(tx: Transaction, settings: Settings) -> list[str]:
-    """Return what needs attention."""
+async def read_notes(tx: Transaction, settings: Settings, is_admin: bool) -> list[str]:
+    """Return what needs attention; what another store says is for the administrator."""
     if not settings.of(SinksSettings).sinks:
         return []
     found = await read_standings(tx, settings)
-    return [f"sink {one.sink.name}: {one.what}: {one.words}" for one in found if one.words]
+    concerned = [one for one in found if one.words]
+    return [f"sink {one.sink.name}: {one.what}: {one.words if is_admin else FOR_ADMIN}" for one in concerned]
 
 
 async def check_sinks(target: Target) -> list[Finding]:
@@ -64,10 +66,11 @@ async def _check(sink: SinkSettings) -> Finding:
     try:
         await driver.check_access()
     except Stopped as problem:
-        return error(name, mask_credentials(str(problem)), "make what is missing, then `ootbot sink resume`")
+        told = mask_credentials(f"{sink.address}: {problem}")
+        return error(name, told, "make what is missing, then `ootbot sink resume`")
     except SinkAway as problem:
         todo = "check its address, and the credentials in the environment: docs/sinks.md"
-        return error(name, mask_credentials(str(problem)), todo)
+        return error(name, mask_credentials(f"{sink.address}: {problem}"), todo)
     finally:
         await driver.close()
     return ok(name, f"{sink.address} can be written")

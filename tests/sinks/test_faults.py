@@ -164,6 +164,8 @@ async def test_the_operator_sees_what_is_wrong(bot, github, bucket):
     )
     (note,) = [note for note in ready["notes"] if "copies: workflow_job" in note]
     assert "rows wait, the oldest for 11 min" in note
+    _, ready = await bot.get("/readyz")
+    assert "sink copies: workflow_job: see /admin or `ootbot sink list`" in ready["notes"]
     _, text = await bot.get("/metrics")
     (lag,) = [
         line

@@ -121,7 +121,6 @@ def interrupt(reported):
         raise InterruptedError
 
 
-@SQLITE
 async def test_deliveries_are_kept_until_the_sink_has_them_then_a_week_and_it_is_said(bot, github, folder):
     await held(bot, states.pause)
     bodies = await delivered(bot, github)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bot.demo.github.serializers import repository
 from tests.harness import UPSTREAM, UPSTREAM_ID
 from tests.serving import SQLITE
 from tests.sinks.stored import files
@@ -62,9 +63,11 @@ async def test_once_a_repository_turns_private_its_copies_are_deleted(bot, githu
     await ran(bot, github, "org/npu-backend")
     before = everything(folder)
     assert any(UPSTREAM in key for key in before)
-    repo = github.state.repo(UPSTREAM)
-    repo.private = True
-    await github.start_run(UPSTREAM, event="push")
+    github.state.repo(UPSTREAM).private = True
+    about = repository.repository(github.state, github.state.repo(UPSTREAM)) | {
+        "updated_at": "2030-01-01T00:00:00Z"
+    }
+    await bot.send("repository", {"action": "privatized", "repository": about})
     await bot.settle(horizon=200)
     left = everything(folder)
     kept = {key for key in left if not key.startswith("raw/manifest/")}

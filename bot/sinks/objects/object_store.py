@@ -118,34 +118,36 @@ class ObjectStorage:
         try:
             yield
         except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
-            raise SinkForbidden(self._said(error)) from None
+            raise SinkForbidden(_describe(error)) from None
         except (NotFoundError, FileNotFoundError) as error:
             raise self._not_there(error) from None
         except (InvalidPathError, ValueError) as error:
-            raise ObjectRefused(self._said(error)) from None
+            raise ObjectRefused(_describe(error)) from None
         except (BaseError, OSError) as error:
             raise self._failed(error) from None
-
-    def _said(self, error: Exception) -> str:
-        line = str(error).partition("\n")[0]
-        if not (answer := ANSWER.search(line)):
-            return f"{self.url}: {line}"
-        code, message = (found and found[1] for found in (CODE.search(line), MESSAGE.search(line)))
-        return ": ".join(filter(None, (self.url, answer[1], code, message)))
 
     def _not_there(self, error: Exception) -> Exception:
         parts = urlsplit(self.url)
         if parts.scheme in MAKE:
             make = MAKE[parts.scheme].format(parts.hostname)
             return Stopped(f"there is no {parts.scheme}://{parts.hostname}: make it with `{make}`")
-        return SinkAway(self._said(error))
+        return SinkAway(_describe(error))
 
     def _failed(self, error: Exception) -> Exception:
         words = str(error)
         if FORBIDDEN.search(words):
-            return SinkForbidden(self._said(error))
+            return SinkForbidden(_describe(error))
         if NO_BUCKET.search(words):
             return self._not_there(error)
         if REFUSED.search(words) and not RETRIED.search(words):
-            return ObjectRefused(self._said(error))
-        return SinkAway(self._said(error))
+            return ObjectRefused(_describe(error))
+        return SinkAway(_describe(error))
+
+
+def _describe(error: Exception) -> str:
+    """Return what the store answered, without addresses."""
+    line = str(error).partition("\n")[0]
+    if not (answer := ANSWER.search(line)):
+        return line
+    code, message = (found and found[1] for found in (CODE.search(line), MESSAGE.search(line)))
+    return ": ".join(filter(None, (answer[1], code, message)))

@@ -59,7 +59,7 @@ async def _with_rows(
     generation: sa.ColumnElement[Any],
     order: Iterable[sa.ColumnElement[Any]],
 ) -> dict[Key, Row]:
-    found = {}
+    found: dict[Key, Row] = {}
     for key, run in runs.items():
         jobs: dict[int, TestJobRow] = {job["generation"]: job for job in run["jobs"]}
         rows = await tx.rows(query.where(generation.in_(sorted(jobs))).order_by(generation, *order))
