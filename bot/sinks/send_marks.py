@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from bot.core.errors import GiveUp, RetryLater
+from bot.core.errors import RetryLater
 from bot.core.feature import load
 from bot.db.exports import decode_key, encode_key
 from bot.sinks import metrics
@@ -44,8 +44,8 @@ async def send_marks(context: Context, task: Task) -> None:
     """Send what is marked of an export, until nothing is left or others are to have their turn."""
     sinks = context.resource(SINKS)
     lane = sinks.lanes.get(task.key)
-    if lane is None:
-        raise GiveUp(f"{task.key!r} is no export of a sink in these settings")
+    if lane is None:  # it was taken out of the settings, or another process has newer ones
+        return
     async with sinks.turn(lane.sink) as has_turn:
         again = await _send(context, lane) if has_turn else TURN
     if again is not None:
