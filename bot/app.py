@@ -67,7 +67,9 @@ async def make_context(
     if settings.database_url is None:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     inline = settings.role == "worker" if inline is None else inline
-    store = make_store(settings.database, clock=clock, features=features, inline=inline, compiled=compiled)
+    store = make_store(
+        settings.database, clock=clock, features=features, settings=settings, inline=inline, compiled=compiled
+    )
     await store.open()
     async with http_session(settings.proxy) as http:
         settings = await rows.with_known_spelling(store, settings)
@@ -119,7 +121,7 @@ def timetable(settings: Settings, features: Features) -> dict[str, float]:
 
 def read_program(features: Features) -> None:
     """Import what a process that answers requests needs of the features, without beginning anything."""
-    for part in ("views", "routes", "senders", "before_commit", "metrics"):
+    for part in ("views", "routes", "senders", "before_commit", "observer", "metrics"):
         for _ in load_each(features, part):
             pass
 

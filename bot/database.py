@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from bot.core.clock import Clock
     from bot.core.feature import Features
+    from bot.core.settings import Settings
     from bot.db.transaction import BeforeCommit, Changed, Transaction
 
 
@@ -24,6 +25,7 @@ def make_store(
     *,
     clock: Clock,
     features: Features,
+    settings: Settings | None = None,
     busy_timeout: float = BUSY_TIMEOUT,
     lost_after: float = LOST_AFTER,
     inline: bool = False,
@@ -31,14 +33,16 @@ def make_store(
 ) -> Store:
     """Return the store: records are written first, then the features' hooks run in their order, tasks come last.
 
-    The tables of every feature are in the schema then, whether or not anything else has imported them.
+    The tables of every feature are in the schema then, whether or not anything else has imported them. Without
+    settings no feature observes what changes.
     """
     for feature in features:
         if feature.tables:
             importlib.import_module(feature.tables)
     background = frozenset(kind for feature in features for kind in feature.background)
     queueing = partial(tasks.write_requests, background=background)
-    of_features = partial(_run_each, tuple(load_each(features, "before_commit")))
+    observers = [make(settings, features) for make in load_each(features, "observer")] if settings else []
+    of_features = partial(_run_each, (*load_each(features, "before_commit"), *filter(None, observers)))
     hooks = (record_writer.write, of_features, queueing)
     return Store(
         url,

@@ -24,6 +24,7 @@ from bot.oot.verdict.feature import FEATURE as VERDICT
 from bot.ops.feature import FEATURE as OPS
 from bot.providers.feature import FEATURE as PROVIDERS
 from bot.queue.feature import FEATURE as QUEUE
+from bot.sinks.feature import FEATURE as SINKS
 
 FEATURES = (
     QUEUE,
@@ -47,5 +48,6 @@ FEATURES = (
     UTILIZATION,
     CULPRITS,
     NOTIFY,
+    SINKS,
     OPS,
 )

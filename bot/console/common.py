@@ -65,6 +65,10 @@ def load_settings(config: Path | None) -> Settings:
         chosen, warnings = load(os.environ, config, features=feature_settings())
     except Misconfigured as error:
         refuse(error, SETTINGS_NEXT)
+    if problems := [
+        one for find in load_each(features(), "check_settings") for one in find(chosen, features())
+    ]:
+        refuse(Misconfigured(problems), SETTINGS_NEXT)
     for warning in warnings:
         click.echo(f"ootbot: warning: {warning}", err=True)
     log_output.configure(fmt=chosen.log_format, level=chosen.log_level)

@@ -48,7 +48,7 @@ async def _opened(settings: Settings) -> AsyncIterator[Store]:
     from bot.core.clock import SystemClock  # noqa: PLC0415 - the other commands start without SQLAlchemy
     from bot.database import make_store  # noqa: PLC0415 - see above
 
-    store = make_store(settings.database, clock=SystemClock(), features=features())
+    store = make_store(settings.database, clock=SystemClock(), features=features(), settings=settings)
     try:
         await store.open()
         yield store

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 
 import click
 
@@ -29,10 +30,16 @@ from bot.core import presets
 @click.option(
     "--preset", type=click.Choice(sorted(presets.read_presets())), help="Run the bot with this preset."
 )
-def demo(*, once: bool, github: bool, port: int, preset: str | None) -> None:
+@click.option(
+    "--sink",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A folder for copies: an archive of deliveries, and what PyTorch's tools read; needs the extra s3.",
+)
+def demo(*, once: bool, github: bool, port: int, preset: str | None, sink: Path | None) -> None:
     """Run the whole loop on this machine: bot, GitHub, five backends and an identity provider.
 
-    Nothing leaves loopback and no data is kept. It prints the addresses first, then one line per event.
+    Nothing leaves loopback and no data is kept, but copies in the folder of --sink: with --once they are compared with
+    what is stored, and a second database is rebuilt from them. It prints the addresses first, then one line per event.
     """
     from bot.demo import main  # noqa: PLC0415 - only the demo needs its GitHub
 
@@ -40,4 +47,4 @@ def demo(*, once: bool, github: bool, port: int, preset: str | None) -> None:
     if github:
         run_work(main.serve(port))
         return
-    sys.exit(asyncio.run(main.main(once=once, port=port, preset=preset)))
+    sys.exit(asyncio.run(main.main(once=once, port=port, preset=preset, sink=sink and sink.resolve())))

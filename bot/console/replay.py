@@ -1,4 +1,4 @@
-"""ootbot replay: rebuild the record tables from the deliveries still held."""
+"""ootbot replay: rebuild the record tables from the deliveries still held, or from an archive of a sink."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.console.common import config_option, load_settings, run_work
+from bot.console.common import config_option, features, load_settings, run_work
 from bot.core.clock import SystemClock
-from bot.core.errors import StoreUnavailable
+from bot.core.errors import Misconfigured, StoreUnavailable
 from bot.core.json_fields import as_time
 from bot.core.setting_types import duration
+from bot.sinks.kinds import KINDS
+from bot.sinks.objects.options import ObjectOptions, find_problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +36,10 @@ now counts as handled. It may run beside the server, and again: a second run cha
   ootbot replay --all
   ootbot replay --since 2d --event workflow_job
   ootbot replay --since 2026-01-31 --repo example-org/project --dry-run
+\b
+From the archive that a sink of layout raw wrote, into an empty database or one that has some of it:
+\b
+  ootbot replay --from-objects s3://ci-raw/ootbot
 """
 
 
@@ -58,13 +64,28 @@ def moment(_context: click.Context, _option: click.Parameter, value: str | None)
 @click.option("--event", help="Only this event, such as workflow_job.")
 @click.option("--repo", help="Only this repository, owner/name.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
+@click.option(
+    "--from-objects", "archive", metavar="URL", help="The archive of a sink, instead of our database."
+)
 @config_option
 def replay(
-    since: int | None, event: str | None, repo: str | None, config: Path | None, *, everything: bool, dry_run: bool
-) -> None:  # fmt: skip
+    since: int | None,
+    event: str | None,
+    repo: str | None,
+    archive: str | None,
+    config: Path | None,
+    *,
+    everything: bool,
+    dry_run: bool,
+) -> None:
     """Replay deliveries."""
     from bot.ingest.archive import Selection  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
+    if archive is not None:
+        if everything or dry_run or any((since, event, repo)):
+            raise click.UsageError("--from-objects stands alone: all of an archive is replayed")
+        run_work(_replay_archive(load_settings(config), archive))
+        return
     if everything == any((since, event, repo)):
         raise click.UsageError(
             "say which deliveries: --since, --event and --repo narrow the choice, or --all"
@@ -89,6 +110,34 @@ async def _replay(settings: Settings, chosen: Selection, *, dry_run: bool) -> No
         failed = await _through(context.store, make_worker(context).applier, chosen, total)
     click.echo(f"replayed {total - failed:,} of {total:,} deliveries")
     if failed:
+        sys.exit(1)
+
+
+async def _replay_archive(settings: Settings, url: str) -> None:
+    """Replay all that an archive holds."""
+    if problem := find_problem(ObjectOptions(url=url)):
+        raise Misconfigured([f"--from-objects: {problem}"])
+    if not KINDS["objects"].is_installed:
+        raise Misconfigured(["--from-objects needs obstore: pip install 'ootbot[s3]'"])
+    from bot.app import make_context, make_worker  # noqa: PLC0415 - the same
+    from bot.sinks.objects.archive_reader import ArchiveReader  # noqa: PLC0415 - the same
+    from bot.sinks.objects.object_store import ObjectStorage  # noqa: PLC0415 - the same
+
+    reader = ArchiveReader(ObjectStorage(url))
+    done = failed = 0
+    async with make_context(settings, features=features()) as context:
+        applier = make_worker(context).applier
+        async for batch in reader.batches():
+            for one, error in (await _persistently(context.store, applier, batch)).items():
+                failed += 1
+                click.echo(f"{one}: {error}", err=True)
+            done += len(batch)
+            click.echo(f"{done:,} deliveries", err=True)
+            await context.store.clock.sleep(PAUSE)
+    for words in reader.damaged:
+        click.echo(words, err=True)
+    click.echo(f"replayed {done - failed:,} deliveries of {url}")
+    if failed or reader.damaged:
         sys.exit(1)
 
 

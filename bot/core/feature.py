@@ -37,6 +37,9 @@ class Feature:
     before_commit: str = ""
     # (settings, features) -> a hook as the one before that runs after all of these, or None: for what needs both
     observer: str = ""
+    check_settings: str = (
+        ""  # (settings, features) -> what is wrong with options that fit together badly, in words
+    )
     on_start: str = ""  # async (tx): when the only worker on a database starts
     prune: str = ""  # async (context) -> {what: how many were deleted}
     retained: str = ""  # (table) -> condition of the rows that are not to be deleted, or None
@@ -60,6 +63,9 @@ class Feature:
     conditions: str = ""
     # async (tx, settings, hidden) -> a function that sets gauges of `bot.core.metrics`, called before they are read
     metrics: str = ""
+    notes: str = (
+        ""  # async (tx, settings, whether the administrator asks) -> what needs attention, for /readyz
+    )
     exports: str = ""  # a tuple of `bot.db.exports.Export`: rows that sinks may have copies of
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
     # backend, job, run, queue (the runners of a repository); job_json: fields of a job's JSON answer instead;

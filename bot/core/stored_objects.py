@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+DIGITS = 16  # of the digest that ends a part that was cut
 PART_MOST = 200  # characters of one part of a key, quoted: a file's name may have 255
 JSON, TEXT = "application/json", "text/plain"
 
@@ -48,7 +50,10 @@ def repo_key(repo: str) -> str:
 
 
 def _quoted(part: str) -> str:
-    quoted = quote(part, safe="")[:PART_MOST]
+    quoted = quote(part, safe="")
+    if len(quoted) > PART_MOST:
+        digest = hashlib.sha256(part.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
+        return f"{quoted[: PART_MOST - DIGITS - 1]}~{digest}"
     return quoted.replace(".", "%2E") or "%00" if not quoted.strip(".") else quoted
 
 

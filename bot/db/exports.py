@@ -42,10 +42,13 @@ class Export:
 
     name: str  # as in `what` of a sink, in tasks, metrics and pages
     table: sa.Table  # its changes are marked: those who write it call `Transaction.note_changed`
-    day: str  # the column with the time by which rows are counted and filled in later, epoch milliseconds
+    day: (
+        str | sa.ColumnElement[Any]
+    )  # the time by which rows are counted and filled in later, epoch milliseconds
     key: tuple[str, ...] = ()  # columns that name what is sent as one; empty: the primary key
     group: str = ""  # a name that stands for several exports in `what`
     # columns with the ids or full names of the repositories a row is about: one that is private hides it
+    # the first that is an id also gives a row its `repo`, the full name, where it has none
     repositories: tuple[str, ...] = ("repository_id",)
     condition: sa.ColumnElement[bool] | None = None  # the rows of the table that are exported at all
     deleted: str = ""  # a column that is not null where the row says that something was deleted
@@ -58,9 +61,9 @@ class Export:
         return tuple(self.table.c[name] for name in names)
 
     @property
-    def day_column(self) -> sa.Column[Any]:
-        """The column with the time of a row."""
-        return self.table.c[self.day]
+    def day_column(self) -> sa.ColumnElement[Any]:
+        """The column with the time of a row, or what computes it."""
+        return self.table.c[self.day] if isinstance(self.day, str) else self.day
 
     def key_of(self, row: Row) -> Key:
         """Return the key of a row."""

@@ -44,9 +44,11 @@ class BotFailedError(Exception):
 class BotProcess:
     """A running bot. Its log is a file in the folder given to `start`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, log: Path, options: Mapping[str, str]) -> None:
         self._process = process
         self._log = log
+        self._options = options
+        self.folder = log.parent
         self.url = ""
 
     @classmethod
@@ -65,13 +67,26 @@ class BotProcess:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=file,
             )
-        started = cls(process, log)
+        started = cls(process, log, options)
         try:
             started.url = await started._address()
         except BaseException:
             await started.stop()
             raise
         return started
+
+    async def command(self, *arguments: str, **options: str) -> tuple[int, str]:
+        """Run a console command with the bot's options and further ones; returns exit code and output."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bot.cli", *arguments),
+            cwd=self.folder,
+            env=_environment({**self._options, **options}),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT if "--json" not in arguments else asyncio.subprocess.DEVNULL,
+        )
+        out, _ = await process.communicate()
+        return process.returncode or 0, out.decode(errors="replace")
 
     async def watch(self) -> None:
         """Raise BotFailedError when it exits; cancel this before stopping it."""
@@ -224,10 +239,13 @@ def is_write(call: Call) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def running(*, port: int, start_timeout: str, preset: str | None = None) -> AsyncIterator[Environment]:
+async def running(
+    *, port: int, start_timeout: str, preset: str | None = None, options: Mapping[str, str] | None = None
+) -> AsyncIterator[Environment]:
     """Start everything, with the bot on this port (0: a free one), and stop it all at the end.
 
-    `start_timeout`, such as `20s`, is the time after which a silent backend counts as never started.
+    `start_timeout`, such as `20s`, is the time after which a silent backend counts as never started. `options` are
+    further ones of the bot.
     """
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ootbot-demo-")))
@@ -240,9 +258,8 @@ async def running(*, port: int, start_timeout: str, preset: str | None = None) -
         backends = Backends(github, issuer, audience=expected.audience)
         by_name = _add_repositories(github, backends)
         (folder / "allowlist.yml").write_text(participants.allowlist(start_timeout))
-        bot = await BotProcess.start(
-            _options(github, issuer, app, port) | ({"PRESET": preset} if preset else {}), folder
-        )
+        more = ({"PRESET": preset} if preset else {}) | dict(options or {})
+        bot = await BotProcess.start(_options(github, issuer, app, port) | more, folder)
         stack.push_async_callback(bot.stop)
         stack.push_async_callback(backends.stop)
         app.webhook_url = f"{bot.url}/api/github/webhooks"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from bot.demo import console_output, environment
+from bot.demo import console_output, copies, environment
 from bot.demo.backends import Backends, PlannedJob
 from bot.demo.console_output import EventPrinter
 from bot.demo.environment import BotFailedError, ExpectationError
@@ -19,6 +19,7 @@ from bot.demo.scenario import Finding, Scenario, findings, stop_bot
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from pathlib import Path
 
     from bot.demo.environment import Environment
 
@@ -34,18 +35,18 @@ which is shown as not run after a minute or so. Ctrl-C stops the demo and delete
 """
 
 
-async def main(*, once: bool, port: int, preset: str | None = None) -> int:
+async def main(*, once: bool, port: int, preset: str | None = None, sink: Path | None = None) -> int:
     """Run the demo and return the exit code; `port` is the bot's, 0 a free one.
 
     With `once`: 1 when an expectation was not met, 130 when interrupted. Without it, the demo runs until it is
-    interrupted, which counts as success: 0; 1 when the bot failed.
+    interrupted, which counts as success: 0; 1 when the bot failed. `sink` is a folder for copies of what it stores.
     """
     this_task = asyncio.current_task()
     assert this_task is not None
     for name in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(name, this_task.cancel)
     try:
-        return await (_run_once(port, preset) if once else _run_forever(port, preset))
+        return await (_run_once(port, preset, sink) if once else _run_forever(port, preset, sink))
     except BotFailedError as error:
         click.echo(f"FAILED: {error}")
         return 1
@@ -53,9 +54,11 @@ async def main(*, once: bool, port: int, preset: str | None = None) -> int:
         return INTERRUPTED if once else 0
 
 
-async def _run_once(port: int, preset: str | None) -> int:
+async def _run_once(port: int, preset: str | None, sink: Path | None) -> int:
     """Play the scenario, verify everything, stop, and return the exit code."""
-    async with environment.running(port=port, start_timeout=NEVER, preset=preset) as env:
+    async with environment.running(
+        port=port, start_timeout=NEVER, preset=preset, options=_sinks(sink)
+    ) as env:
         console_output.print_addresses(env)
         scenario = Scenario(env)
         found = await _with(_played(scenario), EventPrinter(env).run(), env.bot.watch())
@@ -63,16 +66,26 @@ async def _run_once(port: int, preset: str | None) -> int:
         if all(not finding.problem for finding in found):
             found += await _with(findings(env, scenario.pulls, scenario.own_jobs), env.bot.watch())
         click.echo(f"\n{summary}\n")
+        if sink:
+            found += await _with(copies.compare(env.bot), env.bot.watch())
         found.append(await stop_bot(env))
+        if sink:
+            found.append(await copies.rebuild(env.bot, sink))
         return _conclude(found, env)
 
 
-async def _run_forever(port: int, preset: str | None) -> int:
+async def _run_forever(port: int, preset: str | None, sink: Path | None) -> int:
     """Play the scenario, then keep running; only an interruption or a failure ends this."""
-    async with environment.running(port=port, start_timeout=START_TIMEOUT, preset=preset) as env:
+    async with environment.running(
+        port=port, start_timeout=START_TIMEOUT, preset=preset, options=_sinks(sink)
+    ) as env:
         console_output.print_addresses(env)
         await _with(_play_and_wait(Scenario(env)), EventPrinter(env).run(), env.bot.watch())
     return 1
+
+
+def _sinks(folder: Path | None) -> dict[str, str]:
+    return copies.options(folder) if folder else {}
 
 
 async def _play_and_wait(scenario: Scenario) -> None:

@@ -74,7 +74,7 @@ def record(tx: Transaction, event: Delivery, kind: RecordType[V], *, deleted: bo
 def record_repository(tx: Transaction, event: Delivery, repository: object) -> None:
     """Record a repository that a delivery mentions; the same again within a transaction costs nothing.
 
-    One without its visibility is ignored.
+    One without its visibility is ignored. It comes with any delivery, and is not tied to the first of them.
     """
     if not isinstance(repository, dict) or "id" not in repository or "private" not in repository:
         return
@@ -86,9 +86,7 @@ def record_repository(tx: Transaction, event: Delivery, repository: object) -> N
     recorded[key] = (repository, event.received_at)
     record_writer.record(
         tx,
-        from_payload(
-            REPOSITORY, {"repository": repository}, guid=event.delivery_id, received_at=event.received_at
-        ),
+        from_payload(REPOSITORY, {"repository": repository}, guid="", received_at=event.received_at),
     )
 
 

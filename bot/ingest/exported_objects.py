@@ -12,6 +12,7 @@ from bot.core.json_fields import Unreadable, decode
 from bot.core.stored_objects import Listed, StoredObject, json_line, object_key, repo_key
 from bot.ingest.records import TYPES
 from bot.ingest.source_rows import source_body
+from bot.ingest.tables import DeliveryEvent, DeliveryTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,19 +20,17 @@ if TYPE_CHECKING:
     from bot.db.exports import Export, Row
 
 ARCHIVE, MANIFESTS = "raw", "raw/manifest"
+METADATA = frozenset({"event", "action", "repo", "sha256"})
 LATEST_ONLY = frozenset({"workflow_job", "workflow_run"})  # events whose newest object has a key of its own
 OURS = frozenset({"merge_state", "source"})  # columns that are no part of what GitHub says
 
 
-class ManifestLine(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestLine(DeliveryEvent, DeliveryTime):
     """What a manifest says of an archived delivery: all that its body does not."""
 
     key: str
-    guid: str
-    event: str
     action: str | None
     repo: str | None
-    received_at: int  # epoch milliseconds
     sha256: str  # of the body
 
 
@@ -43,26 +42,21 @@ def archive_delivery(_export: Export, row: Row) -> list[StoredObject]:
     body: bytes = row["body"]
     at = datetime.fromtimestamp(row["received_at"] / 1000, UTC)
     day = f"{at:%Y/%m/%d}"
-    line = ManifestLine(
-        key=f"{ARCHIVE}/{day}/{object_key(row['event'], row['guid'])}.json.gz",
-        guid=row["guid"],
-        event=row["event"],
-        action=row["action"],
-        repo=row["repo"],
-        received_at=row["received_at"],
-        sha256=hashlib.sha256(body).hexdigest(),
-    )
+    line: ManifestLine = {
+        "key": f"{ARCHIVE}/{day}/{object_key(row['event'], row['guid'])}.json.gz",
+        "guid": row["guid"],
+        "event": row["event"],
+        "action": row["action"],
+        "repo": row["repo"],
+        "received_at": row["received_at"],
+        "sha256": hashlib.sha256(body).hexdigest(),
+    }
+    metadata = {name: str(value or "") for name, value in line.items() if name in METADATA}
     return [
         StoredObject(
-            key=line.key,
+            key=line["key"],
             content=lambda: (body,),
-            metadata={
-                "event": line.event,
-                "action": line.action or "",
-                "repo": line.repo or "",
-                "received-at": str(line.received_at),
-                "sha256": line.sha256,
-            },
+            metadata=metadata | {"received-at": str(line["received_at"])},
             immutable=True,
             listed=Listed(manifest=f"{MANIFESTS}/{day}/{at:%H}", line=msgspec.json.encode(line)),
         )
@@ -81,7 +75,8 @@ def copy_object(export: Export, row: Row) -> list[StoredObject]:
     """Return GitHub's newest object of a record; where its delivery is no longer kept, what the record has of it."""
     kind = TYPES[export.name]
     folders = [export.name, repo_key(row["repo"])] if row["repo"] else [export.name]
-    key = "/".join((*folders, object_key(*(row[part] for part in kind.key))))
+    names = (row[part] for part in kind.key if part != "run_attempt")  # of a run the newest attempt is sent
+    key = "/".join((*folders, object_key(*names)))
     return [StoredObject(key=key, content=lambda: (json_line(_object(row, kind.at)),))]
 
 

@@ -33,7 +33,12 @@ def _with_body(row: Row) -> dict[str, Any]:
     return {**row, "body": body, "codec": None, "private": PRIVATE.search(body) is not None}
 
 
-_WITH_BODY = {"load": "bot.ingest.exports:find_private", "most": SOURCES}
+def _with_bodies(make: str) -> Shape:
+    return Shape(
+        make=f"bot.ingest.exported_objects:{make}", load="bot.ingest.exports:find_private", most=SOURCES
+    )
+
+
 EXPORTS = (
     Export(
         name=DELIVERIES,
@@ -42,8 +47,8 @@ EXPORTS = (
         day="received_at",
         condition=delivery.c.state.in_(ENDED) & (delivery.c.state != "foreign"),
         shapes={
-            "raw": Shape(make="bot.ingest.exported_objects:archive_delivery", **_WITH_BODY),
-            "upstream": Shape(make="bot.ingest.exported_objects:copy_delivery", **_WITH_BODY),
+            "raw": _with_bodies("archive_delivery"),
+            "upstream": _with_bodies("copy_delivery"),
         },
     ),
     *(

@@ -66,6 +66,9 @@ async def readyz(request: web.Request) -> web.Response:
             ages = await _ages(tx, context)
             left = await backlog.measure(tx)
             moved, unreached = await pinned.read_problems(tx, context.settings.upstream_repo)
+            read_notes = load_each(context.features, "notes")
+            is_admin = access.reads_private(request)
+            noted = [note for read in read_notes for note in await read(tx, context.settings, is_admin)]
     except StoreUnavailable as error:
         missing.append(f"database: {error}"[:300])
     else:
@@ -84,7 +87,7 @@ async def readyz(request: web.Request) -> web.Response:
             for name, app, age in ages
             if age > TOO_OLD
         ]
-        notes += _given_up(left)
+        notes += [*_given_up(left), *noted]
     missing += _refused_keys(context)
     if shortage := disk.find_shortage(context.settings.data_dir):
         (missing if shortage.severe else notes).append(f"disk: {shortage.words}")

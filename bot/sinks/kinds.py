@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of sink."""
+    """One kind of sink. Settings go to other processes: its functions are found by their names there."""
 
     options: type[Any]  # a struct
     layout: Callable[[Any], str]  # by its options: which of an export's shapes it writes
@@ -35,7 +35,7 @@ KINDS = {
         options=objects.ObjectOptions,
         layout=objects.object_layout,
         find_problem=objects.find_problem,
-        shown_as=lambda options: str(options.url),
+        shown_as=objects.object_address,
         driver="bot.sinks.objects.object_driver:open_objects",
         package="obstore",
         extra="s3",

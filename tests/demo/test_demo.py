@@ -57,6 +57,20 @@ def test_the_scenario_runs_with_the_preset_for_todays_clients(variables):
     assert "ok an L3 failure is shown as failure" in shown
 
 
+@pytest.mark.nightly
+def test_copies_are_compared_and_a_second_database_is_rebuilt_from_them(variables, tmp_path):
+    done = run("--once", "--sink", str(tmp_path / "copies"), env=variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert shown[-5:] == [
+        "ok all copies are sent",
+        "ok the copies in archive are what is stored",
+        "ok the copies in copies are what is stored",
+        "ok the bot stops cleanly",
+        "ok a second database, rebuilt from the archive, holds the same records",
+    ]
+
+
 def test_ctrl_c_stops_the_demo_without_errors(variables, tmp_path):
     with subprocess.Popen(
         DEMO,

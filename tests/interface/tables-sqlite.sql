@@ -1267,6 +1267,48 @@ CREATE TABLE secret (
 	value BLOB NOT NULL,
 	CONSTRAINT pk_secret PRIMARY KEY (name)
 )
+CREATE TABLE sink_mark (
+	sink TEXT NOT NULL,
+	what TEXT NOT NULL,
+	"key" TEXT NOT NULL,
+	since INTEGER NOT NULL,
+	generation INTEGER NOT NULL,
+	CONSTRAINT pk_sink_mark PRIMARY KEY (sink, what, "key")
+)
+CREATE INDEX ix_sink_mark_delivery ON sink_mark ("key") WHERE what = 'deliveries'
+CREATE INDEX ix_sink_mark_since ON sink_mark (sink, what, since, "key")
+CREATE TABLE sink_refused (
+	sink TEXT NOT NULL,
+	what TEXT NOT NULL,
+	"key" TEXT NOT NULL,
+	error TEXT NOT NULL,
+	at INTEGER NOT NULL,
+	CONSTRAINT pk_sink_refused PRIMARY KEY (sink, what, "key")
+)
+CREATE TABLE sink_repository (
+	sink TEXT NOT NULL,
+	repository_id INTEGER NOT NULL,
+	withdrawn_at INTEGER,
+	deleted BOOLEAN NOT NULL,
+	CONSTRAINT pk_sink_repository PRIMARY KEY (sink, repository_id)
+)
+CREATE TABLE sink_state (
+	sink TEXT NOT NULL,
+	what TEXT NOT NULL,
+	paused BOOLEAN NOT NULL,
+	stopped TEXT,
+	due_at INTEGER NOT NULL,
+	failures INTEGER NOT NULL,
+	error TEXT,
+	run TEXT NOT NULL,
+	sent_at INTEGER,
+	sent INTEGER NOT NULL,
+	began_at INTEGER NOT NULL,
+	filled_from INTEGER,
+	filled_after TEXT,
+	filled INTEGER NOT NULL,
+	CONSTRAINT pk_sink_state PRIMARY KEY (sink, what)
+)
 CREATE TABLE sweep (
 	app_id INTEGER NOT NULL,
 	name TEXT NOT NULL,

@@ -18,6 +18,7 @@ def periodic(_settings: Settings) -> dict[str, float]:
 FEATURE = Feature(
     name="collect",
     tables="bot.ci.collect.tables",
+    exports="bot.ci.collect.exports:EXPORTS",
     tasks={
         "artifacts": "bot.ci.collect.tasks.list_artifacts:list_artifacts",
         "collect": "bot.ci.collect.tasks.fetch_artifact:fetch_artifact",

@@ -7,6 +7,7 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="disabled",
     tables="bot.ci.disabled.tables",
+    exports="bot.ci.disabled.exports:EXPORTS",
     tasks={
         "disabled": "bot.ci.disabled.make_lists:make_lists",
         "disabled_answer": "bot.ci.disabled.answer_issue:write_answer",

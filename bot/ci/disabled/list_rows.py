@@ -31,6 +31,7 @@ async def store_list(tx: Transaction, repository_id: int, name: str, page: Cache
     new = {"body": page.body, "gzipped": page.gzipped, "etag": page.etag, "made_at": tx.now}
     row = {"repository_id": repository_id, "name": name} | new
     await tx.upsert(ci_list, [row], replaced=list(new))
+    tx.note_changed("ci_list", [row])
     return True
 
 

@@ -7,6 +7,7 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="logs",
     tables="bot.ci.logs.tables",
+    exports="bot.ci.logs.exports:EXPORTS",
     tasks={
         "log_rules": "bot.ci.logs.load_rules:load_rules",
         "private_logs": "bot.ci.logs.follow_changes:move_private_failures",

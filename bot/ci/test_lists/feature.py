@@ -7,6 +7,7 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="test_lists",
     tables="bot.ci.test_lists.tables",
+    exports="bot.ci.test_lists.exports:EXPORTS",
     tasks={
         "test_lists": "bot.ci.test_lists.make_time_lists:make_time_lists",
         "test_lists_check": "bot.ci.test_lists.make_time_lists:request_all_lists",

@@ -14,16 +14,18 @@ from bot.ci.test_results.disabled_here import platforms_of
 from bot.ci.test_results.job_tables import test_job
 from bot.ci.test_results.parse import block
 from bot.ci.test_results.store import rows as result_rows
+from bot.ci.test_results.store.exported_rows import read_runs
 from bot.ci.test_results.store.rows import DAY
 from bot.ci.test_results.tables import test_failure
 from bot.db.rows import select
 from bot.ingest.prune import delete_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from bot.ci.test_results.job_tables import TestJobRow
     from bot.context import Context
+    from bot.db.exports import Export, Key, Row
     from bot.db.transaction import Transaction
     from bot.queue.tasks import Task
 
@@ -83,6 +85,7 @@ async def _count(context: Context, job: TestJobRow) -> None:
             await tx.run(tx.insert(test_rerun).on_conflict_do_nothing(), new[start : start + BATCH])
         done = tx.insert(test_rerun_job).values(generation=job["generation"], at=job["at"])
         await tx.run(done.on_conflict_do_nothing())
+        tx.note_changed("test_job", [job])
 
 
 async def _messages(tx: Transaction, generation: int) -> Mapping[int, str]:
@@ -100,6 +103,18 @@ async def reruns_since(tx: Transaction, repository_id: int, start: int) -> list[
         RERUN.repository_id == repository_id, RERUN.at >= start, RERUN.trusted, shown
     )
     return await tx.fetch(query.order_by(RERUN.at.desc()).limit(MOST_READ))
+
+
+async def read_reruns_of_runs(tx: Transaction, export: Export, keys: Sequence[Key]) -> dict[Key, Row]:
+    """Return runs with the reruns that were counted in their jobs, for sinks; others have none."""
+    found: dict[Key, Row] = {}
+    for key, run in (await read_runs(tx, export, keys)).items():
+        generations = sorted(job["generation"] for job in run["jobs"] if job["rerun_disabled"])
+        query = select(RerunRow, test_rerun).where(RERUN.generation.in_(generations))
+        reruns_of_run = await tx.fetch(query.order_by(RERUN.generation, RERUN.file, RERUN.suite, RERUN.name))
+        if reruns_of_run:
+            found[key] = {**run, "reruns": reruns_of_run}
+    return found
 
 
 async def prune_reruns(context: Context) -> dict[str, int]:

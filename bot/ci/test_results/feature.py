@@ -18,6 +18,7 @@ def periodic(_settings: Settings) -> dict[str, float]:
 FEATURE = Feature(
     name="test_results",
     tables="bot.ci.test_results.tables",
+    exports="bot.ci.test_results.exports:EXPORTS",
     tasks={
         "test_crashes": "bot.ci.test_results.store.crashed_files:request_jobs_without_reports",
         "test_days": "bot.ci.test_results.store.count_days:count_days",

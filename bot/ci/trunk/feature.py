@@ -18,6 +18,7 @@ def periodic(_settings: Settings) -> dict[str, float]:
 FEATURE = Feature(
     name="trunk",
     tables="bot.ci.trunk.tables",
+    exports="bot.ci.trunk.exports:EXPORTS",
     tasks={
         "branch": "bot.ci.trunk.list_branch:list_branches",
         "trunk_changes": "bot.ci.trunk.record_changes:record_changes",

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from bot.ci.trunk import broken_columns, grid, reading
 from bot.ci.trunk.reading import Branch
 from bot.ci.trunk.settings import TrunkSettings
-from bot.ci.trunk.store import branches, broken_counts, rows
-from bot.ci.trunk.tables import EventRow, trunk_event
+from bot.ci.trunk.store import branches, broken_counts, event_rows, rows
 from bot.core.errors import GiveUp
 from bot.ingest import watched
 
 if TYPE_CHECKING:
+    from bot.ci.trunk.tables import EventRow
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -48,8 +48,7 @@ async def record_changes(context: Context, task: Task) -> None:
     async with context.store.transaction() as tx:
         await broken_counts.store_counts(tx, branch, broken)
         if made:
-            changed = ("state_before", "last_good", "signature", "at")
-            await tx.upsert(trunk_event, [dict(row) for row in made], replaced=changed)
+            await event_rows.store_events(tx, made)
 
 
 async def find_branch(tx: Transaction, settings: Settings, repository_id: int, name: str) -> Branch | None:

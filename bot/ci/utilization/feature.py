@@ -7,6 +7,7 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="utilization",
     tables="bot.ci.utilization.tables",
+    exports="bot.ci.utilization.exports:EXPORTS",
     tasks={"utilization": "bot.ci.utilization.late_jobs:attribute_again"},
     background=frozenset({"utilization"}),
     sums=("bot.ci.utilization.store.count_days:UTILIZATION",),

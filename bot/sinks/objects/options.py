@@ -22,6 +22,11 @@ def object_layout(options: ObjectOptions) -> str:
     return options.layout
 
 
+def object_address(options: ObjectOptions) -> str:
+    """Return where the objects go."""
+    return options.url
+
+
 def find_problem(options: ObjectOptions) -> str:
     """Return what is wrong with these options, empty where nothing is."""
     try:

@@ -6,6 +6,7 @@ import contextlib
 import re
 import subprocess
 import sys
+import threading
 import urllib.request
 
 NAME = "collected"
@@ -20,6 +21,8 @@ def serving():
             found = next(
                 filter(None, (re.search(r"http://127\.0\.0\.1:\d+", line) for line in process.stderr))
             )
+            # it logs every request: once nobody reads that any more, it would wait for ever
+            threading.Thread(target=process.stderr.read, daemon=True).start()
             request = urllib.request.Request(f"{found[0]}/{NAME}", method="PUT")
             urllib.request.urlopen(request, timeout=30).close()
             yield {

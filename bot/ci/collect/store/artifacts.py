@@ -68,6 +68,7 @@ async def record_artifacts(tx: Transaction, rows: Sequence[ArtifactRow], *, work
     )
     known = set((await tx.run(query)).scalars())
     await tx.upsert(ci_artifact, rows, replaced=CHANGING)
+    tx.note_changed("ci_artifact", rows)
     new = [row for row in rows if row["id"] not in known]
     for row in new:
         await _count(tx, row, workflow)

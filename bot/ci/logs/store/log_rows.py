@@ -30,6 +30,7 @@ def family_of(repository_id: int, *, private: bool) -> str:
 async def store_log(tx: Transaction, row: LogRow) -> None:
     """Store what is known of a log, in place of what was."""
     await tx.upsert(ci_log, [row], replaced=list(row))
+    tx.note_changed("ci_log", [row])
 
 
 async def store_first_error(
@@ -64,6 +65,7 @@ async def move_verdicts(tx: Transaction, repository_id: int, job_id: int, rulese
     former = sa.and_(of_job, ci_verdict.c.ruleset == ruleset, sa.not_(ci_verdict.c.current))
     await tx.run(sa.delete(ci_verdict).where(former))
     await tx.run(sa.update(ci_verdict).where(of_job, ci_verdict.c.current).values(ruleset=ruleset))
+    tx.note_changed("ci_verdict", [{"repository_id": repository_id, "job_id": job_id}])
 
 
 async def replace_verdicts(
@@ -84,6 +86,7 @@ async def replace_verdicts(
     await tx.run(sa.update(ci_verdict).where(of_job).values(current=False))
     if found:
         await tx.run(sa.insert(ci_verdict), [{**row} for row in found])
+    tx.note_changed("ci_verdict", [{"repository_id": repository_id, "job_id": job_id}])
     concerned = {
         (row["signature"], row["family"], row["day"])
         for row in (*before, *found)

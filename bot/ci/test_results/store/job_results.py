@@ -247,6 +247,7 @@ async def _swap(tx: Transaction, key: JobKeyRow, row: dict[str, Any]) -> int | N
         counted = {"counted": before["counted"], "counted_block": block}
     values = row | counted
     await tx.upsert(test_job, [values], replaced=list(values))
+    tx.note_changed("test_job", [values])
     return before["generation"] if before else None
 
 

@@ -104,7 +104,9 @@ async def assign_ids(tx: Transaction, jobs: Iterable[tuple[int, Named, int]]) ->
     if outdated := sorted(key for key in unsure if key not in known or known[key].seen < wanted[key][0]):
         made = [_row(key, *wanted[key]) for key in outdated]
         await tx.upsert(ci_column, made, greatest=("seen",), index=KEY)
-        known |= await _read_columns(tx, outdated)
+        found = await _read_columns(tx, outdated)
+        tx.note_changed("ci_column", [{"id": one.id} for one in found.values()])
+        known |= found
     return {key: one.id for key, one in known.items()}
 
 

@@ -47,11 +47,13 @@ async def lock_job(tx: Transaction, key: JobKey) -> JobRow | None:
 async def put_job(tx: Transaction, row: JobRow) -> None:
     """Store a job, in place of what was known of it."""
     await tx.upsert(utilization_job, [row], replaced=list(row), index=KEY)
+    tx.note_changed("utilization_job", [row])
 
 
 async def delete_job(tx: Transaction, key: JobKey) -> None:
     """Delete a job."""
     await tx.run(sa.delete(utilization_job).where(*_is(key)))
+    tx.note_changed("utilization_job", [key])
 
 
 async def measured_runs(tx: Transaction, keys: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -659,6 +659,26 @@ def upgrade() -> None:
     table("schema_support", must("oldest", Text), key=["oldest"])
     table("secret", must("name", Text), must("value", Bytes), key=["name"])
     table(
+        "sink_mark", must("sink", Text), must("what", Text), must("key", Text), must("since", Big),
+        must("generation", Integer), key=["sink", "what", "key"],
+    )
+    index("ix_sink_mark_delivery", "sink_mark", "key", where="what = 'deliveries'")
+    index("ix_sink_mark_since", "sink_mark", "sink", "what", "since", "key")
+    table(
+        "sink_refused", must("sink", Text), must("what", Text), must("key", Text), must("error", Text),
+        must("at", Big), key=["sink", "what", "key"],
+    )
+    table(
+        "sink_repository", must("sink", Text), must("repository_id", Big), column("withdrawn_at", Big),
+        must("deleted", Boolean), key=["sink", "repository_id"],
+    )
+    table(
+        "sink_state", must("sink", Text), must("what", Text), must("paused", Boolean),
+        column("stopped", Text), must("due_at", Big), must("failures", Integer), column("error", Text),
+        must("run", Text), column("sent_at", Big), must("sent", Big), must("began_at", Big),
+        column("filled_from", Big), column("filled_after", Text), must("filled", Big), key=["sink", "what"],
+    )
+    table(
         "sweep", must("app_id", Big), must("name", Text), must("created_at", Big), column("tried_at", Big),
         column("reached", Big), column("finished_at", Big), must("found", Big), key=["app_id", "name"],
     )

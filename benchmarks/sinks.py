@@ -1,0 +1,189 @@
+"""Sinks: what marking costs where deliveries become records, how fast marks are sent, and the memory that takes.
+
+    python3 dev.py bench sinks [--rounds 3] [--backlog 6000] [--objects 2000] [--json]
+
+`ootbot serve` applies the same backlog without sinks and with three (an archive, upstream's layout, and the same once
+more, of which the first two write to a directory and the third is paused), in turns; it is timed until all is
+applied, and until nothing waits any more. Objects go to moto's S3 server, as they do from a plain boto3 loop, which
+puts the same objects one after the other. Costs are compared by processor time, which does not depend on others.
+"""  # fmt: skip
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import boto3
+
+from benchmarks.support import deliveries
+from benchmarks.support.load import workflow_job
+from benchmarks.support.machine import describe, figure, ratio, show
+from benchmarks.support.serve import Bot, count, until
+from benchmarks.webhooks.applying import HANDLED, backlog
+from tests.ci.collect import bucket
+
+LEAST_INGEST, LEAST_PUTS, MOST_MEMORY = 0.9, 100, 60  # ratio, objects a second, MB
+WARM = 0.1  # of the backlog: the start is over then
+WAITING = "SELECT count(*) FROM sink_mark WHERE sink != 'paused'"
+MARKED = "SELECT count(*) FROM sink_mark"
+SENT = "SELECT coalesce(sum(sent), 0) FROM sink_state"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--backlog", type=int, default=6_000, help="deliveries that wait to be applied")
+    parser.add_argument("--objects", type=int, default=2_000, help="objects sent to S3")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    result = {"name": "sinks", "machine": describe(), "rounds": options.rounds}
+    ours, ratios = applied(options.rounds, options.backlog)
+    sent, peers, compared = to_s3(options.rounds, options.objects)
+    result |= {"ours": ours | sent, "peers": peers, "ratios": ratios | compared}
+    result["reach"] = reach(result["ours"] | result["ratios"])
+    show(result, as_json=options.json)
+
+
+def tables(folder: str) -> dict:
+    """Three sinks; what they get is what the deliveries of jobs touch."""
+    common = {"kind": "objects", "batch_seconds": 1}
+    return {
+        "archive": common | {"url": f"file://{folder}/archive", "what": ["deliveries"]},
+        "copies": common | {"url": f"file://{folder}/copies", "layout": "upstream", "what": ["records"]},
+        "paused": common
+        | {"url": f"file://{folder}/never", "layout": "upstream", "what": ["records"], "paused": True},
+    }
+
+
+def applied(rounds: int, size: int) -> tuple[dict, dict]:
+    """Have the same backlog applied without sinks, with three that only mark, and with two of three sent to."""
+    costs: dict[str, list[float]] = {"without": [], "marked": [], "sent": []}
+    memory: dict[str, list[float]] = {"without": [], "sent": []}
+    drained: list[float] = []
+    with tempfile.TemporaryDirectory() as kept:
+        backlog(kept, deliveries.jobs(size))
+        for _ in range(rounds):
+            for kind, found in costs.items():
+                with tempfile.TemporaryDirectory() as folder:
+                    shutil.copytree(kept, folder, dirs_exist_ok=True)
+                    cost, megabytes, sent = _apply(folder, kind, size)
+                    found.append(cost)
+                    if kind in memory:
+                        memory[kind].append(megabytes)
+                    drained += [sent] if kind == "sent" else []
+    more = [one - other for one, other in zip(memory["sent"], memory["without"], strict=True)]
+    return {
+        "processor us a delivery applied, without sinks": figure(costs["without"], 0),
+        "processor us a delivery applied, three sinks marked": figure(costs["marked"], 0),
+        "processor us a delivery applied, two of them sent to meanwhile": figure(costs["sent"], 0),
+        "rows per second sent to directories, each synced": figure(drained, 0),
+        "MB more with sinks, once all is sent": figure(more, 0),
+    }, {
+        "applied with three sinks marked / without": ratio(costs["without"], costs["marked"]),
+        "applied while two are sent to / without": ratio(costs["without"], costs["sent"]),
+    }
+
+
+def _apply(folder: str, kind: str, size: int) -> tuple[float, float, float]:
+    """Return the processor's us for a delivery applied, megabytes at the end, and rows sent a second."""
+    chosen = {} if kind == "without" else tables(folder)
+    if kind == "marked":
+        chosen = {name: table | {"paused": True} for name, table in chosen.items()}
+    began = time.perf_counter()
+    with Bot(folder, SINKS=json.dumps(chosen)) as bot:
+        until(lambda: bot.count(HANDLED) >= size * WARM, "the first deliveries")
+        first, used = bot.count(HANDLED), bot.cpu()
+        until(lambda: bot.count(HANDLED) >= size, "the backlog")
+        cost = (bot.cpu() - used) / max(size - first, 1) * 1e6
+        if kind == "sent":
+            until(lambda: not bot.count(WAITING), "the sinks")
+        sent = bot.count(SENT) / (time.perf_counter() - began)
+        return cost, bot.memory_mb()["pss_mb"], sent
+
+
+def to_s3(rounds: int, size: int) -> tuple[dict, dict, dict]:
+    """Send objects to S3: as the bot does, and by a loop with boto3."""
+    puts: dict[str, list[float]] = {"ours": [], "boto3": []}
+    with tempfile.TemporaryDirectory() as kept:
+        backlog(kept, deliveries.jobs(size))
+        for _ in range(rounds):
+            with (
+                bucket.serving() as variables,
+                tempfile.TemporaryDirectory() as folder,
+                environment(variables),
+            ):
+                shutil.copytree(kept, folder, dirs_exist_ok=True)
+                puts["ours"].append(_send(folder, size))
+                puts["boto3"].append(_loop(variables, size))
+    return (
+        {"objects per second sent to S3": figure(puts["ours"], 0)},
+        {"boto3, one put after the other, per second": figure(puts["boto3"], 0)},
+        {"objects to S3 / boto3 loop": ratio(puts["ours"], puts["boto3"])},
+    )
+
+
+def _send(folder: str, size: int) -> float:
+    table = {"kind": "objects", "url": f"s3://{bucket.NAME}/x", "what": ["deliveries"], "batch_seconds": 1}
+    with Bot(folder, SINKS=json.dumps({"archive": table | {"paused": True}})) as bot:
+        until(lambda: bot.count(HANDLED) >= size, "the backlog")
+    with Bot(folder, SINKS=json.dumps({"archive": table})):
+        until(lambda: count(Path(folder) / "ootbot.db", MARKED) < size, "the first batch")
+        began, first = time.perf_counter(), count(Path(folder) / "ootbot.db", MARKED)
+        if not first:
+            raise SystemExit("all was sent at once: more --objects are needed")
+        until(lambda: not count(Path(folder) / "ootbot.db", MARKED), "the sink")
+        return first / (time.perf_counter() - began)
+
+
+def _loop(variables: dict, size: int) -> float:
+    client = boto3.client("s3", endpoint_url=variables["AWS_ENDPOINT_URL"])
+    body = workflow_job()
+    began = time.perf_counter()
+    for number in range(size):
+        client.put_object(
+            Bucket=bucket.NAME,
+            Key=f"loop/{number}.json.gz",
+            Body=gzip.compress(body),
+            Metadata={"event": "workflow_job"},
+        )
+    return size / (time.perf_counter() - began)
+
+
+@contextlib.contextmanager
+def environment(variables: dict):
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def reach(found: dict) -> list[dict]:
+    """Name each target, and whether it is met."""
+    lines = [
+        ("applied with three sinks marked / without", f">= {LEAST_INGEST}", lambda one: one >= LEAST_INGEST),
+        ("objects per second sent to S3", f">= {LEAST_PUTS}", lambda one: one >= LEAST_PUTS),
+        ("MB more with sinks, once all is sent", f"<= {MOST_MEMORY}", lambda one: one <= MOST_MEMORY),
+    ]
+    return [
+        {"name": name, "target": target, "measured": found[name]["median"], "met": met(found[name]["median"])}
+        for name, target, met in lines
+    ]
+
+
+if __name__ == "__main__":
+    main()

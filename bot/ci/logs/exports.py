@@ -1,0 +1,88 @@
+"""What sinks may have copies of: masked logs, and the verdicts on them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from bot.ci.collect.blob_store import BlobMissing
+from bot.ci.collect.blobs import BLOBS
+from bot.ci.logs.parse.stored import StoredLog
+from bot.ci.logs.tables import ci_log, ci_verdict
+from bot.core.stored_objects import TEXT, StoredObject, json_line, object_key, repo_key
+from bot.db.exports import Export, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bot.context import Context
+    from bot.db.exports import Key, Row
+
+TOGETHER = 4  # logs in memory
+
+
+async def load_logs(context: Context, rows: Mapping[Key, Row]) -> dict[Key, Row]:
+    """Add the stored logs, masked as they are; one that is no longer kept is None."""
+    return {key: {**row, "content": await _read(context, row["blob"])} for key, row in rows.items()}
+
+
+async def _read(context: Context, blob: str | None) -> bytes | None:
+    if blob is None:
+        return None
+    try:
+        return await context.resource(BLOBS).get(blob)
+    except BlobMissing:
+        return None
+    finally:
+        await asyncio.sleep(0)
+
+
+def copy_log(_export: Export, row: Row) -> list[StoredObject]:
+    """Return a log as an object of plain text; none where it is no longer kept."""
+    content: bytes | None = row["content"]
+    if content is None:
+        return []
+
+    def blocks() -> Iterator[bytes]:
+        yield from StoredLog(lambda start, length: content[start : start + length], len(content))
+
+    key = "/".join(("log", repo_key(row["repo"]), object_key(row["job_id"])))
+    conclusion = {"conclusion": row["conclusion"] or ""}
+    return [StoredObject(key=key, content=blocks, content_type=TEXT, metadata=conclusion)]
+
+
+def copy_verdicts(export: Export, row: Row) -> list[StoredObject]:
+    """Return the verdicts on a job as an object, a line each, the first the one that counts."""
+    key = "/".join((export.name, repo_key(row["repo"]), object_key(row["job_id"])))
+    return [StoredObject(key=key, content=lambda: map(json_line, row["verdicts"]))]
+
+
+EXPORTS = (
+    Export(
+        name="logs",
+        table=ci_log,
+        day="fetched_at",
+        shapes={
+            "upstream": Shape(
+                make="bot.ci.logs.exports:copy_log",
+                read="bot.ci.logs.store.exported_rows:read_logs",
+                load="bot.ci.logs.exports:load_logs",
+                most=TOGETHER,
+            )
+        },
+    ),
+    Export(
+        name="verdicts",
+        table=ci_verdict,
+        key=("repository_id", "job_id"),
+        day="at",
+        condition=ci_verdict.c.current,
+        shapes={
+            "upstream": Shape(
+                make="bot.ci.logs.exports:copy_verdicts",
+                read="bot.ci.logs.store.exported_rows:read_verdicts",
+                most=500,
+            )
+        },
+    ),
+)

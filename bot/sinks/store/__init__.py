@@ -1,0 +1,1 @@
+"""Statements about sinks: marks, states, refused rows, pages of keys, visibility."""

@@ -1,0 +1,100 @@
+"""Tables of sinks: what is to be sent, what was refused, how each export stands, which repositories were exported."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import sqlalchemy as sa
+
+from bot.db.columns import partial_index
+from bot.db.rows import Big, Bool, Int, Millis, Text, table
+
+
+class LaneKey(TypedDict):
+    """An export of a sink."""
+
+    sink: Text
+    what: Text  # the export's name
+
+
+class MarkedKey(TypedDict):
+    """What is to be sent: see bot.db.exports.encode_key."""
+
+    key: Text
+
+
+class MarkAge(TypedDict):
+    """Since when, and how often it was marked since."""
+
+    since: Millis
+    generation: Int
+
+
+class Mark(MarkedKey, MarkAge):
+    """What is to be sent of an export."""
+
+
+class MarkRow(LaneKey, MarkedKey, MarkAge):
+    """Something changed that a sink wants a copy of."""
+
+
+sink_mark = table("sink_mark", MarkRow, key=("sink", "what", "key"))
+sa.Index("ix_sink_mark_since", sink_mark.c.sink, sink_mark.c.what, sink_mark.c.since, sink_mark.c.key)
+# what keeps deliveries from being deleted
+partial_index("ix_sink_mark_delivery", sink_mark.c.key, where=sink_mark.c.what == "deliveries")
+
+
+class RefusedRow(LaneKey, MarkedKey):
+    """A row that a sink does not take."""
+
+    error: Text
+    at: Millis
+
+
+sink_refused = table("sink_refused", RefusedRow, key=("sink", "what", "key"))
+
+
+class LaneHold(TypedDict):
+    """Why nothing is sent."""
+
+    paused: Bool  # by the operator
+    stopped: Text | None  # what has to be mended first
+    due_at: Millis  # nothing is sent before
+    failures: Int  # in a row
+    error: Text | None  # of the last of them
+
+
+class LaneRun(TypedDict):
+    """The last run, and what was sent in all."""
+
+    run: Text  # of the task that sends now, or did last
+    sent_at: Millis | None
+    sent: Big
+
+
+class LaneFilling(TypedDict):
+    """How far what there was before is marked."""
+
+    began_at: Millis  # what was received before and has not changed since was never to be sent
+    filled_from: Millis | None  # rows since then are to be marked; null: none are
+    filled_after: Text | None  # the last key that was; null: none yet
+    filled: Big  # how many were
+
+
+class StateRow(LaneKey, LaneHold, LaneRun, LaneFilling):
+    """How an export of a sink stands."""
+
+
+sink_state = table("sink_state", StateRow, key=("sink", "what"))
+
+
+class ExportedRow(TypedDict):
+    """A repository of which a sink has copies though private ones are none of its business."""
+
+    sink: Text
+    repository_id: Big
+    withdrawn_at: Millis | None  # when it had become private, and deleting the copies was asked for
+    deleted: Bool  # all that could be deleted was
+
+
+sink_repository = table("sink_repository", ExportedRow, key=("sink", "repository_id"))
