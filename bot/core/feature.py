@@ -51,7 +51,9 @@ class Feature:
     # async (tx, settings, hidden) -> a function that sets gauges of `bot.core.metrics`, called before they are read
     metrics: str = ""
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
-    # backend, job, run; job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
+    # backend, job, run; failures: what is known of the failures on a commit, for the one list of them; about: title,
+    # author, branch and parent of a commit;
+    # job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
     # head: the tests of a pull request's head, for both; cell: a line by the id of a job;
     # admin: a section of the administrator's page, of the settings
     sections: Mapping[str, str] = field(default_factory=dict)

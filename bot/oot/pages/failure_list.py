@@ -1,0 +1,212 @@
+"""One list of a commit's failures, each once: from reports of backends, upstream's own jobs, what features know. Pure.
+
+A test that fails in many jobs is one failure, with the devices it fails on. A job is one where none of its tests is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bot.oot.pages.failed_jobs import UPSTREAM, FailedJob
+from bot.oot.pages.failure import Detail, Failure, FailureList
+from bot.web.failures import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from bot.oot.verdict.view import FailedTest
+    from bot.web.failures import FailingTest, Failures, JobKey, JobRemark, LogLine, Standing
+
+    Reported = defaultdict[str, list[tuple[FailedJob, FailedTest]]]  # by the test's name
+
+
+def list_failures(jobs: Sequence[FailedJob], found: Failures) -> FailureList:
+    """Return the list of some failed jobs and of what features know of them."""
+    remarks = _Remarks(jobs, found.jobs)
+    known = [*jobs, *remarks.unknown_jobs]
+    reported = _by_name(known)
+    tests = [_known_test(one, known, reported) for one in found.tests]
+    tests += _reported_tests(reported)
+    listed = Counter(job for one in tests for job in one.jobs)
+    tests = [_with_line(one, remarks, listed) for one in tests]
+    rest = [
+        _of_job(job, remarks, unnamed=max(job.failed - listed[job], 0))
+        for job in known
+        if not listed[job] or job.failed > listed[job]
+    ]
+    every = sorted([*tests, *_joined(rest)], key=_urgency)
+    return FailureList(
+        first=tuple(one for one in every if one.blocking or not one.is_known),
+        aside=tuple(one for one in every if one.is_known and not one.blocking),
+        tests_left=found.tests_left,
+        links=tuple(found.links),
+    )
+
+
+class _Remarks:
+    """What features say of jobs, by job."""
+
+    def __init__(self, jobs: Sequence[FailedJob], remarks: Iterable[JobRemark]) -> None:
+        self._by_key: defaultdict[JobKey, list[JobRemark]] = defaultdict(list)
+        labels = {job.key.repo: job.label for job in jobs}
+        known = {job.key for job in jobs}
+        alone: dict[JobKey, FailedJob] = {}
+        for remark in remarks:
+            self._by_key[remark.job].append(remark)
+            if remark.alone and remark.job not in known:
+                label = labels.get(remark.job.repo, UPSTREAM if not remark.job.run_id else "")
+                if label:
+                    alone[remark.job] = _unknown_job(remark.job, label)
+        self.unknown_jobs = self._without_only_ones(jobs, alone)
+
+    def _without_only_ones(
+        self, jobs: Sequence[FailedJob], alone: dict[JobKey, FailedJob]
+    ) -> list[FailedJob]:
+        """Return jobs that the page does not know, without those that are the only one of their run by another name."""
+        mine = Counter(job.key[:3] for job in jobs)
+        theirs = Counter(key[:3] for key in alone)
+        left = []
+        for key, job in alone.items():
+            run = key[:3]
+            if mine[run] == 1 and theirs[run] == 1:
+                same = next(one for one in jobs if one.key[:3] == run)
+                self._by_key[same.key] += self._by_key[key]
+            else:
+                left.append(replace(job, blocking=any(one.blocking for one in jobs if one.key[:3] == run)))
+        return left
+
+    def line(self, job: FailedJob) -> LogLine | None:
+        """Return the line of its log that says why it failed."""
+        return next((one.line for one in self._by_key.get(job.key, ()) if one.line), None)
+
+    def standings(self, job: FailedJob) -> tuple[Standing, ...]:
+        """Return how it compares, by every evidence there is."""
+        found = [job.standing, *(one.standing for one in self._by_key.get(job.key, ()))]
+        return tuple(one for one in found if one)
+
+
+def _unknown_job(key: JobKey, label: str) -> FailedJob:
+    return FailedJob(
+        key=key, label=label, name=key.name, group="", word="failed", attempt=key.run_attempt, url=None
+    )
+
+
+def _by_name(jobs: Iterable[FailedJob]) -> Reported:
+    found: Reported = defaultdict(list)
+    for job in jobs:
+        for test in job.tests:
+            found[test.name].append((job, test))
+    return found
+
+
+def _known_test(one: FailingTest, jobs: Sequence[FailedJob], reported: Reported) -> Failure:
+    """Return a test that a feature knows, with what backends reported of it: that is taken out of `reported`."""
+    named = reported[one.case]
+    same = [each for each in named if _is_same(one.suite, each[1])]
+    reported[one.case] = [each for each in named if each not in same]
+    failed = [*(job for job in jobs if job.key in one.jobs), *(job for job, _ in same)]
+    mine = tuple(dict.fromkeys(failed))
+    return Failure(
+        name=one.name,
+        url=one.url,
+        jobs=mine,
+        places=_with_places(one.places, mine),
+        standings=(one.standing,) if one.standing else (),
+        message=one.message,
+        details=_details(same),
+        is_test=True,
+    )
+
+
+def _is_same(suite: str, test: FailedTest) -> bool:
+    """Whether a backend's report means the test of this suite: it may name the whole path of that, or none."""
+    given = test.classname or ""
+    return not given or not suite or given.endswith(suite) or suite.endswith(given)
+
+
+def _reported_tests(reported: Reported) -> list[Failure]:
+    """Return the tests that only backends reported, the same test of several backends once."""
+    same: dict[tuple[str, str], list[tuple[FailedJob, FailedTest]]] = {}
+    for name, several in reported.items():
+        for job, test in several:
+            same.setdefault((test.classname or "", name), []).append((job, test))
+    return [_reported_test(each) for each in same.values()]
+
+
+def _reported_test(reported: Sequence[tuple[FailedJob, FailedTest]]) -> Failure:
+    jobs = tuple(dict.fromkeys(job for job, _ in reported))
+    test = reported[0][1]
+    return Failure(
+        name=f"{test.classname} · {test.name}" if test.classname else test.name,
+        url=None,
+        jobs=jobs,
+        places=_with_places((), jobs),
+        standings=tuple(job.standing for job in jobs if job.standing)[:1],
+        message=next((one.message for _, one in reported if one.message), "") or "",
+        details=_details(reported),
+        is_test=True,
+    )
+
+
+def _with_places(places: Sequence[Place], jobs: Iterable[FailedJob]) -> tuple[Place, ...]:
+    known = {one.label for one in places}
+    own = any(one.upstream and not one.passed for one in places)
+    more = [
+        Place(label=job.label, passed=False, upstream=job.is_upstream)
+        for job in jobs
+        if job.label not in known and not (job.is_upstream and own)
+    ]
+    return tuple(dict.fromkeys([*more, *places]))
+
+
+def _details(reported: Iterable[tuple[FailedJob, FailedTest]]) -> tuple[Detail, ...]:
+    found = []
+    for job, test in reported:
+        place = f"{test.file}:{test.line}" if test.file and test.line is not None else test.file or ""
+        found.append(
+            Detail(label=job.label, place=place, message=test.message or "", trace=test.stacktrace or "")
+        )
+    return tuple(dict.fromkeys(found))
+
+
+def _with_line(one: Failure, remarks: _Remarks, listed: Mapping[FailedJob, int]) -> Failure:
+    """Return a test with the line of its job's log that is about it, or of a job that has no other test."""
+    for job in one.jobs:
+        line = remarks.line(job)
+        if line and (listed[job] == 1 or one.name.split()[-1] in line.text):
+            told = any(each.word for each in one.standings)
+            return replace(one, line=line, standings=one.standings if told else remarks.standings(job))
+    return one
+
+
+def _of_job(job: FailedJob, remarks: _Remarks, *, unnamed: int) -> Failure:
+    name = " / ".join(part for part in (job.group, job.name) if part) or job.label
+    return Failure(
+        name=name,
+        url=job.url,
+        jobs=(job,),
+        places=(Place(label=job.label, passed=False, upstream=job.is_upstream),),
+        standings=remarks.standings(job),
+        line=remarks.line(job),
+        message=job.said,
+        unnamed=unnamed,
+    )
+
+
+def _joined(failures: Sequence[Failure]) -> list[Failure]:
+    """Return the jobs, those of one backend that failed in the same way and at the same line as one."""
+    same: dict[object, list[Failure]] = {}
+    for at, one in enumerate(failures):
+        job = one.jobs[0]
+        alike = (job.label, job.group, one.line.text, one.standings) if one.line and one.line.text else at
+        same.setdefault(alike, []).append(one)
+    return [
+        replace(several[0], jobs=tuple(job for one in several for job in one.jobs))
+        for several in same.values()
+    ]
+
+
+def _urgency(one: Failure) -> tuple[bool, int, bool, int, str]:
+    return not one.blocking, one.rank, not one.is_test, -len(one.failing_on), one.name
