@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bot.core.feature import Features
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
+    from bot.web.failures import TestCase
     from bot.web.timeline import Timeline
 
 ADMINISTRATOR = "the administrator"  # who sent a form, in what is kept of it
@@ -178,6 +179,7 @@ class TestLine:
     words: str  # where it fails, and where it passes
     verdict: str
     url: str
+    cases: frozenset[TestCase] = frozenset()  # what reports call it
 
 
 @dataclass(frozen=True, kw_only=True)

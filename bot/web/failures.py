@@ -19,6 +19,19 @@ if TYPE_CHECKING:
     from bot.web.blocks import BlockLine, Tone
 
 
+class TestCase(NamedTuple):
+    """A test as reports name it."""
+
+    suite: str
+    name: str
+
+    def is_reported_as(self, suite: str | None, name: str) -> bool:
+        """Whether a backend's report means this test: it may name the whole path of its suite, or none."""
+        if name != self.name:
+            return False
+        return not suite or not self.suite or suite.endswith(self.suite) or self.suite.endswith(suite)
+
+
 class JobKey(NamedTuple):
     """An attempt of a job, as GitHub, backends and logs name it."""
 
@@ -86,8 +99,7 @@ class FailingTest:
     """A test that failed on a commit, the same test of all backends once; its texts come from outside."""
 
     name: str  # with file and suite
-    suite: str
-    case: str
+    cases: frozenset[TestCase]  # what it is called: on another device it may have another name
     url: str
     message: str
     standing: Standing | None

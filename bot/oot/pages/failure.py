@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 
 SHARED = "shared"
 MACHINE = "of the machine"
+_ALIKE = 60  # characters by which a message is found in a line of a log
 NOTHING_KNOWN = Standing(word="", why="", tone="bad")
 _RANKS = {"new": 0, "new test": 0, "": 1}  # by word; all others are likely not the change's
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detail:
-    """What one backend reported of a failed test."""
+    """What backends reported of a failed test: those that said the same as one."""
 
-    label: str
+    labels: tuple[str, ...]
     place: str  # file and line
     message: str
     trace: str
@@ -73,6 +74,13 @@ class Failure:
     def infra(self) -> bool:
         """Whether the machine failed, not what ran on it."""
         return self.line is not None and self.line.infra
+
+    @property
+    def line_is_news(self) -> bool:
+        """Whether the line of the log says what no message does."""
+        said = [self.message, *(detail.message for detail in self.details)]
+        firsts = [one.split("\n")[0].strip()[:_ALIKE] for one in said if one.strip()]
+        return self.line is not None and not any(one in self.line.text for one in firsts)
 
     @property
     def blocking(self) -> bool:

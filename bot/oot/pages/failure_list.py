@@ -14,7 +14,7 @@ from bot.oot.pages.failure import Detail, Failure, FailureList
 from bot.web.failures import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from bot.oot.verdict.view import FailedTest
     from bot.web.failures import FailingTest, Failures, JobKey, JobRemark, LogLine, Standing
@@ -27,7 +27,9 @@ def list_failures(jobs: Sequence[FailedJob], found: Failures) -> FailureList:
     remarks = _Remarks(jobs, found.jobs)
     known = [*jobs, *remarks.unknown_jobs]
     reported = _by_name(known)
-    tests = [_known_test(one, known, reported) for one in found.tests]
+    runs = Counter(job.key[:3] for job in known)
+    alone = {job for job in known if job.key.run_id and runs[job.key[:3]] == 1}
+    tests = [_known_test(one, known, alone, reported) for one in found.tests]
     tests += _reported_tests(reported)
     listed = Counter(job for one in tests for job in one.jobs)
     tests = [_with_line(one, remarks, listed) for one in tests]
@@ -101,29 +103,35 @@ def _by_name(jobs: Iterable[FailedJob]) -> Reported:
     return found
 
 
-def _known_test(one: FailingTest, jobs: Sequence[FailedJob], reported: Reported) -> Failure:
-    """Return a test that a feature knows, with what backends reported of it: that is taken out of `reported`."""
-    named = reported[one.case]
-    same = [each for each in named if _is_same(one.suite, each[1])]
-    reported[one.case] = [each for each in named if each not in same]
-    failed = [*(job for job in jobs if job.key in one.jobs), *(job for job, _ in same)]
-    mine = tuple(dict.fromkeys(failed))
+def _known_test(
+    one: FailingTest, jobs: Sequence[FailedJob], alone: Container[FailedJob], reported: Reported
+) -> Failure:
+    """Return a test that a feature knows, with what backends reported of it: that is taken out of `reported`.
+
+    A job that is the only one of its run has the run's tests, whatever its backend calls it.
+    """
+    same = []
+    for case in sorted(one.cases):
+        named = reported[case.name]
+        mine = [each for each in named if case.is_reported_as(each[1].classname, case.name)]
+        reported[case.name] = [each for each in named if each not in mine]
+        same += mine
+    runs = {key[:3] for key in one.jobs}
+    failed = [
+        *(job for job in jobs if job.key in one.jobs or (job.key[:3] in runs and job in alone)),
+        *(job for job, _ in same),
+    ]
+    failing = tuple(dict.fromkeys(failed))
     return Failure(
         name=one.name,
         url=one.url,
-        jobs=mine,
-        places=_with_places(one.places, mine),
+        jobs=failing,
+        places=_with_places(one.places, failing),
         standings=(one.standing,) if one.standing else (),
         message=one.message,
         details=_details(same),
         is_test=True,
     )
-
-
-def _is_same(suite: str, test: FailedTest) -> bool:
-    """Whether a backend's report means the test of this suite: it may name the whole path of that, or none."""
-    given = test.classname or ""
-    return not given or not suite or given.endswith(suite) or suite.endswith(given)
 
 
 def _reported_tests(reported: Reported) -> list[Failure]:
@@ -162,13 +170,14 @@ def _with_places(places: Sequence[Place], jobs: Iterable[FailedJob]) -> tuple[Pl
 
 
 def _details(reported: Iterable[tuple[FailedJob, FailedTest]]) -> tuple[Detail, ...]:
-    found = []
+    same: dict[tuple[str, str, str], list[str]] = {}
     for job, test in reported:
         place = f"{test.file}:{test.line}" if test.file and test.line is not None else test.file or ""
-        found.append(
-            Detail(label=job.label, place=place, message=test.message or "", trace=test.stacktrace or "")
-        )
-    return tuple(dict.fromkeys(found))
+        same.setdefault((place, test.message or "", test.stacktrace or ""), []).append(job.label)
+    return tuple(
+        Detail(labels=tuple(dict.fromkeys(labels)), place=place, message=message, trace=trace)
+        for (place, message, trace), labels in same.items()
+    )
 
 
 def _with_line(one: Failure, remarks: _Remarks, listed: Mapping[FailedJob, int]) -> Failure:

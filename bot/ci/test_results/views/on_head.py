@@ -15,7 +15,7 @@ from bot.ci.test_results.store import exclusions, result_rows, rows
 from bot.ci.test_results.verdict import Verdict
 from bot.ci.test_results.views import failing
 from bot.ci.test_results.views.failing import RANK, Failed
-from bot.web.failures import Place
+from bot.web.failures import Place, TestCase
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -52,7 +52,8 @@ class SameTest:
     words: str  # where it fails and passes
     across: Across
     on_backends: int
-    jobs: tuple[TestJobRow, ...] = ()  # in which it fails
+    jobs: tuple[TestJobRow, ...]  # in which it fails
+    cases: frozenset[TestCase]  # what it is called, on all devices
 
     def fails_only_on(self, repository_ids: Collection[int]) -> bool:
         """Whether it fails on one of these repositories and passes in upstream's own jobs."""
@@ -109,6 +110,7 @@ def _same(tests: Sequence[FailingTest], head: Head, repo: str) -> SameTest:
         across=found,
         on_backends=len({one.repository_id for one in theirs}),
         jobs=tuple(failed.job for one in by_rank for failed in one.jobs),
+        cases=frozenset(TestCase(one.suite, one.name) for one in by_rank),
     )
 
 

@@ -203,8 +203,7 @@ def _failing_test(one: SameTest, head: Head, repo: str) -> FailingTest:
     test = one.test
     return FailingTest(
         name=_short(one.name, NAME_MOST),
-        suite=test.suite,
-        case=test.name,
+        cases=one.cases,
         url=f"/{one.repo}/test/{test.digest}",
         message=_short(test.message, MESSAGE_MOST),
         standing=Standing(word=verdict(one.verdict), why=failing.WORDS[one.verdict], tone=_tone(one.verdict)),
@@ -234,6 +233,7 @@ def _test_line(one: SameTest, url: str) -> TestLine:
         words=one.words,
         verdict=verdict(one.verdict),
         url=f"{url}/{one.repo}/test/{one.test.digest}",
+        cases=one.cases,
     )
 
 
