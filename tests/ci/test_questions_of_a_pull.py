@@ -100,10 +100,10 @@ async def test_is_a_failure_mine(bot, github):
 async def test_is_it_the_runner(bot, github, pull):
     await run_of(bot, github, L4, log="##[error]The runner has received a shutdown signal.\n")
     page = await page_of(bot, pull)
-    assert "1 failure: 1 of the machine" in page
+    assert "1 failure: 1 infrastructure" in page
     (row,) = failures(page)
     assert "infra: ##[error]The runner has received a shutdown signal." in row[0]
-    assert row[2].startswith("! the machine")
+    assert row[2].startswith("! infrastructure")
 
 
 async def test_did_my_rerun_start(bot, github, pull):

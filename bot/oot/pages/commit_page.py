@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from bot.core.links import web_url
+from bot.ingest import record_reads
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages import rows, template_filters
 from bot.oot.pages.answers import Job as JobAnswer
@@ -94,6 +95,7 @@ class _Commit:
     failures: FailureList
     earlier: list[EarlierFailure]  # of attempts that do not count any more
     about: CommitAbout
+    merged: bool  # whether the pull request that it merged has a page here
 
 
 @page
@@ -124,6 +126,7 @@ async def show_commit(request: web.Request) -> web.Response:
         tally=_tally(found.backends),
         earlier=found.earlier,
         about=found.about,
+        merged=found.merged,
         blocks=found.blocks,
         json_url=f"/api/oot/commits/{repo}/{found.sha}" if found.backends else "",
     )
@@ -148,6 +151,7 @@ async def _find(asked: Asked) -> _Commit | None:
         return None
     own = await read_upstream_ci(tx, where, whole, ours=settings.app_id)
     subject = CommitSubject(repo=where, sha=whole, github=web_url(settings.github_api_url), settings=settings)
+    about = await _about(asked, subject)
     reported = [job for one in backends for job in list_jobs(one.repo, one.label, one.jobs)]
     return _Commit(
         sha=whole,
@@ -157,7 +161,8 @@ async def _find(asked: Asked) -> _Commit | None:
         own=own,
         failures=await read_failure_list(asked, where, whole, reported=reported, own=own, of_pull=False),
         earlier=list_earlier((), {}, own.jobs, where),
-        about=await _about(asked, subject),
+        about=about,
+        merged=bool(about.pull and await record_reads.get(tx, where, about.pull)),
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bot.web.failures import LogLine, Place
 
 SHARED = "shared"
-MACHINE = "of the machine"
+MACHINE = "infrastructure"
 _ALIKE = 60  # characters by which a message is found in a line of a log
 NOTHING_KNOWN = Standing(word="", why="", tone="bad")
 _RANKS = {"new": 0, "new test": 0, "": 1}  # by word; all others are likely not the change's
