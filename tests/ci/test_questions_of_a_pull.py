@@ -141,7 +141,9 @@ async def test_does_it_fail_on_npu_only(bot, github, pull):
 
 
 async def test_a_backends_job_leads_back_to_the_pull_request(bot, github, pull):
-    _, job = await run_of(bot, github, L4, log="make: *** [all] Error 2\n")
+    run, job = await run_of(bot, github, L4, log="make: *** [all] Error 2\n")
+    of_run = await page_text(bot, f"/{L4}/run/{run.id}")
+    assert f"A run of the backend {L4} L4 for {UPSTREAM}#{pull.number} Add faster" in of_run
     path = f"/{L4}/job/{job.id}"
     assert f"A job of the backend {L4} L4 for {UPSTREAM}#{pull.number} Add faster" in await page_text(
         bot, path

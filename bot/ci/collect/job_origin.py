@@ -1,23 +1,23 @@
-"""What a job was run for: the pull request or commit of upstream, and whether by a backend."""
+"""What a run was started for: the pull request or commit of upstream, and whether by a backend."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bot.core.json_fields import FULL_NAME
 from bot.ingest import record_reads
 from bot.oot.results.store import jobs
 from bot.oot.verdict.view import anchor_of
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.ingest.rows import WorkflowJobRow
     from bot.web.access import Hidden
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """The pull request or commit that a job tested."""
+    """The pull request or commit that a run tested."""
 
     upstream: str
     pull: int | None
@@ -34,18 +34,22 @@ class Origin:
         return f"{where}#{anchor_of(self.backend)}" if self.backend else where
 
 
-async def find_origin(tx: Transaction, job: WorkflowJobRow, hidden: Hidden) -> Origin | None:
-    """Return what a job was run for, None where that is not known or may not be shown."""
-    reported = await jobs.read_for_run(tx, job["repo"], str(job["run_id"]))
+async def find_origin(
+    tx: Transaction, repo: str, run_id: int | None, head_sha: str | None, hidden: Hidden
+) -> Origin | None:
+    """Return what a run was started for, None where that is not known or may not be shown."""
+    reported = await jobs.read_for_run(tx, repo, str(run_id))
     if reported:
         last = reported[-1]
         upstream, number, sha = last["upstream_repo"], last["pr_number"], last["head_sha"]
         backend, level = last["downstream_repo"], last["downstream_repo_level"]
     else:
-        upstream, sha, backend, level = job["repo"], job["head_sha"], None, None
+        upstream, sha, backend, level = repo, head_sha, None, None
         numbers = await record_reads.deciders(tx, upstream, [sha] if sha else [])
         number = next(iter(numbers.get(sha or "", ())), None)
-    if not upstream or not sha or hidden.has(upstream) or not (number or backend):
+    if not upstream or not FULL_NAME.fullmatch(upstream) or hidden.has(upstream):
+        return None
+    if not sha or not (number or backend):
         return None
     record = await record_reads.get(tx, upstream, number) if number else None
     title = (record["title"] if record else None) or ""

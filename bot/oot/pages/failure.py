@@ -24,6 +24,11 @@ NOTHING_KNOWN = Standing(word="", why="", tone="bad")
 _RANKS = {"new": 0, "new test": 0, "": 1}  # by word; all others are likely not the change's
 
 
+def rank_of(standing: Standing) -> int:
+    """Return the place of a failure among others: what is likely the change's comes first."""
+    return _RANKS.get(standing.word, len(_RANKS))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Detail:
     """What backends reported of a failed test: those that said the same as one."""
@@ -63,7 +68,7 @@ class Failure:
     @property
     def rank(self) -> int:
         """Its place among others: what is new comes first, then what nothing is known of."""
-        return _RANKS.get(self.standing.word, len(_RANKS))
+        return rank_of(self.standing)
 
     @property
     def is_known(self) -> bool:

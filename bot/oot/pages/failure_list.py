@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot.oot.pages.failed_jobs import UPSTREAM, FailedJob
-from bot.oot.pages.failure import Detail, Failure, FailureList
+from bot.oot.pages.failure import Detail, Failure, FailureList, rank_of
 from bot.web.failures import Place
 
 if TYPE_CHECKING:
@@ -30,14 +30,12 @@ def list_failures(jobs: Sequence[FailedJob], found: Failures) -> FailureList:
     runs = Counter(job.key[:3] for job in known)
     alone = {job for job in known if job.key.run_id and runs[job.key[:3]] == 1}
     tests = [_known_test(one, known, alone, reported) for one in found.tests]
+    counted = {job for one in tests for job in one.jobs}  # all of their tests are listed, or among those left
     tests += _reported_tests(reported)
     listed = Counter(job for one in tests for job in one.jobs)
     tests = [_with_line(one, remarks, listed) for one in tests]
-    rest = [
-        _of_job(job, remarks, unnamed=max(job.failed - listed[job], 0))
-        for job in known
-        if not listed[job] or job.failed > listed[job]
-    ]
+    unnamed = {job: 0 if job in counted else max(job.failed - listed[job], 0) for job in known}
+    rest = [_of_job(job, remarks, unnamed=unnamed[job]) for job in known if not listed[job] or unnamed[job]]
     every = sorted([*tests, *_joined(rest)], key=_urgency)
     return FailureList(
         first=tuple(one for one in every if one.blocking or not one.is_known),
@@ -72,7 +70,7 @@ class _Remarks:
         left = []
         for key, job in alone.items():
             run = key[:3]
-            if mine[run] == 1 and theirs[run] == 1:
+            if key.run_id and mine[run] == 1 and theirs[run] == 1:
                 same = next(one for one in jobs if one.key[:3] == run)
                 self._by_key[same.key] += self._by_key[key]
             else:
@@ -110,12 +108,12 @@ def _known_test(
 
     A job that is the only one of its run has the run's tests, whatever its backend calls it.
     """
-    same = []
+    same: list[tuple[FailedJob, FailedTest]] = []
     for case in sorted(one.cases):
-        named = reported[case.name]
-        mine = [each for each in named if case.is_reported_as(each[1].classname, case.name)]
-        reported[case.name] = [each for each in named if each not in mine]
-        same += mine
+        others = []
+        for job, test in reported[case.name]:
+            (same if case.is_reported_as(test.classname, test.name) else others).append((job, test))
+        reported[case.name] = others
     runs = {key[:3] for key in one.jobs}
     failed = [
         *(job for job in jobs if job.key in one.jobs or (job.key[:3] in runs and job in alone)),
@@ -151,7 +149,7 @@ def _reported_test(reported: Sequence[tuple[FailedJob, FailedTest]]) -> Failure:
         url=None,
         jobs=jobs,
         places=_with_places((), jobs),
-        standings=tuple(job.standing for job in jobs if job.standing)[:1],
+        standings=tuple(sorted((job.standing for job in jobs if job.standing), key=rank_of)[:1]),
         message=next((one.message for _, one in reported if one.message), "") or "",
         details=_details(reported),
         is_test=True,

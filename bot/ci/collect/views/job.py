@@ -87,7 +87,7 @@ async def read_job(asked: Asked) -> FoundJob:
     subject = job_reads.job_subject(asked.request, job)
     if asked.for_page:
         added = await blocks.gather(features, "job", tx, subject)
-        origin = await find_origin(tx, job, asked.hidden)
+        origin = await find_origin(tx, job["repo"], job["run_id"], job["head_sha"], asked.hidden)
         return FoundJob(job=job, log=log, github=subject.github, origin=origin, blocks=added)
     more: dict[str, Any] = {}
     for add in sections(features, "job_json"):
