@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     Reported = defaultdict[str, list[tuple[FailedJob, FailedTest]]]  # by the test's name
 
+VAGUE = frozenset({"", "generic"})  # kinds of lines that do not say why a job failed
+
 
 def list_failures(jobs: Sequence[FailedJob], found: Failures) -> FailureList:
     """Return the list of some failed jobs and of what features know of them."""
@@ -203,11 +205,12 @@ def _of_job(job: FailedJob, remarks: _Remarks, *, unnamed: int) -> Failure:
 
 
 def _joined(failures: Sequence[Failure]) -> list[Failure]:
-    """Return the jobs, those of one backend that failed in the same way and at the same line as one."""
+    """Return the jobs, as one those of one backend whose logs give the same line as the reason."""
     same: dict[object, list[Failure]] = {}
     for at, one in enumerate(failures):
-        job = one.jobs[0]
-        alike = (job.label, job.group, one.line.text, one.standings) if one.line and one.line.text else at
+        alike: object = at
+        if one.line and one.line.kind not in VAGUE:
+            alike = one.jobs[0].label, one.line.text, one.standing.word, one.standing.why
         same.setdefault(alike, []).append(one)
     return [
         replace(several[0], jobs=tuple(job for one in several for job in one.jobs))

@@ -107,6 +107,9 @@ def test_jobs_that_failed_at_the_same_line_are_one_failure():
     found = list_failures(jobs, Failures(jobs=remarks))
     assert drawn(found) == ["CI / test 0 @ npu: -"]
     assert len(found.first[0].jobs) == 3
+    vague = LogLine(kind="generic", text="exit code 1", place="line 1", url="/log")
+    found = list_failures(jobs, Failures(jobs=[JobRemark(job=one.key, line=vague) for one in jobs]))
+    assert len(drawn(found)) == 3
 
 
 def test_what_is_known_or_of_the_machine_is_folded_unless_it_blocks():
