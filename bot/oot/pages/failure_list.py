@@ -112,7 +112,7 @@ def _known_test(
     """
     same: list[tuple[FailedJob, FailedTest]] = []
     for case in sorted(one.cases):
-        others = []
+        others: list[tuple[FailedJob, FailedTest]] = []
         for job, test in reported[case.name]:
             (same if case.is_reported_as(test.classname, test.name) else others).append((job, test))
         reported[case.name] = others

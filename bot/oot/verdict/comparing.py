@@ -96,7 +96,7 @@ async def with_bases(tx: Transaction, heads: Sequence[Head], *, base_ref: str | 
 
 def _with_base(head: Head, base_ref: str | None, merge_base: MergeBase | None) -> Head:
     dispatched = [one.dispatch for one in head.facts.values() if one.dispatch["base_sha"]]
-    last = max(dispatched, key=lambda one: one["id"], default=None)
+    last = max(dispatched, key=lambda one: one["created_at"], default=None)
     ref = base_ref or (last and last["base_ref"]) or ""
     if merge_base and merge_base.sha:
         base = Base(ref=ref, sha=merge_base.sha, is_merge_base=True, committed_at=merge_base.committed_at)

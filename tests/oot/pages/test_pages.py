@@ -149,7 +149,7 @@ async def test_the_pull_request_page_tells_what_is_waited_for_and_looks_again_by
 
 
 @pytest.mark.logic
-async def test_a_failed_backend_has_its_jobs_and_times_and_its_tests_are_listed(bot, pull):
+async def test_a_failed_backend_is_open_with_its_jobs_and_times_and_its_tests_are_listed_above(bot, pull):
     for job in ("build", "test"):
         await bot.report(bot.dispatch(L4), status="in_progress", job=job)
     bot.clock.advance(90)
@@ -165,6 +165,7 @@ async def test_a_failed_backend_has_its_jobs_and_times_and_its_tests_are_listed(
     mine = section(page, L4)
     assert "finished <time" in mine
     assert mine.startswith('<details class="backend bad"')
+    assert " open>" in mine[: mine.index("<summary")]
     text = " ".join(re.sub(r"<[^>]+>", " ", mine).split())
     assert "✕ failed tpu L4 1 of 2 passed, 1 failed" in text
     assert "on call: dave" in text
