@@ -72,6 +72,7 @@ class LogLine:
     text: str
     place: str  # where it stands, the text of the link
     url: str
+    page: str  # of the job
     infra: bool = False  # whether the machine failed, not what ran on it
 
 

@@ -179,6 +179,7 @@ def _remark(failed: FailedJob, word: Word | None, *, alone: bool) -> JobRemark:
         text=_short(failed["line"] or "") if known else "",
         place=_place(number, failed["step"]) if known else "the log: no rule matches a line of it",
         url=_at(log_page(failed["repo"], failed["job_id"]), number),
+        page=job_page(failed["repo"], failed["job_id"]),
         infra=known and failed["kind"] == INFRA,
     )
     key = JobKey(failed["repo"].lower(), failed["run_id"], failed["run_attempt"], failed["name"] or "")

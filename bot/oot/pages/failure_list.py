@@ -192,13 +192,14 @@ def _with_line(one: Failure, remarks: _Remarks, listed: Mapping[FailedJob, int])
 
 def _of_job(job: FailedJob, remarks: _Remarks, *, unnamed: int) -> Failure:
     name = " / ".join(part for part in (job.group, job.name) if part) or job.label
+    line = remarks.line(job)
     return Failure(
         name=name,
-        url=job.url,
+        url=line.page if line else job.url,
         jobs=(job,),
         places=(Place(label=job.label, passed=False, upstream=job.is_upstream),),
         standings=remarks.standings(job),
-        line=remarks.line(job),
+        line=line,
         message=job.said,
         unnamed=unnamed,
     )

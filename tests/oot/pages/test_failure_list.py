@@ -33,7 +33,9 @@ def known_test(name="test_add", *, suite="Ops", standing=NEW, jobs=(), places=()
 
 
 def line(text="FAILED test_add", *, infra=False):
-    return LogLine(kind="infra" if infra else "test", text=text, place="line 1", url="/log", infra=infra)
+    return LogLine(
+        kind="infra" if infra else "test", text=text, place="line 1", url="/log", page="/job", infra=infra
+    )
 
 
 def drawn(found):
@@ -107,7 +109,7 @@ def test_jobs_that_failed_at_the_same_line_are_one_failure():
     found = list_failures(jobs, Failures(jobs=remarks))
     assert drawn(found) == ["CI / test 0 @ npu: -"]
     assert len(found.first[0].jobs) == 3
-    vague = LogLine(kind="generic", text="exit code 1", place="line 1", url="/log")
+    vague = LogLine(kind="generic", text="exit code 1", place="line 1", url="/log", page="/job")
     found = list_failures(jobs, Failures(jobs=[JobRemark(job=one.key, line=vague) for one in jobs]))
     assert len(drawn(found)) == 3
 

@@ -104,7 +104,8 @@ def _remarks(
     repo = subject.repo.lower()
     for name, cell in found.failing.items():
         if cell.job is None and cell.line:  # a run without jobs: nothing else on the page tells of it
-            line = LogLine(kind="", text=cell.line, place="its runs", url=said[name].url or "")
+            page = said[name].url or ""
+            line = LogLine(kind="", text=cell.line, place="its runs", url=page, page=page)
             remarks.append(
                 JobRemark(job=JobKey(repo, "", 1, name), line=line, standing=said[name], alone=True)
             )
