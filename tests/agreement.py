@@ -69,7 +69,7 @@ async def _check_head(bot, pull, sha) -> None:
         said |= {"listed": backends_of_comment(comment), "watched": watched_of_comment(comment)}
         if gate is None or gate["pull_number"] == pull.number:
             expected["blocks"] = bool(gate and gate["state"] == "failed")
-            said["blocks"] = "\nBlocks merging: " in comment
+            said["blocks"] = "\n**❌ " in comment
     differing = {name: (said[name], expected[name]) for name in said if said[name] != expected[name]}
     assert differing == {}, f"#{pull.number} at {sha[:7]}, against its JSON: {differing}"
 
@@ -129,9 +129,11 @@ def comment_on(bot, pull):
 
 
 def backends_of_comment(comment):
-    """Its table: every backend's name and result in words."""
+    """Its table and the line of those that passed: every backend's name and result in words."""
     rows = re.findall(r"^\| `([^`|]+)` \| \S+ ([^|]+?) \|", comment, re.MULTILINE)
-    return {name: result.partition(", ignored by")[0] for name, result in rows}
+    passed = re.search(r"^✅ \d+ passed: (.*)$", comment, re.MULTILINE)
+    found = dict.fromkeys(re.findall(r"`([^`]+)`", passed[1]) if passed else (), "passed")
+    return found | {name: result.partition(", ignored by")[0] for name, result in rows}
 
 
 def watched_of_comment(comment):

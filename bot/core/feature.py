@@ -68,10 +68,11 @@ class Feature:
     )
     exports: str = ""  # a tuple of `bot.db.exports.Export`: rows that sinks may have copies of
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
-    # backend, job, run, queue (the runners of a repository); job_json: fields of a job's JSON answer instead;
-    # comment: job lines, for check runs as well; head: the tests of a pull request's head, for both;
-    # cell: a line by the id of a job; failure; backend_run: a line by the id of a backend's run;
-    # grid: notes on a branch's columns and commits;
+    # backend, job, run, queue (the runners of a repository); failures: what is known of the failures on a commit, for
+    # the one list of them; about: title, author, branch and parent of a commit;
+    # job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
+    # head: the tests of a pull request's head, for both; cell: a line by the id of a job; failure;
+    # backend_run: a line by the id of a backend's run; grid: notes on a branch's columns and commits;
     # admin: a section of the administrator's page, of the settings
     sections: Mapping[str, str] = field(default_factory=dict)
 

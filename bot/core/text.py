@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ def listing(words: Sequence[str], *, limit: int = 5) -> str:
 def short(sha: str) -> str:
     """Return a commit's short SHA."""
     return sha[:7]
+
+
+def minute(milliseconds: int) -> str:
+    """Return a time as "2026-09-21 14:02 UTC"."""
+    return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def percent(rate: float | None) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bot.core.feature import Features
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
+    from bot.web.failures import TestCase
     from bot.web.timeline import Timeline
 
 ADMINISTRATOR = "the administrator"  # who sent a form, in what is kept of it
@@ -32,10 +33,7 @@ class BlockLine:
     @property
     def href(self) -> str | None:
         """The address to link, None where there is none that is safe."""
-        if self.url and self.url.startswith("/") and not self.url.startswith("//"):
-            found = escaping.url(f"{HERE}{self.url}")
-            return found and found.removeprefix(HERE)
-        return escaping.url(self.url)
+        return safe_address(self.url)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +90,18 @@ class CommitSubject:
     sha: str
     github: str  # the address of GitHub's pages
     settings: Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitAbout:
+    """What a section at `about` knows of a commit itself; texts come from outside."""
+
+    title: str
+    author: str
+    branch: str
+    at: int  # epoch milliseconds
+    parent: str | None
+    pull: int | None  # the pull request that it merged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,6 +248,7 @@ class TestLine:
     words: str  # where it fails, and where it passes
     verdict: str
     url: str
+    cases: frozenset[TestCase] = frozenset()  # what reports call it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,6 +291,23 @@ class FormDone:
 
     words: str = ""  # shown at the top of /admin
     path: str = ""  # on this bot, to be shown instead of /admin
+
+
+def safe_address(url: str | None) -> str | None:
+    """Return an address that may be linked, http(s) or a path on this bot; None for any other."""
+    if url and url.startswith("/") and not url.startswith("//"):
+        found = escaping.url(f"{HERE}{url}")
+        return found and found.removeprefix(HERE)
+    return escaping.url(url)
+
+
+async def about_commit(features: Features, tx: Transaction, subject: CommitSubject) -> CommitAbout | None:
+    """Return what the first feature that knows a commit says of it."""
+    for add in sections(features, "about"):
+        found: CommitAbout | None = await add(tx, subject)
+        if found is not None:
+            return found
+    return None
 
 
 async def head_tests(features: Features, tx: Transaction, subject: HeadSubject) -> HeadTests:

@@ -19,6 +19,7 @@ from bot.core.json_fields import FULL_NAME, iso_time
 from bot.web import charts, page_cache, parameters
 from bot.web.access import FORM_KEY, SIGNED_IN
 from bot.web.app_keys import CONTEXT
+from bot.web.blocks import safe_address
 from bot.web.log_limiter import LOG_LIMITER
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def environment(compiled: jinja2.BytecodeCache | None = None) -> jinja2.Environm
         "word": word,
         "block": escaping.clean,
         "url": escaping.url,
+        "href": safe_address,
         "duration": core_text.duration,
         "short": core_text.short,
         "percent": core_text.percent,

@@ -864,6 +864,7 @@ CREATE TABLE oot_merge_base (
 	head_sha TEXT NOT NULL,
 	base_ref TEXT NOT NULL,
 	merge_base TEXT,
+	committed_at INTEGER,
 	asked_at INTEGER NOT NULL,
 	CONSTRAINT pk_oot_merge_base PRIMARY KEY (upstream_repo, head_sha, base_ref)
 )

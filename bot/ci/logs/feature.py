@@ -29,9 +29,8 @@ FEATURE = Feature(
         "job": "bot.ci.logs.sections:job_section",
         "job_json": "bot.ci.logs.sections:job_json",
         "run": "bot.ci.logs.sections:run_section",
-        "pull": "bot.ci.logs.sections:pull_section",
         "comment": "bot.ci.logs.sections:backend_lines",
-        "commit": "bot.ci.logs.sections:commit_section",
+        "failures": "bot.ci.logs.sections:find_failures",
         "admin": "bot.ci.logs.admin:admin_section",
     },
 )

@@ -29,9 +29,15 @@ JobKey = tuple[int, int]  # repository and id
 class Word(NamedTuple):
     """What is known of a failure, with what shows it."""
 
-    text: str
+    word: str
+    why: str
     url: str
     tone: Tone
+
+    @property
+    def text(self) -> str:
+        """Both in one line."""
+        return f"{self.word}: {self.why}"
 
 
 async def judge_failures(
@@ -78,8 +84,8 @@ def _known(
     for past in sorted(same, key=lambda past: (base.shas.index(past.sha), -past.key[1])):
         theirs = found.get(past.key, ())
         if past.conclusion in FAILED and mine and mine <= set(theirs):
-            words = f"known: the same job failed with the same captures on {_where(base, past.sha)}"
-            return Word(words, f"/{past.repo}/job/{past.key[1]}", "warn")
+            why = f"the same job failed with the same captures on {_where(base, past.sha)}"
+            return Word("known", why, f"/{past.repo}/job/{past.key[1]}", "warn")
     return None
 
 
@@ -90,8 +96,12 @@ def _new(one: FailedJob, same: Sequence[Past], base: Base) -> Word | None:
     for sha in base.shas:
         there = [past for past in same if past.sha == sha]
         if there and all(past.conclusion == "success" for past in there):
-            words = f"new: the same job passes on {_where(base, sha)}"
-            return Word(words, f"/{there[0].repo}/job/{there[0].key[1]}", "bad")
+            return Word(
+                "new",
+                f"the same job passes on {_where(base, sha)}",
+                f"/{there[0].repo}/job/{there[0].key[1]}",
+                "bad",
+            )
     return None
 
 
@@ -103,8 +113,9 @@ async def _elsewhere(tx: Transaction, one: FailedJob) -> Word | None:
     if others < PULLS or trusted:
         return None
     where = f"on {others} other pull requests within a day, on no trusted branch"
-    words = f"likely flaky or infrastructure: the same failure {where}"
-    return Word(words, f"/failures/{one['signature']}", "warn")
+    return Word(
+        "likely flaky or infrastructure", f"the same failure {where}", f"/failures/{one['signature']}", "warn"
+    )
 
 
 def _where(base: Base, sha: str) -> str:

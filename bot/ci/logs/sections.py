@@ -10,19 +10,22 @@ from bot.ci.logs.store.baseline_rows import Head
 from bot.core.escaping import clean
 from bot.ingest import watched
 from bot.web.blocks import Block, BlockLine, Excerpt, JobLine
+from bot.web.failures import Failures, JobKey, JobRemark, LogLine, Standing
 
 if TYPE_CHECKING:
     from bot.ci.logs.known_failures import Word
     from bot.ci.logs.store.failed_jobs import FailedJob
     from bot.ci.logs.tables import VerdictRow
-    from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.web.blocks import BackendsSubject, CommitSubject, JobSubject, PullSubject, RunSubject
+    from bot.web.blocks import BackendsSubject, JobSubject, RunSubject
+    from bot.web.failures import FailuresSubject
 
 LINE_MOST = 300  # characters shown of a line
 EXCERPT_LINE = 500  # of a line around the verdict
 STEP_MOST = 80  # characters of a step's name
 SHOWN = 30  # jobs of one section
+LISTED = 200  # jobs of upstream on a commit, and as many of backends
+INFRA = "infra"  # the kind of failure that is the machine's
 HEADING = "Why jobs failed"
 
 
@@ -66,24 +69,27 @@ async def job_json(tx: Transaction, subject: JobSubject) -> dict[str, Any]:
     }
 
 
-async def pull_section(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return why jobs failed on the shown head, upstream's own and those of backends."""
-    return (
-        []
-        if subject.head_sha is None
-        else await _of_head(tx, subject.settings, subject.repo, subject.head_sha)
+async def find_failures(tx: Transaction, subject: FailuresSubject) -> Failures:
+    """Return why jobs failed on a commit, upstream's own and those of backends, and whether that is known elsewhere."""
+    own = await failed_jobs.failures_on_commit(
+        tx, await watched.ids(tx, subject.repo), subject.sha, limit=LISTED
     )
-
-
-async def commit_section(tx: Transaction, subject: CommitSubject) -> list[Block]:
-    """Return why jobs failed on a commit, upstream's own and those of backends."""
-    return await _of_head(tx, subject.settings, subject.repo, subject.sha)
+    backends = await failed_jobs.failures_of_backends(tx, subject.repo, subject.sha, limit=LISTED)
+    shown = [
+        one for one in (*own, *backends) if one["public"]
+    ]  # what private jobs are called is private, too
+    head = Head(subject.repo, subject.sha)
+    words = await known_failures.judge_failures(tx, subject.settings, head, shown)
+    remarks = [
+        _remark(one, words.get((one["repository_id"], one["job_id"])), alone=one in backends) for one in shown
+    ]
+    return Failures(jobs=remarks, links=[_search(subject.repo, subject.sha)] if shown else ())
 
 
 async def run_section(tx: Transaction, subject: RunSubject) -> list[Block]:
     """Return why jobs of a run failed."""
     found = await failed_jobs.failures_on_run(tx, subject.repository_id, subject.run_id, limit=SHOWN + 1)
-    lines = [_of_failed(one, subject.repo, None) for one in found[:SHOWN]]
+    lines = [_of_failed(one) for one in found[:SHOWN]]
     if len(found) > SHOWN:
         lines.append(BlockLine(text="and more"))
     if found and (sha := await failed_jobs.commit_of_run(tx, subject.repository_id, subject.run_id)):
@@ -128,22 +134,6 @@ async def _known(tx: Transaction, subject: JobSubject) -> list[BlockLine]:
     return [BlockLine(text=_short(word.text), url=word.url, tone=word.tone) for word in found.values()]
 
 
-async def _of_head(tx: Transaction, settings: Settings, repo: str, sha: str) -> list[Block]:
-    own = await failed_jobs.failures_on_commit(tx, await watched.ids(tx, repo), sha, limit=SHOWN + 1)
-    backends = await failed_jobs.failures_of_backends(tx, repo, sha, limit=SHOWN + 1)
-    shown = [*own[:SHOWN], *backends[:SHOWN]]
-    words = await known_failures.judge_failures(
-        tx, settings, Head(repo, sha), [one for one in shown if one["public"]]
-    )
-    lines = [_of_failed(one, repo, words.get((one["repository_id"], one["job_id"]))) for one in shown]
-    lines = list(dict.fromkeys(lines))
-    if len(own) > SHOWN or len(backends) > SHOWN:
-        lines.append(BlockLine(text="and more"))
-    if any(one["public"] for one in shown):
-        lines.append(_search(repo, sha))
-    return [Block(heading=HEADING, lines=tuple(lines))] if lines else []
-
-
 def _search(repo: str, sha: str) -> BlockLine:
     return BlockLine(text="search the logs of this commit", url=f"/{repo}/commit/{sha}/logs")
 
@@ -171,18 +161,30 @@ def _of_verdict(verdict: VerdictRow, page: str) -> BlockLine:
     )
 
 
-def _of_failed(failed: FailedJob, repo: str, word: Word | None) -> BlockLine:
-    whose = "" if failed["repo"].casefold() == repo.casefold() else f"{failed['repo']} · "
-    if not failed["public"]:  # what its jobs are called is private, too
-        return BlockLine(text=f"{whose}the log is private", tone="idle")
+def _of_failed(failed: FailedJob) -> BlockLine:
+    if not failed["public"]:
+        return BlockLine(text="the log is private", tone="idle")
     name, page = _short(failed["name"] or "job"), job_page(failed["repo"], failed["job_id"])
     if failed["rule"] is None:
-        return BlockLine(text=f"{whose}{name}: no rule matches", url=page, tone="idle")
+        return BlockLine(text=f"{name}: no rule matches", url=page, tone="idle")
     place = _place(failed["line_num"], failed["step"])
-    text = f"{whose}{name}: {failed['kind']} · {_short(failed['line'] or '')} · {place}"
-    return BlockLine(
-        text=f"{text} · {word.text}" if word else text, url=page, tone=word.tone if word else "bad"
+    text = f"{name}: {failed['kind']} · {_short(failed['line'] or '')} · {place}"
+    return BlockLine(text=text, url=page, tone="bad")
+
+
+def _remark(failed: FailedJob, word: Word | None, *, alone: bool) -> JobRemark:
+    number, known = failed["line_num"], failed["rule"] is not None
+    line = LogLine(
+        kind=failed["kind"] if known else "",
+        text=_short(failed["line"] or "") if known else "",
+        place=_place(number, failed["step"]) if known else "the log: no rule matches a line of it",
+        url=_at(log_page(failed["repo"], failed["job_id"]), number),
+        page=job_page(failed["repo"], failed["job_id"]),
+        infra=known and failed["kind"] == INFRA,
     )
+    key = JobKey(failed["repo"].lower(), failed["run_id"], failed["run_attempt"], failed["name"] or "")
+    standing = Standing(word=word.word, why=word.why, url=word.url, tone=word.tone) if word else None
+    return JobRemark(job=key, line=line, standing=standing, alone=alone)
 
 
 def _job_line(failed: FailedJob, url: str) -> JobLine:

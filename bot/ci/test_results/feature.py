@@ -41,6 +41,7 @@ FEATURE = Feature(
         "run": "bot.ci.test_results.views.sections:run_blocks",
         "pull": "bot.ci.test_results.views.sections:pull_blocks",
         "commit": "bot.ci.test_results.views.sections:commit_blocks",
+        "failures": "bot.ci.test_results.views.sections:find_failures",
         "cell": "bot.ci.test_results.views.sections:cell_lines",
         "head": "bot.ci.test_results.views.sections:head_tests",
     },

@@ -30,8 +30,10 @@ FEATURE = Feature(
     views="bot.ci.trunk.views.routes:VIEWS",
     routes="bot.ci.trunk.views.routes:setup",
     sections={
-        "pull": "bot.ci.trunk.views.sections:describe_pull",
-        "commit": "bot.ci.trunk.views.sections:describe_commit",
+        "pull": "bot.ci.trunk.views.job_times:draw_pull",
+        "commit": "bot.ci.trunk.views.job_times:draw_commit",
+        "about": "bot.ci.trunk.views.sections:about_commit",
+        "failures": "bot.ci.trunk.views.sections:find_failures",
         "run": "bot.ci.trunk.views.job_times:draw_run",
     },
     prune="bot.ci.trunk.store.prune:delete_old_rows",

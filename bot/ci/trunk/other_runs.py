@@ -67,15 +67,23 @@ def _unstarted_run(run: RunRow) -> Run:
 
 
 def _backend_runs(facts: Facts, *, shards: bool) -> Iterator[Found]:
+    for column, row, name in place_backend_jobs(facts, shards=shards):
+        yield OtherCell(row["head_sha"] or "", column, "backends", "oot"), _reported(row, name)
+
+
+def place_backend_jobs(
+    facts: Facts, *, shards: bool
+) -> Iterator[tuple[str, BackendJobRow, job_names.JobName]]:
+    """Yield each job that a backend reported with the name of its column, and its own taken apart."""
     by_commit: defaultdict[tuple[str, str], list[BackendJobRow]] = defaultdict(list)
     for row in facts.backend_jobs:
         by_commit[row["head_sha"] or "", row["downstream_repo"]].append(row)
-    for (sha, backend), rows in by_commit.items():
+    for (_, backend), rows in by_commit.items():
         names = [job_names.parse_name(row["workflow_name"], row["job_name"]) for row in rows]
         label = facts.devices.get(backend.casefold(), backend)
         for row, name in zip(rows, names if shards else job_names.resolve_shards(names), strict=True):
             shown = f"{name.workflow} / {name.numbered}" if shards else name.shard_free
-            yield OtherCell(sha, f"backends / {label} / {shown}", "backends", "oot"), _reported(row, name)
+            yield f"backends / {label} / {shown}", row, name
 
 
 def _reported(row: BackendJobRow, name: job_names.JobName) -> Run:

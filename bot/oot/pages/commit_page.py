@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from bot.core.links import web_url
+from bot.ingest import record_reads
+from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages import rows, template_filters
 from bot.oot.pages.answers import Job as JobAnswer
 from bot.oot.pages.answers import job_answer
 from bot.oot.pages.backend_parameters import EVENTS, NOTHING, RESULTS
+from bot.oot.pages.commit_failures import read_failure_list
+from bot.oot.pages.earlier_attempts import list_earlier
+from bot.oot.pages.failed_jobs import list_jobs
 from bot.oot.pages.pulls import FULL, NOWHERE
+from bot.oot.pages.upstream_ci import read_upstream_ci
 from bot.oot.pages.visible_names import hide_in_jobs
-from bot.oot.verdict import upstream_checks
 from bot.oot.verdict.facts import latest
 from bot.oot.verdict.view import job_of
 from bot.web import blocks, parameters
@@ -23,7 +28,7 @@ from bot.web import view_parameters as declare
 from bot.web.answers import Answer
 from bot.web.app_keys import CONTEXT
 from bot.web.asked import Parameter, asking
-from bot.web.blocks import CommitSubject
+from bot.web.blocks import CommitAbout, CommitSubject
 from bot.web.html import page, render
 from bot.web.refusals import Refused
 from bot.web.view import Endpoint, Json, View
@@ -32,10 +37,11 @@ from bot.web.view_parameters import REPO
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bot.db.transaction import Transaction
+    from bot.oot.pages.earlier_attempts import EarlierFailure
+    from bot.oot.pages.failure import FailureList
     from bot.oot.pages.rows import PullHead
+    from bot.oot.pages.upstream_ci import UpstreamCi
     from bot.oot.results.tables import DispatchRow, JobRow
-    from bot.oot.verdict.upstream_checks import UpstreamCheck
     from bot.oot.verdict.view import Job
     from bot.web.asked import Asked
     from bot.web.blocks import Block
@@ -67,6 +73,7 @@ class BackendOnCommit:
     """One backend on a commit."""
 
     repo: str
+    label: str  # its device, where it has one of its own
     level: int
     events: tuple[str, ...]
     jobs: tuple[Job, ...]
@@ -84,7 +91,11 @@ class _Commit:
     pull: PullHead | None  # a pull request it is a head of
     blocks: list[Block]  # of other features
     backends: list[BackendOnCommit]
-    own: list[UpstreamCheck]  # upstream's own CI
+    own: UpstreamCi
+    failures: FailureList
+    earlier: list[EarlierFailure]  # of attempts that do not count any more
+    about: CommitAbout
+    merged: bool  # whether the pull request that it merged has a page here
 
 
 @page
@@ -98,7 +109,7 @@ async def show_commit(request: web.Request) -> web.Response:
     if found.pull and not found.backends:
         where = f"/{found.pull['repo']}/pull/{found.pull['number']}?sha={found.sha}"
         return web.Response(status=302, headers={"Location": where})
-    unfinished = any(one.tone == "wait" for one in found.backends) or upstream_checks.running(found.own)
+    unfinished = any(one.tone == "wait" for one in found.backends) or found.own.running
     return render(
         request,
         "commit.html",
@@ -110,10 +121,20 @@ async def show_commit(request: web.Request) -> web.Response:
         backends=_in_part(found.backends, wanted.casefold()),
         wanted=wanted,
         own=found.own,
+        failures=found.failures,
+        unfinished=unfinished,
+        tally=_tally(found.backends),
+        earlier=found.earlier,
+        about=found.about,
+        merged=found.merged,
         blocks=found.blocks,
-        own_counts=upstream_checks.counts(found.own),
         json_url=f"/api/oot/commits/{repo}/{found.sha}" if found.backends else "",
     )
+
+
+def _tally(backends: Sequence[BackendOnCommit]) -> str:
+    counts = Counter(one.word for one in backends)  # those that failed come first
+    return ", ".join(f"{count} {word}" for word, count in counts.items())
 
 
 def _place(asked: Asked) -> str:
@@ -128,10 +149,31 @@ async def _find(asked: Asked) -> _Commit | None:
     whole = pull["head_sha"] if pull else await rows.full_sha(tx, where, sha)
     if whole is None:
         return None
-    theirs = await read_upstream_ci(tx, where, whole, ours=settings.app_id)
+    own = await read_upstream_ci(tx, where, whole, ours=settings.app_id)
     subject = CommitSubject(repo=where, sha=whole, github=web_url(settings.github_api_url), settings=settings)
-    added = await blocks.gather(asked.context.features, "commit", tx, subject)
-    return _Commit(sha=whole, pull=pull, blocks=added, backends=backends, own=theirs)
+    about = await _about(asked, subject)
+    reported = [job for one in backends for job in list_jobs(one.repo, one.label, one.jobs)]
+    return _Commit(
+        sha=whole,
+        pull=pull,
+        blocks=await blocks.gather(asked.context.features, "commit", tx, subject),
+        backends=backends,
+        own=own,
+        failures=await read_failure_list(asked, where, whole, reported=reported, own=own, of_pull=False),
+        earlier=list_earlier((), {}, own.jobs, where),
+        about=about,
+        merged=bool(about.pull and await record_reads.get(tx, where, about.pull)),
+    )
+
+
+async def _about(asked: Asked, subject: CommitSubject) -> CommitAbout:
+    """Return what is known of the commit itself; of one that is on no branch, what its push said."""
+    found = await blocks.about_commit(asked.context.features, asked.tx, subject)
+    if found is not None:
+        return found
+    titles = await rows.titles_of_commits(asked.tx, subject.repo, [subject.sha])
+    title, author = titles.get(subject.sha, ("", ""))
+    return CommitAbout(title=title, author=author, branch="", at=0, parent=None, pull=None)
 
 
 async def read_commit(asked: Asked) -> CommitAnswer:
@@ -143,13 +185,6 @@ async def read_commit(asked: Asked) -> CommitAnswer:
         raise UNKNOWN_COMMIT.because(f"no backend has reported on {asked[SHA]} of {asked[REPO][:200]}")
     jobs = await hide_in_jobs(asked, found)
     return CommitAnswer(repo=asked[REPO], jobs=[job_answer(row) for row in jobs])
-
-
-async def read_upstream_ci(tx: Transaction, repo: str, sha: str, *, ours: int) -> list[UpstreamCheck]:
-    """Return upstream's own workflow jobs, and the checks of other Apps, on a commit."""
-    jobs = await rows.upstream_jobs(tx, repo, sha, limit=MOST)
-    checks = await rows.upstream_checks(tx, repo, sha, limit=MOST)
-    return upstream_checks.merge_checks(jobs, checks, ours=ours)
 
 
 def answer_unknown(request: web.Request, repo: str, what: str, path: str) -> web.Response:
@@ -167,7 +202,11 @@ async def _backends(asked: Asked, repo: str, sha: str) -> list[BackendOnCommit]:
             jobs[row["downstream_repo"].casefold()].append(row)
     dispatches = await rows.dispatches_of_push(tx, repo, sha, limit=MOST)
     dispatched = {row["backend_key"]: row for row in dispatches}
-    found = [_backend(jobs.get(key, []), dispatched.get(key)) for key in {**dispatched, **jobs}]
+    listed = await allowlists.in_force(tx)
+    labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
+    found = [
+        _backend(jobs.get(key, []), dispatched.get(key), labels.get(key)) for key in {**dispatched, **jobs}
+    ]
     order = {"bad": 0, "wait": 1, "good": 2, "idle": 3}
     return sorted(found, key=lambda one: (order[one.tone], -one.level, one.repo.casefold()))
 
@@ -179,7 +218,7 @@ def _in_part(backends: list[BackendOnCommit], wanted: str) -> list[BackendOnComm
     return [replace(one, full=one.repo in chosen) for one in backends]
 
 
-def _backend(reported: list[JobRow], dispatch: DispatchRow | None) -> BackendOnCommit:
+def _backend(reported: list[JobRow], dispatch: DispatchRow | None, label: str | None) -> BackendOnCommit:
     repo, level, events = "", 0, {row["event_type"] for row in reported}
     if dispatch:
         repo, level = dispatch["backend"], dispatch["level"]
@@ -192,6 +231,7 @@ def _backend(reported: list[JobRow], dispatch: DispatchRow | None) -> BackendOnC
     word = {"bad": "failed", "wait": "running", "good": "passed"}.get(tone, "no verdict")
     return BackendOnCommit(
         repo=repo,
+        label=label or repo,
         level=level,
         events=tuple(sorted(events)),
         jobs=jobs,

@@ -11,11 +11,14 @@ from bot.core.errors import Rejected
 from bot.core.links import web_url
 from bot.oot.pages import pulls, rows
 from bot.oot.pages.backend_parameters import NOTHING, RESULTS
-from bot.oot.pages.commit_page import answer_unknown, read_upstream_ci
+from bot.oot.pages.commit_failures import read_failure_list
+from bot.oot.pages.commit_page import answer_unknown
+from bot.oot.pages.earlier_attempts import Current, list_earlier
+from bot.oot.pages.failed_jobs import list_reported
 from bot.oot.pages.pull_answer import PullAnswer, answer_pull
+from bot.oot.pages.upstream_ci import read_upstream_ci
 from bot.oot.pages.visible_names import hide_in_jobs, read_names
 from bot.oot.publish import check_run_text
-from bot.oot.verdict import upstream_checks
 from bot.oot.verdict.private_view import hide_in_backend
 from bot.web import blocks, parameters
 from bot.web import operations as op
@@ -29,13 +32,16 @@ from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
     from bot.core.settings import Settings
+    from bot.oot.pages.earlier_attempts import EarlierFailure
+    from bot.oot.pages.failure import FailureList
     from bot.oot.pages.pulls import PullPage
+    from bot.oot.pages.upstream_ci import UpstreamCi
     from bot.oot.results.tables import JobRow
-    from bot.oot.verdict.upstream_checks import UpstreamCheck
     from bot.web.asked import Asked
     from bot.web.blocks import Block
 
 RUNNING = 15  # seconds until a page on which something runs is reloaded
+MOST_ATTEMPTS = 1_000  # jobs of a head, all attempts counted, that are looked at
 NUMBER = declare.identifier("number", "number of the pull request")
 SHA = Parameter(
     "sha",
@@ -62,36 +68,50 @@ class PullJobs:
     prefix: str  # of check runs' names
 
 
+@dataclass(frozen=True, kw_only=True)
+class _ShownPull:
+    """A pull request as its page shows it."""
+
+    page: PullPage
+    own: UpstreamCi
+    failures: FailureList
+    earlier: list[EarlierFailure]  # of attempts that do not count any more
+    blocks: list[Block]  # of other features
+
+
 @page
 async def show_pull(request: web.Request) -> web.Response:
     """Show a pull request, or what to check where it is unknown."""
     try:
         async with asking(request, PARAMETERS, form="page") as asked:
-            found, own, added = await _read_page(asked)
+            shown = await _read_page(asked)
     except Rejected as refusal:
         if refusal.code != pulls.UNKNOWN_PULL.code:
             raise
         named = f"pull request #{request.match_info['number'][:20]}"
         number = parameters.number(request.match_info["number"])
         return answer_unknown(request, parameters.repo(request), named, f"pull/{number}")
-    settings, number = asked.settings, asked[NUMBER]
-    unfinished = found.unfinished or (found.current and upstream_checks.running(own))
+    settings = asked.settings
+    unfinished = shown.page.unfinished or (shown.page.current and shown.own.running)
+    sha = f"?sha={shown.page.sha}" if asked[SHA] else ""
     return render(
         request,
         "pull.html",
         gate_name=check_run_text.gate_name(settings.check_prefix),
-        gate_url=_gate_url(settings, found),
+        gate_url=_gate_url(settings, shown.page),
         fresh=parameters.read_refresh(request, default=RUNNING if unfinished else 0),
-        shown=found,
+        shown=shown.page,
         wanted=asked[BACKEND],
-        own=own,
-        own_counts=upstream_checks.counts(own),
-        blocks=added,
-        json_url=f"/api/oot/pulls/{found.repo}/{number}" + (f"?sha={found.sha}" if asked[SHA] else ""),
+        own=shown.own,
+        failures=shown.failures,
+        earlier=shown.earlier,
+        blocks=shown.blocks,
+        github=web_url(settings.github_api_url),
+        json_url=f"/api/oot/pulls/{shown.page.repo}/{asked[NUMBER]}{sha}",
     )
 
 
-async def _read_page(asked: Asked) -> tuple[PullPage, list[UpstreamCheck], list[Block]]:
+async def _read_page(asked: Asked) -> _ShownPull:
     tx, settings = asked.tx, asked.settings
     found = await pulls.read_pull_page(
         tx,
@@ -104,16 +124,45 @@ async def _read_page(asked: Asked) -> tuple[PullPage, list[UpstreamCheck], list[
         wanted=asked[BACKEND],
     )
     found = await _hide_in_page(asked, found)
-    own = await read_upstream_ci(tx, found.repo, found.sha or "", ours=settings.app_id)
+    base_ref = found.record["base_ref"] if found.record else None
     subject = PullSubject(
         repo=found.repo,
         number=asked[NUMBER],
         head_sha=found.sha,
-        base_ref=found.record["base_ref"] if found.record else None,
+        base_ref=base_ref,
         github=web_url(settings.github_api_url),
         settings=settings,
     )
-    return found, own, await blocks.gather(asked.context.features, "pull", tx, subject)
+    own = await read_upstream_ci(tx, found.repo, found.sha or "", ours=settings.app_id)
+    failures = await read_failure_list(
+        asked,
+        found.repo,
+        found.sha or "",
+        reported=list_reported(section.backend for section in found.sections),
+        own=own,
+        of_pull=True,
+        base_ref=base_ref,
+    )
+    return _ShownPull(
+        page=found,
+        own=own,
+        failures=failures,
+        earlier=await _read_earlier(asked, found, own),
+        blocks=await blocks.gather(asked.context.features, "pull", tx, subject),
+    )
+
+
+async def _read_earlier(asked: Asked, found: PullPage, own: UpstreamCi) -> list[EarlierFailure]:
+    """Return what earlier attempts failed on the head shown."""
+    jobs = await rows.jobs_of_pull(
+        asked.tx, found.names, asked[NUMBER], sha=found.sha or "", limit=MOST_ATTEMPTS
+    )
+    current = {
+        section.backend.repo.lower(): Current(label=section.backend.label, jobs=section.backend.jobs)
+        for section in found.sections
+        if not section.relayed
+    }
+    return list_earlier(await hide_in_jobs(asked, jobs), current, own.jobs, found.repo)
 
 
 def _gate_url(settings: Settings, found: PullPage) -> str | None:

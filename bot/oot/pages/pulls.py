@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bot.oot.results.tables import JobRow
     from bot.oot.verdict.gate import GateState
     from bot.oot.verdict.pull_state import PullState
-    from bot.oot.verdict.view import Backend
+    from bot.oot.verdict.view import Answer, Backend, Base
     from bot.web.access import Hidden
 
 NOWHERE = "-/-"  # no repository has this name
@@ -73,6 +73,8 @@ class PullPage:
     sections: tuple[BackendSection, ...]  # of the head shown
     names: tuple[str, ...]  # spellings of the repository in our rows
     gate: ShownGate | None = None  # of the head shown
+    base: Base | None = None  # of the head shown
+    answers: tuple[Answer, ...] = ()  # to the last commands, where the newest head is shown
 
     @property
     def by_role(self) -> list[tuple[Role, list[Backend]]]:
@@ -180,9 +182,9 @@ async def _explained(tx: Transaction, state: PullState, found: PullPage) -> Pull
     base_ref = state.record["base_ref"] if state.record else None
     view = (await explain(tx, head, base_ref=base_ref, only=only)).view
     known = {backend.repo: backend for backend in view.backends}
-    return replace(
-        found, sections=tuple(_with_history(one, known.get(one.backend.repo)) for one in found.sections)
-    )
+    sections = tuple(_with_history(one, known.get(one.backend.repo)) for one in found.sections)
+    answers = view.answers if found.current else ()
+    return replace(found, sections=sections, base=view.base, answers=answers)
 
 
 def _with_history(one: BackendSection, known: Backend | None) -> BackendSection:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.core import escaping
 from bot.oot.verdict import words
+from bot.oot.verdict.view import History
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -25,7 +26,7 @@ def annotate_backend(
 ) -> CheckRun:
     """Return a backend's check run with an annotation for each failed test with a line in `files`."""
     mine = [mark for mark in marks if mark.backend == backend.repo.casefold()]
-    return _annotated(check, backend.failing, mine, files)
+    return _annotated(check, backend, backend.failing, mine, files)
 
 
 def annotate_job(
@@ -35,7 +36,7 @@ def annotate_job(
     if not job.red:
         return check
     mine = [mark for mark in marks if mark.backend == backend.repo.casefold() and mark.job == job.name]
-    return _annotated(check, [job], mine, files)
+    return _annotated(check, backend, [job], mine, files)
 
 
 def missing_annotations(
@@ -53,11 +54,21 @@ def split_annotations(annotations: Sequence[dict[str, Any]]) -> list[Sequence[di
 
 
 def _annotated(
-    check: CheckRun, failing: Iterable[Job], marks: Iterable[TestMark], files: Collection[str]
+    check: CheckRun,
+    backend: Backend,
+    failing: Iterable[Job],
+    marks: Iterable[TestMark],
+    files: Collection[str],
 ) -> CheckRun:
     """Add what backends reported with a line, then what their reports of tests say of other lines."""
     found = [
-        _annotation(path, test.line, f"{_name(test)} failed in {words.job_label(job)}", test.message)
+        _annotation(
+            path,
+            test.line,
+            f"{_name(test)} failed in {words.job_label(job)}",
+            test.message,
+            level=_level(backend, job),
+        )
         for job in failing
         for test in job.failed_tests
         if test.line is not None and (path := _path(test)) in files
@@ -67,7 +78,8 @@ def _annotated(
         path = changed_file(mark.file, files)
         if path is not None and (path, mark.line) not in lines:  # variants of a test fail at one line
             lines.add((path, mark.line))
-            found.append(_annotation(path, mark.line, f"{mark.name} failed in {mark.job}", mark.message))
+            title = f"{mark.name} failed in {mark.job}"
+            found.append(_annotation(path, mark.line, title, mark.message, level=_level(backend, None)))
     return replace(check, annotations=tuple(found[:MOST])) if found else check
 
 
@@ -96,12 +108,21 @@ def _name(test: FailedTest) -> str:
     return f"{test.classname}.{test.name}" if test.classname else test.name
 
 
-def _annotation(path: str | None, line: int, title: str, message: str | None) -> dict[str, Any]:
+def _level(backend: Backend, job: Job | None) -> str:
+    """Return GitHub's level: what blocks merging is a failure, and what also fails without the change a notice."""
+    if job and job.history in {History.KNOWN, History.FLAKY}:
+        return "notice"
+    return "failure" if backend.decides else "warning"
+
+
+def _annotation(
+    path: str | None, line: int, title: str, message: str | None, *, level: str
+) -> dict[str, Any]:
     return {
         "path": path,
         "start_line": line,
         "end_line": line,
-        "annotation_level": "failure",
+        "annotation_level": level,
         "title": escaping.title(title),
         "message": escaping.title(message or "failed", limit=escaping.PROSE_LIMIT),
     }

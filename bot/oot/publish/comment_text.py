@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from bot.core import escaping, text
 from bot.oot.allowlist.entry import Level
-from bot.oot.publish import failure_text
-from bot.oot.verdict import gate, words
+from bot.oot.publish import comment_backends, failing_tests, failure_text, verdict_line
+from bot.oot.verdict import words
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import Role
 
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 MARKER = "<!-- ootbot:summary -->"  # the first line, by which our comment is found
 MAX_CHARACTERS = 62_500  # of at most 4 bytes each; GitHub refuses 262,145 bytes
 
-NOT_BLOCKED = "No backend blocks merging; upstream's own checks are not judged here."
+NOT_JUDGED = "upstream's own checks are not judged here"
 _PAGE = "this pull request's page"
 _ANSWER = 700  # characters of an answer to a command
-_LISTED = 50  # backends in a list of running, passing or watched ones
 _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(/[A-Za-z0-9_.-]{1,100})?")  # or org/team
 
 
@@ -37,7 +36,6 @@ class Extent:
     """How much of a pull request is shown, and what is left out, in words."""
 
     left_out: str = ""
-    passing: bool = True
     lists: bool = True  # of running, stopped and watched backends
     tests: bool = True  # the list of failing tests
     sections: str = "all"  # all | blocking | none: which failing backends get one
@@ -77,9 +75,8 @@ def needing_oncalls(pull: Pull) -> list[Backend]:
 def _extents() -> Iterator[Extent]:
     """Yield ever smaller extents: the least important goes first."""
     yield (extent := Extent())
-    yield (extent := replace(extent, passing=False, left_out="passing backends"))
     detail = replace(extent.detail, traces=False)
-    yield (extent := replace(extent, detail=detail, left_out=f"{extent.left_out}, stack traces"))
+    yield (extent := replace(extent, detail=detail, left_out="stack traces"))
     detail = replace(detail, messages=False)
     yield (extent := replace(extent, detail=detail, left_out=f"{extent.left_out}, messages"))
     detail = replace(detail, tests=0)
@@ -112,20 +109,21 @@ def _shown_head(pull: Pull) -> Pull:
 def _paragraphs(pull: Pull, extent: Extent, mention: Collection[tuple[str, str]] | None) -> Iterator[str]:
     shown = _shown_head(pull)
     backends = _listed(shown)
-    yield _head(pull)
+    yield from _head(pull)
     if shown is not pull:
         mention = ()  # they were mentioned on their own commit
-        commit = escaping.code(text.short(shown.head_sha))
-        yield f"Until then, as on the **previous commit {commit}**: {_standing(shown)}."
-    yield from filter(None, [_weight(backends), _table(backends, extent, shown.page_url)])
-    if extent.tests and shown.tests:
-        yield from filter(None, [failure_text.failing_tests(shown.tests)])
+    table = comment_backends.show_table(backends, extent.rows, shown.page_url)
+    yield from filter(None, [table, comment_backends.list_passed(backends)])
+    if extent.tests:
+        red = [one for one in backends if one.state.red]
+        tests = failing_tests.describe_tests(red, shown.tests, extent.detail, shown.page_url)
+        yield from filter(None, [tests, failure_text.describe_missing_baseline(red)])
     for backend in backends:
         if backend.state.red and _has_section(backend, extent):
             yield _section(backend, extent.detail, mention)
     yield from filter(None, [_other_oncalls(backends, extent, mention)])
     if extent.lists:
-        yield from _lists(shown, backends, extent)
+        yield from comment_backends.list_others(shown, backends)
     if pull.answers:
         yield _answers(pull)
     if extent.left_out:
@@ -134,16 +132,27 @@ def _paragraphs(pull: Pull, extent: Extent, mention: Collection[tuple[str, str]]
     yield _footer(pull)
 
 
-def _head(pull: Pull) -> str:
-    reported = "" if pull.reported else "nothing reported yet; "
+def _head(pull: Pull) -> Iterator[str]:
+    """Yield the verdict, and what it is about: the commit and its base."""
+    shown = _shown_head(pull)
+    backends = _listed(pull)
+    verdict = verdict_line.describe_verdict(backends, unknown=pull.gate_unknown)
+    yield f"**{verdict if pull.reported else f'nothing reported yet · {verdict}'}**"
     commit = escaping.code(text.short(pull.head_sha))
-    held = [backend for backend in _listed(pull) if backend.state is State.HELD]
-    line = f"**Out-of-tree backends** on {commit}: {reported}{_standing(pull)}."
-    return f"{line} {failure_text.what_now(held[0])}" if held else line
+    yield " · ".join(part for part in (f"{commit}{_base(pull)}", NOT_JUDGED) if part)
+    if held := next((one for one in backends if one.state is State.HELD), None):
+        yield failure_text.what_now(held)
+    if shown is not pull:
+        before = verdict_line.describe_verdict(_listed(shown), unknown=shown.gate_unknown)
+        yield f"Until then, as on the **previous commit {escaping.code(text.short(shown.head_sha))}**: {before}"
 
 
-def _standing(pull: Pull) -> str:
-    return words.tally(_listed(pull)) or "none blocks or was asked for"
+def _base(pull: Pull) -> str:
+    if pull.base is None:
+        return ""
+    base = f" on {escaping.code(pull.base.ref)} at {escaping.code(text.short(pull.base.sha))}"
+    at = pull.base.committed_at
+    return f"{base} ({text.minute(at)})" if at is not None else base
 
 
 def _listed(pull: Pull) -> list[Backend]:
@@ -158,52 +167,9 @@ def _listed(pull: Pull) -> list[Backend]:
     return sorted((b for b in pull.backends if b.role is not Role.WATCHING), key=order)
 
 
-def _watched(pull: Pull) -> list[Backend]:
-    """Return the backends that nothing waits for here: level 2, and level 3 without its label."""
-    watched = (b for b in pull.backends if b.role is Role.WATCHING and b.level > Level.L1)
-    return sorted(watched, key=lambda b: (b.label, b.repo))
-
-
 def _has_section(backend: Backend, extent: Extent) -> bool:
     """Whether a red backend gets a section of its own."""
     return extent.sections == "all" or (extent.sections == "blocking" and backend.blocks)
-
-
-def _weight(backends: Sequence[Backend]) -> str:
-    """Say which backends block merging, and whether failures look like this change's."""
-    red = [backend for backend in backends if backend.state.red]
-    blocking = [escaping.code(b.label) for b in gate.judge(backends).stopping]
-    if not red and not blocking:
-        return ""
-    line = f"Blocks merging: {text.listing(blocking)}." if blocking else NOT_BLOCKED
-    return f"{line} {failure_text.describe_cause(red)}".rstrip()
-
-
-def _table(backends: Sequence[Backend], extent: Extent, page_url: str) -> str:
-    lines = ["| Backend | Result | Level | Jobs | Took | |", "|---|---|---|---|---:|---|"]
-    lines += [_row(backend) for backend in backends[: extent.rows]]
-    rest = len(backends) - extent.rows
-    if rest > 0:
-        more = f"{text.plural(rest, 'more backend')}: {words.tally(backends[extent.rows :])}"
-        lines += ["", f"…and {more}. {failure_text.link_line(('all of them', page_url))}".rstrip()]
-    return "\n".join(lines if extent.rows else lines[3:]) if backends else ""
-
-
-def _row(backend: Backend) -> str:
-    result = f"{words.sign(backend.state)} {words.word(backend.state)}"
-    if backend.ignored_by:
-        result += f", ignored by {escaping.code(backend.ignored_by)}"
-    if backend.thin and backend.state is State.SUCCESS:
-        result += f", but {backend.thin}"
-    cells = [
-        escaping.code(backend.label),
-        result,
-        f"L{backend.level}, blocking" if backend.decides else f"L{backend.level}",
-        words.job_counts(backend.jobs) if backend.jobs else "",
-        text.duration(words.took(backend)),
-        failure_text.link_line(("results", backend.page_url), ("run", backend.run_url)),
-    ]
-    return f"| {' | '.join(cells)} |"
 
 
 def _section(
@@ -219,8 +185,8 @@ def _section(
         "" if backend.failing else failure_text.what_now(backend),
     ]
     line = " ".join(sentence for sentence in sentences if sentence)
-    blocks = [line, *failure_text.failing_jobs(backend, detail)]
-    return _folded(_named(backend), "\n\n".join(blocks), open_=backend.decides)
+    blocks = [line, *failure_text.failing_jobs(backend, replace(detail, tests=0))]  # tests are listed above
+    return comment_backends.fold(_named(backend), "\n\n".join(blocks), open_=backend.decides)
 
 
 def _oncalls(backend: Backend, mention: Collection[tuple[str, str]] | None) -> str:
@@ -245,57 +211,18 @@ def _other_oncalls(
     return "\n".join(lines)
 
 
-def _lists(pull: Pull, backends: Sequence[Backend], extent: Extent) -> Iterator[str]:
-    running = [b for b in backends if b.state in {State.RUNNING, State.CONFIRMING}]
-    stopped = [b for b in backends if b.state in {State.CANCELLED, State.NEUTRAL, State.NOT_RUN}]
-    passing = [b for b in backends if b.state is State.SUCCESS and extent.passing]
-    watched = _watched(pull)
-    whom = "level 2, or 3 without its label" if any(b.level == Level.L3 for b in watched) else "level 2"
-    for heading, listed in (
-        (words.tally(running), running),
-        (words.tally(stopped), stopped),
-        (words.tally(passing), passing),
-        (f"Also watching ({whom}): {words.tally(watched)}", watched),
-    ):
-        if listed:
-            yield _folded(heading, _list(listed, pull.page_url))
-
-
 def _answers(pull: Pull) -> str:
     lines = [
         f"- {escaping.code(given.login)}: {escaping.code(given.command)} {'✋' if given.refused else '→'} "
         f"{escaping.text(given.text, limit=_ANSWER)}"
         for given in pull.answers
     ]
-    return _folded("Last commands", "\n".join(lines), open_=True)
-
-
-def _list(backends: Sequence[Backend], page_url: str) -> str:
-    lines = [
-        " · ".join(
-            part
-            for part in (
-                f"- {words.sign(b.state)} {escaping.code(b.label)}: {escaping.text(words.headline(b))}",
-                failure_text.link_line(("results", b.page_url)),
-            )
-            if part
-        )
-        for b in backends[:_LISTED]
-    ]
-    if len(backends) > _LISTED:
-        rest = text.plural(len(backends) - _LISTED, "more backend")
-        lines.append(f"- …and {rest}: {escaping.link('all of them', page_url)}")
-    return "\n".join(lines)
+    return comment_backends.fold("Last commands", "\n".join(lines), open_=True)
 
 
 def _named(backend: Backend) -> str:
     name = escaping.html_code(backend.label)
     return f"{words.sign(backend.state)} {name}: {escaping.html_text(words.headline(backend))}"
-
-
-def _folded(summary: str, body: str, *, open_: bool = False) -> str:
-    tag = "<details open>" if open_ else "<details>"
-    return f"{tag}\n<summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 
 def _footer(pull: Pull) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.oot.verdict.view import Backend, FailedTest, Job
-    from bot.web.blocks import HeadTests, JobLine
+    from bot.web.blocks import JobLine
 
 LINE_LIMIT = 300  # characters of a line of a log
 MESSAGE_LIMIT = 600  # characters; the rest of a message is on the page
@@ -24,7 +24,7 @@ _HISTORY = {
     History.NEW: "new: passes on the base branch",
     History.KNOWN: "known: fails on the base branch too",
     History.FLAKY: "flaky: also passed on this commit",
-    History.NO_BASELINE: "no baseline to compare with",
+    History.NO_BASELINE: "",  # said once of all
 }
 _WHOSE = {
     History.NEW: "new with this change",
@@ -67,49 +67,26 @@ def failing_job(job: Job, detail: Detail) -> str:
     """Return the line on a failing job and its first failed tests."""
     shown = job.failed_tests[: detail.tests]
     rest = max(job.failed or 0, len(job.failed_tests)) - len(shown)
-    line, why = job_line(job), [_why(one) for one in job.lines]
+    why = [_why(one) for one in job.lines]
     if not shown:
-        counted = f"{line} · {text.plural(rest, 'failed test')}" if rest else line
-        return "\n\n".join([counted, *why])
+        return "\n\n".join([job_line(job, failed=rest), *why])
     items = [_test(test, detail) for test in shown]
     if rest:
         items.append(f"- …and {rest} more")
-    return "\n\n".join([line, *why, "\n".join(items).rstrip()])
+    return "\n\n".join([job_line(job), *why, "\n".join(items).rstrip()])
 
 
-def job_line(job: Job) -> str:
-    """Return one line on a job: name, outcome, time, history and links."""
+def job_line(job: Job, *, failed: int = 0) -> str:
+    """Return one line on a job: name, outcome, time, how many tests `failed` if none is listed, history, links."""
     time = text.duration(job.execution_time)
     outcome = f"{words.job_sign(job)} {words.job_word(job)}"
     parts = [
         f"**{escaping.code(words.job_label(job))}** {outcome}" + (time and f" in {time}"),
+        text.plural(failed, "failed test") if failed else "",
         describe_history(job),
         link_line(("log", job.url), ("artifacts", job.artifact_url), (_evidence(job), job.evidence_url)),
     ]
     return " · ".join(part for part in parts if part)
-
-
-def failing_tests(tests: HeadTests) -> str:
-    """Return a list of the tests that fail on backends, the same test of several backends once; empty without any."""
-    if not tests.lines:
-        return ""
-    new = f", {tests.new} new with this change" if tests.new else ""
-    items = [
-        " · ".join(
-            part
-            for part in (
-                f"- {escaping.code(one.name)}",
-                escaping.text(one.words),
-                f"**{one.verdict}**" if one.verdict else "",
-                link_line(("history", one.url)),
-            )
-            if part
-        )
-        for one in tests.lines
-    ]
-    rest = tests.total - len(tests.lines)
-    more = [f"- …and {rest:,} more: {link_line(('all of them', tests.url))}"] if rest else []
-    return "\n".join([f"**{text.plural(tests.total, 'failing test')}**{new}:", "", *items, *more])
 
 
 def _why(line: JobLine) -> str:
@@ -146,6 +123,16 @@ def by_urgency(jobs: Sequence[Job]) -> list[Job]:
         return not job.red, rank, job.finished, job.workflow, job.name, job.run_id
 
     return sorted(jobs, key=urgency)
+
+
+def describe_missing_baseline(backends: Sequence[Backend]) -> str:
+    """Return, once, of which backends nothing is known to compare failures with; empty for none."""
+    names = [
+        escaping.code(one.label)
+        for one in backends
+        if one.state.red and any(job.history in (None, History.NO_BASELINE) for job in one.failing)
+    ]
+    return f"No baseline yet for {text.listing(names)}: nothing to compare with." if names else ""
 
 
 def describe_cause(backends: Sequence[Backend]) -> str:
@@ -203,8 +190,14 @@ def _test(test: FailedTest, detail: Detail) -> str:
     if test.file:
         place = test.file if test.line is None else f"{test.file}:{test.line}"
         line += f" at {escaping.code(place)}"
+    block = message_block(test, detail)
+    return f"{line}\n\n{block}\n" if block else line
+
+
+def message_block(test: FailedTest, detail: Detail) -> str:
+    """Return message and stack trace below a line of a list; empty where nothing is to be shown."""
     message = _message(test, detail)
-    return f"{line}\n\n{_indented(escaping.fence(message))}\n" if message else line
+    return _indented(escaping.fence(message)) if message else ""
 
 
 def _message(test: FailedTest, detail: Detail) -> str:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.core.errors import GitHubRefused, RetryLater
+from bot.core.json_fields import Kind, read_member
 from bot.ingest import record_reads
 from bot.oot.publish import job_lines, rows
 from bot.oot.verdict import pull_state
 from bot.oot.verdict import rows as verdict_rows
 from bot.oot.verdict.head import in_doubt
 from bot.oot.verdict.private_view import without_private_names
+from bot.oot.verdict.rows import MergeBase
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -107,20 +109,23 @@ async def read_merge_base(context: Context, state: PullState) -> bool:
         return False
     async with context.store.transaction() as tx:
         await verdict_rows.store_merge_base(tx, state.repo, sha, merge_base, base_ref=base_ref)
-    return merge_base not in {None, base}
+    return merge_base.sha is not None
 
 
 async def _merge_base(
     context: Context, state: PullState, base: str | None, head: str, *, since: int
-) -> str | None:
+) -> MergeBase:
     client = context.github.client(state.repo, since=since, contents="read")
     url = client.path("compare/{base}...{head}{?page,per_page}")  # the first page alone lists files
     try:
         found = await client.getitem(url, {"base": base, "head": head, "page": "2", "per_page": "1"})
     except GitHubRefused as error:
         log.warning("no merge base", repo=state.repo, pull=state.number, reason=str(error))
-        return None
-    return str(found["merge_base_commit"]["sha"])
+        return MergeBase(None)
+    return MergeBase(
+        str(found["merge_base_commit"]["sha"]),
+        read_member(found, ("merge_base_commit", "commit", "committer", "date"), Kind.TIME),
+    )
 
 
 async def read_changed_files(context: Context, state: PullState) -> frozenset[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bot.oot.verdict import rows
 from bot.oot.verdict.rows import Failed
 from bot.oot.verdict.verdict import RED_CONCLUSIONS
-from bot.oot.verdict.view import History
+from bot.oot.verdict.view import Base, History
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.oot.results.tables import JobRow
     from bot.oot.verdict.head import Head
-    from bot.oot.verdict.rows import PastRow
+    from bot.oot.verdict.rows import MergeBase, PastRow
     from bot.oot.verdict.tables import ComparedRow
     from bot.oot.verdict.view import Job
 
@@ -81,16 +81,33 @@ class Comparison:
 async def explain(
     tx: Transaction, head: Head, *, base_ref: str | None, only: Collection[str] | None = None
 ) -> Head:
-    """Return a head with its failing jobs compared; `only` those of some backends, case folded."""
-    sha = head.view.head_sha
-    merge_bases = await rows.merge_bases(tx, head.view.repo, [sha], base_ref=base_ref or "")
-    found = await compare(tx, comparable(head, base_ref, merge_bases.get(sha), only=only))
-    return with_histories(head, found.found)
+    """Return a head with its base, and its failing jobs compared; `only` those of some backends, case folded."""
+    (based,) = await with_bases(tx, [head], base_ref=base_ref)
+    found = await compare(tx, comparable(based, base_ref, only=only))
+    return with_histories(based, found.found)
 
 
-def comparable(
-    head: Head, base_ref: str | None, merge_base: str | None, *, only: Collection[str] | None = None
-) -> list[Comparable]:
+async def with_bases(tx: Transaction, heads: Sequence[Head], *, base_ref: str | None) -> list[Head]:
+    """Return heads of one pull request with their bases, as far as these are known."""
+    shas = [head.view.head_sha for head in heads]
+    known = await rows.merge_bases(tx, heads[0].view.repo, shas, base_ref=base_ref or "") if heads else {}
+    return [_with_base(head, base_ref, known.get(head.view.head_sha)) for head in heads]
+
+
+def _with_base(head: Head, base_ref: str | None, merge_base: MergeBase | None) -> Head:
+    dispatched = [one.dispatch for one in head.facts.values() if one.dispatch["base_sha"]]
+    last = max(dispatched, key=lambda one: one["created_at"], default=None)
+    ref = base_ref or (last and last["base_ref"]) or ""
+    if merge_base and merge_base.sha:
+        base = Base(ref=ref, sha=merge_base.sha, is_merge_base=True, committed_at=merge_base.committed_at)
+    elif last and last["base_sha"]:
+        base = Base(ref=ref, sha=last["base_sha"], is_merge_base=False)
+    else:
+        return head
+    return replace(head, view=replace(head.view, base=base))
+
+
+def comparable(head: Head, base_ref: str | None, *, only: Collection[str] | None = None) -> list[Comparable]:
     """Return the failed jobs of a head that are to be compared, of some backends or of all."""
     found: list[Comparable] = []
     for backend in head.view.backends:
@@ -99,6 +116,8 @@ def comparable(
         if not failing or (only is not None and key not in only):
             continue
         facts = head.facts[key]
+        base = head.view.base
+        merge_base = base.sha if base and base.is_merge_base else None
         bases = frozenset(filter(None, (facts.dispatch["base_sha"], merge_base)))
         same = (key, facts.dispatch["base_ref"])  # on another base branch it may fail for good reason
         same_head = [

@@ -97,7 +97,7 @@ class Gate:
                 total = f" of {len(self.deciding)}"
                 return f"{'backends allow it' if open_ else 'passed'}: {self._passed(total=total)}"
             case GateState.FAILED:
-                listed = [f"{one.label}: {_why(one)}" for one in self.stopping]
+                listed = [f"{one.label}: {describe_failure(one)}" for one in self.stopping]
                 return f"blocked by {text.listing(listed)}"
             case _:
                 return self._waiting()
@@ -161,7 +161,7 @@ def _begun_at(backend: Backend) -> int | None:
     return min(starts, default=None)
 
 
-def _why(backend: Backend) -> str:
+def describe_failure(backend: Backend) -> str:
     """Return why a backend has not passed: "2 new failures", "never started".
 
     Failed tests are counted where every failing job reported them, else jobs.

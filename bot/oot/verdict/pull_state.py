@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bot.ingest import record_reads
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.results.store import commands, dispatches
-from bot.oot.verdict import comparing, facts, rows
+from bot.oot.verdict import comparing, facts
 from bot.oot.verdict.comparing import Comparison
 from bot.oot.verdict.head import Judge
 from bot.oot.verdict.view import Answer
@@ -107,6 +107,9 @@ async def read_pull(
     heads = await _judge_heads(
         tx, judge, record, shas, judged=judged, with_tests={*shas[:compared], *in_full}
     )
+    heads[:compared] = await comparing.with_bases(
+        tx, heads[:compared], base_ref=record["base_ref"] if record else None
+    )
     comparison = await _compare(tx, record, heads[:compared])
     heads = [comparing.with_histories(head, comparison.found) for head in heads]
     if heads:
@@ -179,9 +182,7 @@ async def _compare(tx: Transaction, record: PullRow | None, heads: Sequence[Head
     """Compare the failures of some heads with the same jobs elsewhere."""
     if record is None or not heads:
         return Comparison(found={}, fresh=())
-    base_ref, shas = record["base_ref"], [head.view.head_sha for head in heads]
-    merge_bases = await rows.merge_bases(tx, heads[0].view.repo, shas, base_ref=base_ref or "")
-    found = (comparing.comparable(one, base_ref, merge_bases.get(one.view.head_sha)) for one in heads)
+    found = (comparing.comparable(one, record["base_ref"]) for one in heads)
     return await comparing.compare(tx, [one for several in found for one in several])
 
 

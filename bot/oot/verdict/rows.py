@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -124,7 +124,7 @@ async def store_compared(tx: Transaction, rows: Sequence[ComparedRow]) -> None:
 
 
 MERGE_BASES = Statement(
-    sa.select(oot_merge_base.c.head_sha, oot_merge_base.c.merge_base).where(
+    sa.select(oot_merge_base.c.head_sha, oot_merge_base.c.merge_base, oot_merge_base.c.committed_at).where(
         oot_merge_base.c.upstream_repo == sa.bindparam("of_repo"),
         oot_merge_base.c.head_sha.in_(sa.bindparam("heads", expanding=True)),
         oot_merge_base.c.base_ref == sa.bindparam("of_base"),
@@ -132,20 +132,30 @@ MERGE_BASES = Statement(
 )
 
 
+class MergeBase(NamedTuple):
+    """Where a head left its base branch."""
+
+    sha: str | None  # None: GitHub knows none
+    committed_at: int | None = None
+
+
 async def merge_bases(
     tx: Transaction, repo: str, heads: Sequence[str], *, base_ref: str
-) -> dict[str, str | None]:
-    """Return by head its merge base with a base branch, as far as GitHub was asked; None where it knows none."""
+) -> dict[str, MergeBase]:
+    """Return by head its merge base with a base branch, as far as GitHub was asked."""
     about = {"of_repo": repo, "heads": list(heads), "of_base": base_ref}
-    return {row.head_sha: row.merge_base for row in await tx.run(MERGE_BASES, about)}
+    return {
+        row.head_sha: MergeBase(row.merge_base, row.committed_at) for row in await tx.run(MERGE_BASES, about)
+    }
 
 
 async def store_merge_base(
-    tx: Transaction, repo: str, head_sha: str, merge_base: str | None, *, base_ref: str
+    tx: Transaction, repo: str, head_sha: str, merge_base: MergeBase, *, base_ref: str
 ) -> None:
     """Store a head's merge base with a base branch: it never changes."""
     values = {
-        "upstream_repo": repo, "head_sha": head_sha, "base_ref": base_ref, "merge_base": merge_base, "asked_at": tx.now,
+        "upstream_repo": repo, "head_sha": head_sha, "base_ref": base_ref, "merge_base": merge_base.sha,
+        "committed_at": merge_base.committed_at, "asked_at": tx.now,
     }  # fmt: skip
     await tx.run(tx.insert(oot_merge_base).values(values).on_conflict_do_nothing())
 

@@ -27,6 +27,7 @@ class MergeBaseRow(TypedDict):
     head_sha: Text
     base_ref: Text
     merge_base: Text | None  # null: GitHub knows none
+    committed_at: Millis | None  # when that commit was made
     asked_at: Millis
 
 

@@ -29,6 +29,8 @@ class UpstreamCheck:
     seconds: float | None = None
     queued: float | None = None  # seconds that a job waited for its runner
     title: str = ""
+    job_id: int | None = None  # GitHub's, of a workflow job; of its run the next
+    run_id: int | None = None
 
     @property
     def tone(self) -> str:
@@ -68,6 +70,19 @@ def merge_checks(
     return sorted(found, key=lambda one: (order[one.tone], one.group, one.name))
 
 
+def list_overtaken(jobs: Iterable[WorkflowJobRow]) -> list[tuple[UpstreamCheck, UpstreamCheck]]:
+    """Return the failed attempts of jobs that ran again, each with the latest attempt."""
+    attempts: dict[tuple[str | None, str | None, int | None], list[WorkflowJobRow]] = {}
+    for row in jobs:
+        attempts.setdefault((row["workflow_name"], row["name"], row["run_id"]), []).append(row)
+    found = []
+    for rows in attempts.values():
+        newest = max(rows, key=lambda row: row["run_attempt"] or 1)
+        before = [_job(row) for row in rows if (row["run_attempt"] or 1) < (newest["run_attempt"] or 1)]
+        found += [(one, _job(newest)) for one in before if one.tone == "bad"]
+    return found
+
+
 def running(found: Iterable[UpstreamCheck]) -> bool:
     """Return whether any of them is unfinished."""
     return any(one.tone == "wait" for one in found)
@@ -92,6 +107,8 @@ def _job(row: WorkflowJobRow) -> UpstreamCheck:
         attempt=row["run_attempt"],
         seconds=_seconds(row),
         queued=_between(row["created_at"], row["started_at"]),
+        job_id=row["id"],
+        run_id=row["run_id"],
     )
 
 

@@ -170,6 +170,16 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Base:
+    """The commit of the base branch that a head is compared with."""
+
+    ref: str
+    sha: str
+    is_merge_base: bool  # False: what the branch was at when the head was dispatched, until GitHub is asked
+    committed_at: int | None = None  # epoch milliseconds, of a merge base
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pull:
     """A pull request's head and every backend that has, or should have, a verdict on it."""
 
@@ -183,6 +193,7 @@ class Pull:
     gate_unknown: str = ""  # why the blocking backends are unknown; empty when they are known
     answers: tuple[Answer, ...] = ()  # to the last commands, oldest first
     tests: HeadTests | None = None  # that fail on backends
+    base: Base | None = None
 
     @property
     def reported(self) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.ci.trunk.branch import push
 from tests.harness import L4, UPSTREAM
+from tests.oot.pages.page_checks import failures
 
 LINE = "FAILED t.py::test_x\n"
 
@@ -53,7 +54,8 @@ async def test_a_failure_that_the_base_of_a_pull_request_has_is_known_there(bot,
     words = f"known: the same job failed with the same captures on its base at {broken.run.head_sha[:12]}"
     assert words in await page_of(bot, job)
     for page in (f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}"):
-        assert f"line 1 · {words}" in (await bot.get(page))[1]
+        (row,) = failures((await bot.get(page))[1])
+        assert row[2].endswith(f"known {words.partition(': ')[2]}")
 
 
 @pytest.mark.logic
@@ -113,7 +115,8 @@ async def test_a_backends_runs_have_a_baseline_of_their_own(bot, github, logs):
     assert "known: the same job failed with the same captures on " in page
     assert sha[:12] in page
     assert f'href="/{L4}/job/{jobs[0].id}"' in page
-    assert "known: the same job" in (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1]
+    (row,) = failures((await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1])
+    assert "the same job failed with the same captures on " in row[2]
     about = {"id": github.state.repo(UPSTREAM).id, "full_name": UPSTREAM, "private": True}
     await bot.send(
         "repository", {"action": "privatized", "repository": about | {"updated_at": "2030-01-01T00:00:00Z"}}

@@ -6,6 +6,7 @@ import pytest
 
 from tests.ci.collect.test_uploads import send
 from tests.harness import L4, UPSTREAM
+from tests.oot.pages.page_checks import failures
 from tests.serving import SQLITE
 
 pytestmark = SQLITE
@@ -46,7 +47,8 @@ async def test_it_is_in_comment_and_check_run_and_on_the_pages_of_the_pull_reque
     assert f"[line 2]({bot.context.settings.url}{page}/log?line=2#L2)" in line
     for place in (f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}"):
         _, shown = await bot.get(place)
-        assert f"{L4} · build: test · FAILED t.py::test_x - boom · line 2" in shown
+        (row,) = failures(shown)
+        assert row[0] == "CI / build failed test: FAILED t.py::test_x - boom · line 2"
         assert f'href="{page}"' in shown
     _, shown = await bot.get(page)
     assert "Why it failed" in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import sqlalchemy as sa
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from bot.ci.test_results.job_tables import test_job
 from tests.ci.test_results.reported import JOB, case, leave, ran, xml
 from tests.harness import L3, L4, UPSTREAM
+from tests.oot.pages.page_checks import failures
 from tests.serving import SQLITE
 
 pytestmark = SQLITE
@@ -57,6 +59,13 @@ def listed(text):
     return [line for line in text.splitlines() if line.startswith("- ") and "[history](" in line]
 
 
+def failing_on(page):
+    """The devices that a page says a test fails on."""
+    listed = {word for row in failures(page) for word in re.findall(r"✕ (\w+) failed", row[1])}
+    told = re.findall(r"fails on ([\w ]+)", page)
+    return listed or {word for words in told for word in re.findall(r"[nt]pu", words)}
+
+
 async def test_the_same_test_of_several_backends_is_one_line_beside_upstream(bot, github, pull):
     await own_ci(github, pull, case("test_add_cuda", suite="TestOpsCUDA"), case("test_own", "failed"))
     for backend, device in ((L3, "npu"), (L4, "tpu")):
@@ -80,8 +89,11 @@ async def test_the_same_test_of_several_backends_is_one_line_beside_upstream(bot
         assert "test_own" in shown
         assert "<img src=x" not in shown
     _, shown = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
-    assert "3 with nothing to compare" in shown
-    assert "fails on npu and tpu, passes upstream (cuda)" in shown
+    assert "3 failures: 3 without a baseline yet" in shown
+    assert [row[1:] for row in failures(shown) if "test_add" in row[0]] == [
+        ["✕ npu failed ✕ tpu failed ✓ upstream cuda passed", "no baseline yet",
+         "shared blocks merging"]
+    ]  # fmt: skip
 
 
 async def test_failures_of_upstream_alone_make_no_comment(bot, github, pull):
@@ -101,7 +113,7 @@ async def test_the_page_folds_failures_that_are_not_the_authors(bot, github):
     await own_ci(github, made, case("test_old", "failed"), case("test_new", "failed"))
     await bot.settle(horizon=HORIZON)
     _, page = await bot.get(f"/{UPSTREAM}/pull/{made.number}")
-    first, _, folded = page.partition('<details class="test"><summary>1 known</summary>')
+    first, _, folded = page.partition("<summary>Likely not this change: 1 known</summary>")
     assert "test_new" in first
     assert "test_old" not in first
     assert "test_old" in folded.partition("</details>")[0]
@@ -114,9 +126,9 @@ async def test_the_page_counts_once_what_it_folds(bot, github):
     await own_ci(github, made, case("test_old", "failed"))
     await bot.settle(horizon=HORIZON)
     _, page = await bot.get(f"/{UPSTREAM}/pull/{made.number}")
-    assert page.count("1 known") == 1
-    assert '<details class="test"><summary>1 known</summary>' in page
-    assert "all 1, with their jobs" in page
+    assert page.count("test_old</bdi>") == 1
+    assert "1 failure: 1 known" in page
+    assert "all 1 failing tests, with their jobs" in page
 
 
 async def test_a_test_that_passes_when_it_is_run_again_leaves_the_comment(bot, github, pull):
@@ -136,7 +148,7 @@ async def test_pages_show_what_stands_after_a_re_run_has_passed(bot, github, pul
     places = (f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}")
     for place in (*places, f"/{UPSTREAM}/commit/{pull.head_sha}/tests"):
         page = (await bot.get(place))[1]
-        assert "fails on npu and tpu" in page, place
+        assert {"npu", "tpu"} <= failing_on(page), place
     github.begin_attempt(run)
     job = await github.start_job(run, JOB.replace("cuda", "device"))
     await bot.report(bot.dispatch(L3), conclusion="success", run_id=str(run.id), attempt=2)
@@ -144,8 +156,7 @@ async def test_pages_show_what_stands_after_a_re_run_has_passed(bot, github, pul
     await bot.settle(horizon=HORIZON)
     for place in (*places, f"/{UPSTREAM}/commit/{pull.head_sha}/tests"):
         page = (await bot.get(place))[1]
-        assert "fails on npu and tpu" not in page, place
-        assert "fails on tpu" in page, place
+        assert failing_on(page) == {"tpu"}, place
 
 
 @pytest.mark.parametrize("again", ["attempt", "attempt without a report of tests", "dispatch"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import pytest
 
 from tests.ci.trunk.branch import COMMITS, deliver, job, push, run
 from tests.harness import L3, UPSTREAM
-from tests.oot.pages.page_checks import add_job, check_escaped, page_text
+from tests.oot.pages.page_checks import add_job, check_escaped, failures, page_text
 from tests.serving import SQLITE
 
 TEST, LINT = "linux / test", "lint"
@@ -20,49 +21,56 @@ async def a_branch(bot, **conclusions):
     parent = None
     for at, name in enumerate("ABCDE"):
         await deliver(bot, push(bot, name, parent=parent, at=at))
-        for workflow, row in conclusions.items():
+        for number, (workflow, row) in enumerate(conclusions.items()):
             if row[at] != ".":
-                await deliver(bot, job(bot, TEST, name, words[row[at]], workflow=workflow, at=at))
+                ended = words[row[at]]
+                await deliver(
+                    bot, job(bot, TEST, name, ended, workflow=workflow, run=100 * number + at, at=at)
+                )
         parent = name
 
 
-async def section(bot, path, heading):
-    """The lines of a section of a page, with where they lead."""
+async def failures_of(bot, path):
+    """What a page says of how each failing job compares, where that leads, and the links below the list."""
     page = (await bot.get(path))[1]
     check_escaped(page)
-    _, found, rest = page.partition(f"<h2>{heading}")
-    if not found:
-        return []
-    lines = re.findall(r"<li>(.*?)</li>", rest.partition("</section>")[0])
-    links = [re.search(r'href="([^"]*)"', line) for line in lines]
-    words = [re.sub(r"<span[^>]*>.*?</span> ?|<[^>]*>", "", line) for line in lines]
-    return [(text, link and link[1].replace("&amp;", "&")) for text, link in zip(words, links, strict=True)]
+    rows = {row[0].partition(" failed")[0]: row[2] for row in failures(page)}
+    below = page.partition('<div class="onward">')[2].partition("</div>")[0]
+    return rows, re.findall(r'<a href="([^"]*)"[^>]*><bdi>(.*?)</bdi>', below), page
 
 
 async def of_commit(bot, name):
-    return await section(bot, f"/{UPSTREAM}/commit/{COMMITS[name]}", "In the grid of main")
+    return await failures_of(bot, f"/{UPSTREAM}/commit/{COMMITS[name]}")
 
 
 @pytest.mark.logic
 async def test_a_commit_says_which_failures_were_there_before_it(bot):
     await a_branch(bot, pull="OXXXX", trunk="OOOOX", slow="OOOOO", nightly="....X")
-    head, *lines = await of_commit(bot, "E")
-    assert head == ("red: 3 of 4 jobs fail", f"/hud/{UPSTREAM}/main")
-    assert [text for text, _ in lines] == [
-        "nightly / linux / test: failure, no earlier result is known",
-        f"pull / linux / test: failure, already since {COMMITS['B'][:8]} Change B (#66)",
-        "trunk / linux / test: failure, passed on the commit before",
-    ]
-    opened = await page_text(bot, lines[1][1].partition("#")[0])
+    rows, links, page = await of_commit(bot, "E")
+    assert (f"/hud/{UPSTREAM}/main", "red in the grid of main: 3 of 4 jobs fail") in links
+    assert rows == {
+        "nightly / linux / test": "no baseline yet no earlier result is known",
+        "pull / linux / test": f"! known fails since {COMMITS['B'][:8]} Change B (#66)",
+        "trunk / linux / test": "✕ new passed on the commit before",
+    }
+    assert "3 failures: 1 new, 1 without a baseline yet, 1 known" in page
+    (opened,) = re.findall(rf'<a href="([^"]*)"[^>]*><bdi>fails since {COMMITS["B"][:8]}', page)
+    opened = await page_text(bot, html.unescape(opened).partition("#")[0])
     assert f"pull / linux / test on {COMMITS['E'][:8]}"[:30] in opened
     assert "That cell is not" not in opened
-    assert (await of_commit(bot, "A"))[0][0] == "green: 0 of 3 jobs fail"
+    _, links, page = await of_commit(bot, "A")
+    assert (f"/hud/{UPSTREAM}/main", "green in the grid of main: 0 of 3 jobs fail") in links
+    assert "Nothing has failed." in page
 
 
 @SQLITE
 async def test_a_commit_of_no_branch_says_nothing_of_the_grid(bot):
     await deliver(bot, push(bot, "A"), job(bot, TEST, "B", "failure"))
-    assert await of_commit(bot, "B") == []
+    rows, links, _ = await of_commit(bot, "B")
+    assert (rows, [words for _, words in links if "grid" in words]) == (
+        {f"pull / {TEST}": "no baseline yet"},
+        [],
+    )
 
 
 @SQLITE
@@ -73,7 +81,11 @@ async def test_the_cell_of_an_old_commit_is_found_too(bot):
         await bot.send(*push(bot, name, parent=parent, at=at))
         parent = name
     await deliver(bot, job(bot, TEST, names[1], "failure"))
-    _, (_, url) = await section(bot, f"/{UPSTREAM}/commit/{names[1]}", "In the grid of main")
+    _, _, page = await failures_of(bot, f"/{UPSTREAM}/commit/{names[1]}")
+    (url,) = re.findall(r'<a href="(/hud[^"]*)"[^>]*><bdi>passed on', page) or re.findall(
+        r'<a href="(/hud[^"]*#cell)"', page
+    )
+    url = html.unescape(url)
     assert "the open cell" in (await bot.get(url.partition("#")[0]))[1].lower()
 
 
@@ -83,8 +95,8 @@ async def test_a_backend_that_fails_is_told_of_in_the_same_way(bot):
     for name, conclusion in (("B", "success"), ("C", "failure"), ("E", "failure")):
         await add_job(bot, pr_number=None, event_type="push", head_sha=COMMITS[name], downstream_repo=L3,
                       job_name="build", workflow_name="CI", conclusion=conclusion, run_id=f"90{ord(name)}")  # fmt: skip
-    _, line = await of_commit(bot, "E")
-    assert line[0] == f"backends / npu / CI / build: failure, already since {COMMITS['C'][:8]} Change C (#67)"
+    rows, _, _ = await of_commit(bot, "E")
+    assert rows == {"CI / build": f"! known fails since {COMMITS['C'][:8]} Change C (#67)"}
 
 
 @pytest.mark.logic
@@ -100,22 +112,18 @@ async def test_a_pull_request_says_what_fails_on_its_base_branch_too(bot, github
         job(bot, TEST, sha, workflow="slow"),
         run(bot, sha, event="pull_request", conclusion="failure"),
     )
-    assert await section(bot, page, "Upstream's jobs compared with main") == []
-    assert await section(bot, page, "Upstream&#39;s jobs compared with main") == []
-    await deliver(bot, *(job(bot, TEST, sha, "failure", workflow=workflow, number=900 + at)
+    assert "Nothing has failed" in (await bot.get(page))[1]
+    await deliver(bot, *(job(bot, TEST, sha, "failure", workflow=workflow, number=900 + at, run=900 + at)
                       for at, workflow in enumerate(("pull", "trunk", "new"))))  # fmt: skip
-    text = await page_text(bot, page)
-    assert "Upstream's jobs compared with main" in text
-    lines = await section(bot, page, "Upstream&#39;s jobs compared with main")
-    column = f"/hud/{UPSTREAM}/main?name="
-    assert lines[:-1] == [
-        ("3 of 5 jobs fail, 1 of them on main too", None),
-        ("new / linux / test: failure, no result on main is known", f"{column}new+%2F+linux+%2F+test"),
-        ("trunk / linux / test: failure, passes on main; it failed on 1 of its newest 5 commits there",
-         f"{column}trunk+%2F+linux+%2F+test"),
-        (f"pull / linux / test: failure, fails on main too, since {COMMITS['C'][:8]} Change C (#67)",
-         f"{column}pull+%2F+linux+%2F+test"),
-        ("the grid of main", f"/hud/{UPSTREAM}/main"),
-    ]  # fmt: skip
-    assert lines[-1][0] == "compare with main on GitHub"
-    assert lines[-1][1].endswith(f"/{UPSTREAM}/compare/main...{sha}")
+    rows, links, source = await failures_of(bot, page)
+    assert rows == {
+        "new / linux / test": "no baseline yet no result on main is known",
+        "trunk / linux / test": "✕ new passes on main; failed on 1 of its newest 5 commits",
+        "pull / linux / test": f"! known fails on main too, since {COMMITS['C'][:8]} Change C (#67)",
+    }
+    assert f'/hud/{UPSTREAM}/main?name=trunk+%2F+linux+%2F+test"' in source
+    first, _, folded = source.partition("Likely not this change: 1 known")
+    assert "pull / linux / test" in folded
+    assert "trunk / linux / test" in first
+    assert (f"/hud/{UPSTREAM}/main", "the grid of main") in links
+    assert any(url.endswith(f"/{UPSTREAM}/compare/main...{sha}") for url, _ in links)

@@ -144,4 +144,6 @@ async def test_what_failed_on_a_commit_that_a_forced_push_took_away_is_no_eviden
     await bot.wait(60)
     changes = (await bot.get(f"/api/ci/metrics/{UPSTREAM}"))[1]["changes"]
     assert {each["first_bad"] for each in changes} == {COMMITS["C"]}
-    assert f"already since {COMMITS['C'][:8]}" in await page_text(bot, f"/{UPSTREAM}/commit/{COMMITS['D']}")
+    assert f"known fails since {COMMITS['C'][:8]}" in await page_text(
+        bot, f"/{UPSTREAM}/commit/{COMMITS['D']}"
+    )

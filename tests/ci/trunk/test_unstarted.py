@@ -7,7 +7,7 @@ import pytest
 from tests.ci.trunk.branch import COMMITS, deliver, job, push, run
 from tests.ci.trunk.test_hud import API, HUD
 from tests.harness import UPSTREAM
-from tests.oot.pages.page_checks import page_text
+from tests.oot.pages.page_checks import failures, page_text
 from tests.serving import SQLITE
 
 FILE = ".github/workflows/pull.yml"
@@ -69,8 +69,9 @@ async def test_the_pages_of_the_run_and_the_commit_say_so_too(bot):
 async def test_the_page_of_a_pull_request_says_so_too(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await deliver(bot, push(bot, "A"), unstarted(bot, pull.head_sha))
-    text = await page_text(bot, f"/{UPSTREAM}/pull/{pull.number}")
-    assert f"pull / (did not start): failure (startup failure: {SAYS_WHY}), no result on main" in text
+    (row,) = failures((await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1])
+    assert row[0] == f"pull / (did not start) failed startup failure: {SAYS_WHY} · its runs"
+    assert row[2:] == ["no baseline yet no result on main is known", "upstream"]
 
 
 @SQLITE

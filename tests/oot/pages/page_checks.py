@@ -23,6 +23,17 @@ def links(page, containing):
     return [html.unescape(one) for one in re.findall(r'href="([^"]+)"', page) if containing in one]
 
 
+def failures(page):
+    """The rows of the list of failures: what failed, where, whether it is known, and whose it is; then those folded."""
+    _, _, rest = page.partition('<section id="failures">')
+    rows = re.findall(r"<tr>\s*<th scope=\"row\">(.*?)</tr>", rest.partition("</section>")[0], re.DOTALL)
+    return [[_text(cell) for cell in re.split(r"</t[hd]>\s*<td[^>]*>", row)] for row in rows]
+
+
+def _text(markup):
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", markup)).split())
+
+
 async def add_job(bot, **changes):
     """A job row as a report leaves it."""
     row = jobs.BLANK | {

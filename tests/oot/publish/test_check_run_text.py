@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from bot.oot.publish.annotate import annotate_backend
 from bot.oot.verdict.verdict import State
+from bot.oot.verdict.view import History
+from bot.web.blocks import TestMark as Mark
 from tests.oot.publish.checked import DONE, FAILURE, HELD, RUNNING, SUCCESS, check, gate, per_job, red
-from tests.oot.publish.heads import backend, job
+from tests.oot.publish.heads import backend, failing_job, job
 
 TWINS = {
     "a slash in the workflow": (("a", "b / c"), ("a / b", "c")),
@@ -194,3 +197,24 @@ def test_a_job_check_leads_to_its_own_log():
 def test_a_job_conclusion_that_cannot_be_set_is_a_failure(conclusion):
     (run,) = per_job(backend("npu", job("a", conclusion), state=FAILURE))
     assert run.conclusion == "failure"
+
+
+@pytest.mark.parametrize(
+    ("fields", "history", "level"),
+    [
+        ({"level": 4}, History.NEW, "failure"),
+        ({"level": 4}, History.NO_BASELINE, "failure"),
+        ({"level": 4}, History.KNOWN, "notice"),
+        ({"level": 4, "ignored_by": "carol"}, History.NEW, "warning"),
+        ({"level": 3}, History.NEW, "warning"),
+        ({"level": 3}, History.FLAKY, "notice"),
+    ],
+)
+def test_an_annotation_is_as_severe_as_the_failure(fields, history, level):
+    one = backend("npu", failing_job(history=history), state=State.FAILURE, **fields)
+    mark = Mark(
+        backend="org/npu", job="unit", file="tests/ops.py", line=40, name="ops.test_sub", message="no"
+    )
+    found = annotate_backend(check(one), one, [mark], {"tests/ops.py"}).annotations
+    assert [(at["start_line"], at["annotation_level"]) for at in found[:1]] == [(12, level)]
+    assert {at["annotation_level"] for at in found[1:]} == {"failure" if one.decides else "warning"}

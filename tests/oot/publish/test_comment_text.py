@@ -155,7 +155,8 @@ def test_no_injection_does_anything_in_the_comment(word, limit):
     body = render_comment(head, limit=limit)
     assert complaints(body, live=frozenset({"alice", word}), comments=1) == []
     assert body.count(MARKER) == 1
-    rows = sum(one.level > 2 for one in head.backends) + 1
+    plain = [one for one in head.backends if one.state is State.SUCCESS and not one.ignored_by]
+    rows = sum(one.level > 2 for one in head.backends) - len(plain) + 1
     assert see(body).tags.count("tr") == (rows if "| Backend |" in body else 0)
 
 
@@ -179,6 +180,54 @@ def test_nobody_is_mentioned_unless_the_backend_is_red(state):
     assert "@" not in render_comment(pull(backend("npu", job("unit"), state=state, oncalls=("alice",))))
 
 
+def test_the_verdict_comes_first_with_whose_failures_are_new():
+    known, flaky = failing_job("slow", History.KNOWN, failed=None), failing_job("net", History.FLAKY)
+    head = pull(
+        backend("tpu", failing_job(failed=2), state=FAILURE),
+        backend("npu", failing_job(), state=FAILURE, level=3),
+        backend("fpga", known, flaky, state=FAILURE, level=3),
+    )
+    assert render_comment(head).splitlines()[2:5] == [
+        "**❌ `tpu` blocks merging: 2 new failures · `npu`: 1 new failure · 2 unrelated**",
+        "",
+        "`0123abc` on `main` at `ba5eba5` (2026-09-21 12:13 UTC) · upstream's own checks are not judged here",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("backends", "verdict"),
+    [
+        ([], "none blocks or was asked for"),
+        ([backend("npu", level=3)], "✅ no backend blocks merging"),
+        ([backend("npu", failing_job(), state=FAILURE, level=3)], "✅ no backend blocks merging · `npu`: 1 new failure"),
+        ([backend("npu"), backend("tpu", failing_job(), state=FAILURE, ignored_by="carol")],
+         "✅ backends allow it: 1 of 1 blocking backend passed, 1 ignored"),
+        ([backend("npu"), backend("tpu", state=State.HELD)], "✋ `tpu` held back"),
+        ([backend("npu", state=State.NEVER_STARTED)], "❌ `npu` blocks merging: never started"),
+        ([backend(f"npu-{n}", state=State.CANCELLED) for n in range(5)],
+         " · ".join(["❌ `npu-0` blocks merging: cancelled", *(f"`npu-{n}` blocks merging: cancelled" for n in (1, 2)),
+                     "2 more block merging"])),
+    ],
+)  # fmt: skip
+def test_the_verdict_in_words(backends, verdict):
+    line = render_comment(pull(*backends)).splitlines()[2]
+    assert line.strip("*").removeprefix("nothing reported yet · ") == verdict
+
+
+def test_the_same_test_is_listed_once_with_its_backends():
+    body = render_comment(forty())
+    assert body.count("tests.ops.TestAdd.test_add") == 1
+    assert "fails on `device-00`, `device-04`" in body
+
+
+def test_a_missing_baseline_is_told_once():
+    alone = failing_job(history=History.NO_BASELINE)
+    head = pull(*(backend(f"npu-{n}", alone, failing_job("b", None), state=FAILURE) for n in range(3)))
+    body = render_comment(head)
+    assert body.lower().count("baseline") == 1
+    assert "No baseline yet for `npu-0`, `npu-1`, `npu-2`: nothing to compare with." in body
+
+
 def test_a_backend_without_checks_mentions_nobody():
     body = render_comment(pull(npu_red(level=2), npu_red(level=1)))
     assert "@" not in body
@@ -188,7 +237,7 @@ def test_a_backend_without_checks_mentions_nobody():
 @pytest.mark.parametrize("level", [0, 5])
 def test_a_failure_of_unknown_level_blocks_as_the_gate_says(level):
     body = render_comment(pull(npu_red(level=level)))
-    assert "Blocks merging: `npu`." in body
+    assert body.splitlines()[2] == "**❌ `npu` blocks merging: 1 new failure**"
     assert f"| L{level}, blocking |" in body
     assert "This blocks merging. On call: @alice, @bob." in body
 
@@ -221,11 +270,13 @@ def test_the_previous_verdict_stays_until_the_first_report():
 
 
 def test_sections_are_shed_from_the_bottom_with_a_link_to_the_page():
-    whole = render_comment(one_new_failure())
-    shorter = render_comment(one_new_failure(), limit=len(whole) - 1)
-    assert "<summary>✅ 1 passed" in whole
-    assert "<summary>✅ 1 passed" not in shorter
-    assert "Shortened to fit, without passing backends." in shorter
+    test = failed_test(stacktrace="in test_add\n" * 100)
+    head = pull(backend("npu", failing_job(failed_tests=(test,)), state=FAILURE))
+    whole = render_comment(head)
+    shorter = render_comment(head, limit=len(whole) - 1)
+    assert "in test_add" in whole
+    assert "in test_add" not in shorter
+    assert "Shortened to fit, without stack traces." in shorter
     assert f"[this pull request's page]({HUD}/octo/core/pull/7)" in shorter
     assert "AssertionError" in shorter
 

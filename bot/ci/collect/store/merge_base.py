@@ -46,5 +46,6 @@ async def merged_into(
     branch = next((one.base_ref for one in trusted), default) or ""
     found = {one.base_sha for one in trusted}
     if trusted:
-        found |= set((await verdict_rows.merge_bases(tx, repo, [sha], base_ref=branch)).values())
+        known = await verdict_rows.merge_bases(tx, repo, [sha], base_ref=branch)
+        found |= {one.sha for one in known.values()}
     return MergedInto(branch, frozenset(one for one in found if one))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from bot.ci.collect import job_names, job_reads
+from bot.ci.collect.job_origin import find_origin
 from bot.ci.collect.states import State
 from bot.ci.collect.store import artifacts
 from bot.ci.collect.store.artifacts import Choice
@@ -25,6 +26,7 @@ from bot.web.view import Json, Page, View
 from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
+    from bot.ci.collect.job_origin import Origin
     from bot.ci.collect.job_reads import LogState
     from bot.ci.collect.store.artifacts import ListedArtifact
     from bot.web.asked import Asked
@@ -68,6 +70,7 @@ class FoundJob:
     job: WorkflowJobRow
     log: LogState
     github: str
+    origin: Origin | None = None  # of the page, as is the next
     blocks: list[Block] = field(default_factory=list)  # of the page
     more: dict[str, Any] = field(default_factory=dict)  # of the JSON, as are the artifacts
     artifacts: list[ListedArtifact] = field(default_factory=list)
@@ -84,7 +87,8 @@ async def read_job(asked: Asked) -> FoundJob:
     subject = job_reads.job_subject(asked.request, job)
     if asked.for_page:
         added = await blocks.gather(features, "job", tx, subject)
-        return FoundJob(job=job, log=log, github=subject.github, blocks=added)
+        origin = await find_origin(tx, job["repo"], job["run_id"], job["head_sha"], asked.hidden)
+        return FoundJob(job=job, log=log, github=subject.github, origin=origin, blocks=added)
     more: dict[str, Any] = {}
     for add in sections(features, "job_json"):
         more |= await add(tx, subject)
@@ -100,6 +104,7 @@ def show(found: FoundJob) -> dict[str, Any]:
         "job": job,
         "parsed": job_names.parse_name(job["workflow_name"], job["name"] or ""),
         "log": found.log,
+        "origin": found.origin,
         "steps": job_reads.steps_of_job(job),
         "tone": job_reads.conclusion_tone(job["conclusion"]),
         "took": job_reads.seconds_between(job["started_at"], job["completed_at"]),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bot.ci.collect import job_reads, states
+from bot.ci.collect.job_origin import find_origin
 from bot.ci.collect.store import fetches, runs
 from bot.core.links import web_url
 from bot.web import blocks
@@ -15,6 +16,7 @@ from bot.web.view import Page, View
 from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
+    from bot.ci.collect.job_origin import Origin
     from bot.ci.collect.tables import ListingRow
     from bot.ingest.rows import WorkflowJobRow, WorkflowRunRow
     from bot.web.asked import Asked
@@ -33,6 +35,7 @@ class FoundRun:
     jobs: list[WorkflowJobRow]
     blocks: list[Block]
     listing: ListingRow | None
+    origin: Origin | None
 
 
 RUN = declare.identifier("id", "GitHub's id of the run")
@@ -55,6 +58,7 @@ async def read_run(asked: Asked) -> FoundRun:
         jobs=await runs.jobs_of_run(tx, newest["repository_id"], newest["id"]),
         blocks=await blocks.gather(asked.context.features, "run", tx, subject),
         listing=await fetches.find_listing(tx, newest),
+        origin=await find_origin(tx, newest["repo"], newest["id"], newest["head_sha"], asked.hidden),
     )
 
 
@@ -69,6 +73,7 @@ def show(found: FoundRun) -> dict[str, Any]:
         "seconds": job_reads.seconds_between,
         "unstarted": states.not_started,
         "listing": found.listing,
+        "origin": found.origin,
         "blocks": found.blocks,
         "json_url": f"/api/ci/artifacts/{newest['repo']}?run_id={newest['id']}",
     }

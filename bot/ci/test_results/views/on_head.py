@@ -15,6 +15,7 @@ from bot.ci.test_results.store import exclusions, result_rows, rows
 from bot.ci.test_results.verdict import Verdict
 from bot.ci.test_results.views import failing
 from bot.ci.test_results.views.failing import RANK, Failed
+from bot.web.failures import Place, TestCase
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -51,6 +52,8 @@ class SameTest:
     words: str  # where it fails and passes
     across: Across
     on_backends: int
+    jobs: tuple[TestJobRow, ...]  # in which it fails
+    cases: frozenset[TestCase]  # what it is called, on all devices
 
     def fails_only_on(self, repository_ids: Collection[int]) -> bool:
         """Whether it fails on one of these repositories and passes in upstream's own jobs."""
@@ -106,6 +109,8 @@ def _same(tests: Sequence[FailingTest], head: Head, repo: str) -> SameTest:
         words=words(found, head.labels),
         across=found,
         on_backends=len({one.repository_id for one in theirs}),
+        jobs=tuple(failed.job for one in by_rank for failed in one.jobs),
+        cases=frozenset(TestCase(one.suite, one.name) for one in by_rank),
     )
 
 
@@ -119,6 +124,26 @@ def _across(tests: Sequence[FailingTest]) -> Across:
     theirs = sorted({one.repository_id for one in tests if one.jobs[0].job["backend"]})
     upstream = next((one.repository_id for one in tests if not one.jobs[0].job["backend"]), 0)
     return Across(upstream_id=upstream, failed=[""] if upstream else [], failed_on=theirs)
+
+
+def places(across: Across, names: Mapping[int, str]) -> list[Place]:
+    """Return where it failed and passed, failures first; `names` are those that may be shown."""
+    own = "upstream" if across.upstream_id in names else ""
+    found = [
+        *(Place(label=names[one], passed=False) for one in across.failed_on if one in names),
+        *(
+            Place(label=f"{own} {device}".strip(), passed=False, upstream=True)
+            for device in across.failed
+            if own
+        ),
+        *(Place(label=names[one], passed=True) for one in across.passed_on if one in names),
+        *(
+            Place(label=f"{own} {device}".strip(), passed=True, upstream=True)
+            for device in across.passed
+            if own
+        ),
+    ]
+    return sorted(found, key=lambda one: (one.passed, one.upstream, one.label.casefold()))
 
 
 async def located(tx: Transaction, head: Head) -> list[Failed]:

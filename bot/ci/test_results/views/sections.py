@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,18 +9,20 @@ from bot.ci.test_results.losses import Kind
 from bot.ci.test_results.store import loss_rows, result_rows, rows
 from bot.ci.test_results.verdict import YOURS, Verdict
 from bot.ci.test_results.views import failing, lost_tests, on_head
-from bot.ci.test_results.views.failing import ORDER, RANK
+from bot.ci.test_results.views.failing import RANK
 from bot.core.escaping import clean, shorten
 from bot.ingest import watched
 from bot.oot.allowlist import rows as allowlists
 from bot.web.blocks import Block, BlockLine, HeadTests, TestLine, TestMark
+from bot.web.failures import FailingTest, Failures, JobKey, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bot.ci.test_results.few_tests import FewTests
     from bot.ci.test_results.job_tables import TestJobRow
-    from bot.ci.test_results.views.failing import Failed, FailingTest
+    from bot.ci.test_results.views.failing import Failed
+    from bot.ci.test_results.views.failing import FailingTest as FailingRow
     from bot.ci.test_results.views.on_head import Head, SameTest
     from bot.db.transaction import Transaction
     from bot.web.blocks import (
@@ -33,13 +34,12 @@ if TYPE_CHECKING:
         RunSubject,
         Tone,
     )
+    from bot.web.failures import FailuresSubject
 
 LOSSES = 100  # that are looked at
 SHOWN = 10  # tests of a section or comment; the rest are on the commit's page
 NAME_MOST, MESSAGE_MOST = 200, 160  # characters
-HEADING = "Failing tests"
-# failures that are not the author's
-FOLDED = (Verdict.KNOWN, Verdict.FLAKY, Verdict.LIKELY_FLAKY, Verdict.DISABLED)
+LISTED = 100  # tests of the list of failures
 
 
 async def job_blocks(tx: Transaction, subject: JobSubject) -> list[Block]:
@@ -56,15 +56,34 @@ async def run_blocks(tx: Transaction, subject: RunSubject) -> list[Block]:
 
 
 async def pull_blocks(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return the tests that fail on the shown head, the same test of all backends as one."""
+    """Return which tests the shown head has less of than usual."""
     if not subject.head_sha:
         return []
-    return await _of_commit(tx, subject.repo, subject.head_sha, of_pull=True)
+    return await _fewer(tx, subject.repo, subject.head_sha, of_pull=True)
 
 
 async def commit_blocks(tx: Transaction, subject: CommitSubject) -> list[Block]:
+    """Return which tests a commit has less of than usual."""
+    return await _fewer(tx, subject.repo, subject.sha, of_pull=False)
+
+
+async def find_failures(tx: Transaction, subject: FailuresSubject) -> Failures:
     """Return the tests that fail on a commit, the same test of all backends as one."""
-    return await _of_commit(tx, subject.repo, subject.sha)
+    head = await _read_head(tx, subject.repo, subject.sha, of_pull=subject.of_pull)
+    if not head.jobs:
+        return Failures()
+    found = await on_head.failing_tests(tx, head, repo=subject.repo)
+    words = (
+        f"all {len(found):,} failing tests, with their jobs"
+        if found
+        else f"no test failed: {_counts(head.jobs)}"
+    )
+    page = f"/{subject.repo}/commit/{subject.sha}/tests"
+    return Failures(
+        tests=[_failing_test(one, head, subject.repo) for one in found[:LISTED]],
+        tests_left=max(len(found) - LISTED, 0),
+        links=[BlockLine(text=words, url=page, tone=None if found else "good")],
+    )
 
 
 async def cell_lines(tx: Transaction, subject: CellSubject) -> dict[int, BlockLine]:
@@ -127,33 +146,18 @@ async def _of_jobs(tx: Transaction, jobs: Sequence[TestJobRow], repo: str, page:
     return [Block(heading="Tests", lines=tuple(lines))]
 
 
-async def _of_commit(tx: Transaction, repo: str, sha: str, *, of_pull: bool = False) -> list[Block]:
+async def _read_head(tx: Transaction, repo: str, sha: str, *, of_pull: bool) -> Head:
     listed = await allowlists.in_force(tx)
     labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
     head = await on_head.read_head(tx, repo, await watched.ids(tx, repo), sha, labels)
-    if of_pull:
-        head = head.of_pull()
+    return head.of_pull() if of_pull else head
+
+
+async def _fewer(tx: Transaction, repo: str, sha: str, *, of_pull: bool) -> list[Block]:
+    head = await _read_head(tx, repo, sha, of_pull=of_pull)
     if not head.jobs:
         return []
-    found = await on_head.failing_tests(tx, head, repo=repo)
-    page = f"/{repo}/commit/{sha}/tests"
-    aside = [one for one in found if one.verdict in FOLDED]
-    first = [one for one in found if one.verdict not in FOLDED]
-    lines = [_by_verdict(found), *(_of_same(one) for one in first[:SHOWN])] if first else []
-    if not found:
-        lines.append(BlockLine(text="no test failed", tone="good"))
-    words = f"all {len(found):,}, with their jobs" if found else _counts(head.jobs)
-    lines.append(BlockLine(text=words, url=page))
-    found_blocks = [
-        Block(
-            heading=HEADING,
-            lines=tuple(lines),
-            folded=tuple(_of_same(one) for one in aside[:SHOWN]),
-            summary=_counted(aside) + (f": the first {SHOWN}" if len(aside) > SHOWN else ""),
-        ),
-        *_thin(await on_head.thin_jobs(tx, head), head),
-    ]
-    return [*found_blocks, *await _lost(tx, head, repo, sha)]
+    return [*_thin(await on_head.thin_jobs(tx, head), head), *await _lost(tx, head, repo, sha)]
 
 
 async def _lost(tx: Transaction, head: Head, repo: str, sha: str) -> list[Block]:
@@ -195,35 +199,24 @@ def _thin(found: Mapping[str, FewTests], head: Head) -> list[Block]:
     return [Block(heading="Fewer tests than usual", lines=tuple(lines))] if lines else []
 
 
-def _by_verdict(found: Sequence[SameTest]) -> BlockLine:
-    """Return how many tests fail with which verdict, those first that are the author's."""
-    return BlockLine(
-        text=_counted(found), tone="bad" if any(one.verdict in YOURS for one in found) else "warn"
+def _failing_test(one: SameTest, head: Head, repo: str) -> FailingTest:
+    test = one.test
+    return FailingTest(
+        name=_short(one.name, NAME_MOST),
+        cases=one.cases,
+        url=f"/{one.repo}/test/{test.digest}",
+        message=_short(test.message, MESSAGE_MOST),
+        standing=Standing(word=verdict(one.verdict), why=failing.WORDS[one.verdict], tone=_tone(one.verdict)),
+        places=tuple(on_head.places(one.across, head.labels)),
+        jobs=frozenset(_job_key(job, repo) for job in one.jobs),
     )
 
 
-def _counted(found: Sequence[SameTest]) -> str:
-    counts = Counter(one.verdict or Verdict.NO_BASELINE.value for one in found)
-    return ", ".join(
-        f"{counts[one]:,} {verdict(one) or 'with nothing to compare'}" for one in ORDER if counts[one]
-    )
+def _job_key(job: TestJobRow, repo: str) -> JobKey:
+    return JobKey((job["backend"] or repo).lower(), str(job["run_id"]), job["run_attempt"], job["name"])
 
 
-def _of_same(one: SameTest) -> BlockLine:
-    parts = [
-        _short(one.name, NAME_MOST),
-        one.words,
-        verdict(one.verdict),
-        _short(one.test.message, MESSAGE_MOST),
-    ]
-    return BlockLine(
-        text=" · ".join(part for part in parts if part),
-        url=f"/{one.repo}/test/{one.test.digest}",
-        tone=_tone(one.verdict),
-    )
-
-
-def _of_test(one: FailingTest, repo: str) -> BlockLine:
+def _of_test(one: FailingRow, repo: str) -> BlockLine:
     name = " ".join(part for part in (one.file, one.suite, one.name) if part)
     words = verdict(one.verdict) if one.failed else "flaky: passed when tried again"
     parts = [_short(name, NAME_MOST), words, _short(one.message, MESSAGE_MOST)]
@@ -240,6 +233,7 @@ def _test_line(one: SameTest, url: str) -> TestLine:
         words=one.words,
         verdict=verdict(one.verdict),
         url=f"{url}/{one.repo}/test/{one.test.digest}",
+        cases=one.cases,
     )
 
 

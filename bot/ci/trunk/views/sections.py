@@ -1,4 +1,4 @@
-"""What the grid adds to the pages of commits and pull requests: since when the jobs fail that failed there."""
+"""What the grid knows of the failures of commits and pull requests: since when the jobs fail that failed there."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from bot.ci.trunk import branch_history, cells, grid, reading
+from bot.ci.trunk import branch_history, grid, name_patterns, other_runs, reading, same_names
 from bot.ci.trunk.cells import CONCLUSIONS
 from bot.ci.trunk.settings import TrunkSettings
 from bot.ci.trunk.store import rows
-from bot.ci.trunk.views import hud_filter, job_times
+from bot.ci.trunk.views import hud_filter
 from bot.core import escaping
-from bot.web.blocks import Block, BlockLine
+from bot.web.blocks import BlockLine, CommitAbout
+from bot.web.failures import Failures, JobKey, JobRemark, LogLine, Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from bot.ci.trunk.branch_history import Before
     from bot.ci.trunk.cells import Cell
@@ -24,68 +25,91 @@ if TYPE_CHECKING:
     from bot.ci.trunk.tables import CommitRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.web.blocks import CommitSubject, PullSubject, Tone
+    from bot.web.blocks import CommitSubject, Tone
+    from bot.web.failures import FailuresSubject
 
 HISTORY = 50  # commits of the branch that are looked at
-SHOWN = 30  # failing jobs of one section
-NAME_MOST, TITLE_MOST = 160, 60
+TITLE_MOST = 60
 FAILED = frozenset(
     CONCLUSIONS.index(word) for word in ("failure", "timed_out", "startup_failure", "action_required")
 )
 
 
-async def describe_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
-    """Return how the jobs that failed on a commit of a branch fared before it, and when its jobs ran."""
-    return [*await _on_branch(tx, subject), *await job_times.draw_commit(tx, subject)]
+async def about_commit(tx: Transaction, subject: CommitSubject) -> CommitAbout | None:
+    """Return title, author, branch and parent of a commit of a branch."""
+    found = await branch_history.find_line(tx, subject.repo, subject.sha)
+    if found is None:
+        return None
+    branch, line = found
+    return CommitAbout(
+        title=line["title"],
+        author=line["author"] or "",
+        branch=branch.name,
+        at=line["at"],
+        parent=line["parent"],
+        pull=line["pr_number"],
+    )
 
 
-async def describe_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return which jobs that failed on the shown head fail on the base branch, too, and when its jobs ran."""
-    return [*await _compared(tx, subject), *await job_times.draw_pull(tx, subject)]
+async def find_failures(tx: Transaction, subject: FailuresSubject) -> Failures:
+    """Return how the jobs that fail on a commit fared before it, or on the base branch of a pull request."""
+    return await (_on_base(tx, subject) if subject.of_pull else _on_branch(tx, subject))
 
 
-async def _on_branch(tx: Transaction, subject: CommitSubject) -> list[Block]:
+async def _on_branch(tx: Transaction, subject: FailuresSubject) -> Failures:
     found_line = await branch_history.find_line(tx, subject.repo, subject.sha)
     if found_line is None:
-        return []
+        return Failures()
     branch, line = found_line
     older, _ = await reading.newest_commits(tx, branch, before=line["sha"], limit=HISTORY)
     found = await _read_failing(tx, subject.settings, branch, line, older)
     page = await _page(tx, branch, line)
-    made = [
-        _commit_line(name, found.before(name), page(name), first=found.failing[name])
-        for name in list(found.failing)[:SHOWN]
-    ]
-    words = f"{found.verdict}: {_count(len(found.failing), found)}"
+    words = f"{found.verdict} in the grid of {branch.name}: {_count(len(found.failing), found)}"
     tone: Tone = {"green": "good", "red": "bad", "running": "wait"}.get(found.verdict, "idle")  # type: ignore[assignment]
-    head = BlockLine(text=words, url=page(""), tone=tone)
-    more = [BlockLine(text=f"{len(found.failing) - SHOWN} more")] if len(found.failing) > SHOWN else []
-    return [Block(heading=f"In the grid of {branch.name}", lines=(head, *made, *more))]
+    remarks = _remarks(found, subject, lambda name, _: _standing_on_branch(found.before(name), page(name)))
+    return Failures(jobs=remarks, links=[BlockLine(text=words, url=page(""), tone=tone)])
 
 
-async def _compared(tx: Transaction, subject: PullSubject) -> list[Block]:
+async def _on_base(tx: Transaction, subject: FailuresSubject) -> Failures:
     base = subject.base_ref
-    branch = await branch_history.find_branch(tx, subject.repo, base) if base and subject.head_sha else None
-    if branch is None or base is None or subject.head_sha is None:
-        return []
+    branch = await branch_history.find_branch(tx, subject.repo, base) if base else None
+    if branch is None or base is None:
+        return Failures()
     newest, _ = await reading.newest_commits(tx, branch, before=None, limit=HISTORY)
-    found = await _read_failing(tx, subject.settings, branch, _unpushed(branch, subject.head_sha), newest)
+    found = await _read_failing(tx, subject.settings, branch, _unpushed(branch, subject.sha), newest)
     if not found.failing:
-        return []
-    seen = {name: found.before(name) for name in found.failing}
-    order = sorted(seen, key=lambda name: (seen[name].since is not None, name))  # what is new comes first
+        return Failures()
     home = f"/hud/{branch.repository['full_name']}/{quote(base)}"
-    made = [_pull_line(name, found.failing[name], seen[name], base, home) for name in order[:SHOWN]]
-    known = sum(one.since is not None for one in seen.values())
-    words = f"{_count(len(seen), found)}, {known} of them on {base} too"
-    compare = f"{subject.github}/{subject.repo}/compare/{quote(base)}...{quote(subject.head_sha)}"
-    lines = [BlockLine(text=words, tone="bad" if known < len(seen) else "warn"), *made]
-    lines += [BlockLine(text=f"{len(seen) - SHOWN} more")] if len(seen) > SHOWN else []
-    lines += [
+
+    def standing(name: str, cell: Cell) -> Standing:
+        column = f"{home}?{urlencode({'name': name[: hud_filter.TEXT_MOST]})}"
+        return _standing_on_base(cell, found.before(name), base, column)
+
+    compare = f"{subject.github}/{subject.repo}/compare/{quote(base)}...{quote(subject.sha)}"
+    links = [
         BlockLine(text=f"the grid of {base}", url=home),
         BlockLine(text=f"compare with {base} on GitHub", url=compare),
     ]
-    return [Block(heading=f"Upstream's jobs compared with {base}", lines=tuple(lines))]
+    return Failures(jobs=_remarks(found, subject, standing), links=links)
+
+
+def _remarks(
+    found: _Found, subject: FailuresSubject, standing: Callable[[str, Cell], Standing]
+) -> list[JobRemark]:
+    """Return what is to be said of each failing job, of all shards of a column the same."""
+    said = {name: standing(name, cell) for name, cell in found.failing.items()}
+    remarks = [
+        JobRemark(job=key, standing=said[name]) for key, name in found.jobs_of(subject) if name in said
+    ]
+    repo = subject.repo.lower()
+    for name, cell in found.failing.items():
+        if cell.job is None and cell.line:  # a run without jobs: nothing else on the page tells of it
+            page = said[name].url or ""
+            line = LogLine(kind="", text=cell.line, place="its runs", url=page, page=page)
+            remarks.append(
+                JobRemark(job=JobKey(repo, "", 1, name), line=line, standing=said[name], alone=True)
+            )
+    return remarks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +121,19 @@ class _Found:
     sharded: bool  # whether any of them has shards
     failing: dict[str, Cell]
     history: Grid
+    facts: Facts
+    options: TrunkSettings
+
+    def jobs_of(self, subject: FailuresSubject) -> Iterator[tuple[JobKey, str]]:
+        """Yield the jobs of the commit with the names of their columns."""
+        runs = same_names.describe_runs(self.facts.runs)
+        for one in same_names.place_jobs(self.facts.jobs, runs, shards=False):
+            name = name_patterns.column_name(self.facts.columns[one.column], self.options)
+            if name and (key := subject.upstream_jobs.get(one.row["job_id"])):
+                yield key, name
+        for column, row, _ in other_runs.place_backend_jobs(self.facts, shards=False):
+            repo = row["downstream_repo"].lower()
+            yield JobKey(repo, row["run_id"], row["run_attempt"], row["job_name"]), column
 
     def before(self, name: str) -> Before:
         """Return what a job did on the branch."""
@@ -118,7 +155,15 @@ async def _read_failing(
         past = grid.build_grid(await reading.read_facts(tx, settings, branch, history, only=only), options)
         past = past.on_branch()
     sharded = any(cell.count for cell in found.values())
-    return _Found(verdict=_verdict(here), jobs=len(found), sharded=sharded, failing=failing, history=past)
+    return _Found(
+        verdict=_verdict(here),
+        jobs=len(found),
+        sharded=sharded,
+        failing=failing,
+        history=past,
+        facts=facts,
+        options=options,
+    )
 
 
 def _verdict(here: Grid) -> str:
@@ -169,46 +214,32 @@ def _unpushed(branch: Branch, sha: str) -> CommitRow:
     }
 
 
-def _commit_line(name: str, before: Before, url: str, *, first: Cell) -> BlockLine:
-    ending = _ending(name, first)
+def _standing_on_branch(before: Before, url: str) -> Standing:
     if before.since is not None:
-        return BlockLine(text=f"{ending}, already since {_named(before.since)}", url=url, tone="warn")
-    new = "passed on the commit before" if before.results else "no earlier result is known"
-    return BlockLine(text=f"{ending}, {new}", url=url, tone="bad")
+        return Standing(word="known", why=f"fails since {_named(before.since)}", url=url, tone="warn")
+    if before.results:
+        return Standing(word="new", why="passed on the commit before", url=url)
+    return Standing(word="", why="no earlier result is known", url=url)
 
 
-def _pull_line(name: str, cell: Cell, before: Before, base: str, home: str) -> BlockLine:
-    ending = _ending(name, cell)
-    column = f"{home}?{urlencode({'name': name[: hud_filter.TEXT_MOST]})}"
+def _standing_on_base(cell: Cell, before: Before, base: str, url: str) -> Standing:
     if before.since is not None:
         theirs = before.cell.signature if before.cell else None
-        differs = bool(cell.signature and theirs and cell.signature != theirs)
-        words = f"fails on {base} {'for another reason' if differs else 'too'}, since {_named(before.since)}"
-        return BlockLine(text=f"{ending}, {words}", url=column, tone="bad" if differs else "warn")
+        if cell.signature and theirs and cell.signature != theirs:
+            why = f"fails on {base} for another reason, since {_named(before.since)}"
+            return Standing(word="", why=why, url=url)
+        why = f"fails on {base} too, since {_named(before.since)}"
+        return Standing(word="known", why=why, url=url, tone="warn")
     if not before.results:
-        return BlockLine(text=f"{ending}, no result on {base} is known", url=column, tone="bad")
-    often = (
-        f"; it failed on {before.failures} of its newest {before.results} commits there"
-        if before.failures
-        else ""
-    )
-    return BlockLine(text=f"{ending}, passes on {base}{often}", url=column, tone="bad")
-
-
-def _ending(name: str, cell: Cell) -> str:
-    """Return how a job ended; of a run without jobs also why, since nothing else on the page tells of it."""
-    why = f" ({cell.line})" if cell.job is None and cell.line else ""
-    return f"{_short(name)}: {cells.WORDS[cell.character]}{why}"
+        return Standing(word="", why=f"no result on {base} is known", url=url)
+    often = f"; failed on {before.failures} of its newest {before.results} commits" if before.failures else ""
+    return Standing(word="new", why=f"passes on {base}{often}", url=url)
 
 
 def _count(failing: int, found: _Found) -> str:
     """Return the counts; other parts of the page count every shard."""
     jobs = f"{found.jobs} jobs{' (shards counted as one)' if found.sharded else ''}"
     return f"{failing} of {jobs} {'fails' if failing == 1 else 'fail'}"
-
-
-def _short(name: str) -> str:
-    return escaping.shorten(name, NAME_MOST)
 
 
 def _named(commit: CommitRow) -> str:

@@ -468,7 +468,8 @@ def upgrade() -> None:
     )
     table(
         "oot_merge_base", must("upstream_repo", Text), must("head_sha", Text), must("base_ref", Text),
-        column("merge_base", Text), must("asked_at", Big), key=["upstream_repo", "head_sha", "base_ref"],
+        column("merge_base", Text), column("committed_at", Big), must("asked_at", Big),
+        key=["upstream_repo", "head_sha", "base_ref"],
     )
     table(
         "oot_merge_group", must("upstream_repo", Text), must("head_sha", Text), column("base_sha", Text),

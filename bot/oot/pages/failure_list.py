@@ -1,0 +1,223 @@
+"""One list of a commit's failures, each once: from reports of backends, upstream's own jobs, what features know. Pure.
+
+A test that fails in many jobs is one failure, with the devices it fails on. A job is one where none of its tests is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bot.oot.pages.failed_jobs import UPSTREAM, FailedJob
+from bot.oot.pages.failure import Detail, Failure, FailureList, rank_of
+from bot.web.failures import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping, Sequence
+
+    from bot.oot.verdict.view import FailedTest
+    from bot.web.failures import FailingTest, Failures, JobKey, JobRemark, LogLine, Standing
+
+    Reported = defaultdict[str, list[tuple[FailedJob, FailedTest]]]  # by the test's name
+
+VAGUE = frozenset({"", "generic"})  # kinds of lines that do not say why a job failed
+
+
+def list_failures(jobs: Sequence[FailedJob], found: Failures) -> FailureList:
+    """Return the list of some failed jobs and of what features know of them."""
+    remarks = _Remarks(jobs, found.jobs)
+    known = [*jobs, *remarks.unknown_jobs]
+    reported = _by_name(known)
+    runs = Counter(job.key[:3] for job in known)
+    alone = {job for job in known if job.key.run_id and runs[job.key[:3]] == 1}
+    tests = [_known_test(one, known, alone, reported) for one in found.tests]
+    counted = {job for one in tests for job in one.jobs}  # all of their tests are listed, or among those left
+    tests += _reported_tests(reported)
+    listed = Counter(job for one in tests for job in one.jobs)
+    tests = [_with_line(one, remarks, listed) for one in tests]
+    unnamed = {job: 0 if job in counted else max(job.failed - listed[job], 0) for job in known}
+    rest = [_of_job(job, remarks, unnamed=unnamed[job]) for job in known if not listed[job] or unnamed[job]]
+    every = sorted([*tests, *_joined(rest)], key=_urgency)
+    return FailureList(
+        first=tuple(one for one in every if one.blocking or not one.is_known),
+        aside=tuple(one for one in every if one.is_known and not one.blocking),
+        tests_left=found.tests_left,
+        links=tuple(found.links),
+    )
+
+
+class _Remarks:
+    """What features say of jobs, by job."""
+
+    def __init__(self, jobs: Sequence[FailedJob], remarks: Iterable[JobRemark]) -> None:
+        self._by_key: defaultdict[JobKey, list[JobRemark]] = defaultdict(list)
+        labels = {job.key.repo: job.label for job in jobs}
+        known = {job.key for job in jobs}
+        alone: dict[JobKey, FailedJob] = {}
+        for remark in remarks:
+            self._by_key[remark.job].append(remark)
+            if remark.alone and remark.job not in known:
+                label = labels.get(remark.job.repo, UPSTREAM if not remark.job.run_id else "")
+                if label:
+                    alone[remark.job] = _unknown_job(remark.job, label)
+        self.unknown_jobs = self._without_only_ones(jobs, alone)
+
+    def _without_only_ones(
+        self, jobs: Sequence[FailedJob], alone: dict[JobKey, FailedJob]
+    ) -> list[FailedJob]:
+        """Return jobs that the page does not know, without those that are the only one of their run by another name."""
+        mine = Counter(job.key[:3] for job in jobs)
+        theirs = Counter(key[:3] for key in alone)
+        left = []
+        for key, job in alone.items():
+            run = key[:3]
+            if key.run_id and mine[run] == 1 and theirs[run] == 1:
+                same = next(one for one in jobs if one.key[:3] == run)
+                self._by_key[same.key] += self._by_key[key]
+            else:
+                left.append(replace(job, blocking=any(one.blocking for one in jobs if one.key[:3] == run)))
+        return left
+
+    def line(self, job: FailedJob) -> LogLine | None:
+        """Return the line of its log that says why it failed."""
+        return next((one.line for one in self._by_key.get(job.key, ()) if one.line), None)
+
+    def standings(self, job: FailedJob) -> tuple[Standing, ...]:
+        """Return how it compares, by every evidence there is."""
+        found = [job.standing, *(one.standing for one in self._by_key.get(job.key, ()))]
+        return tuple(one for one in found if one)
+
+
+def _unknown_job(key: JobKey, label: str) -> FailedJob:
+    return FailedJob(
+        key=key, label=label, name=key.name, group="", word="failed", attempt=key.run_attempt, url=None
+    )
+
+
+def _by_name(jobs: Iterable[FailedJob]) -> Reported:
+    found: Reported = defaultdict(list)
+    for job in jobs:
+        for test in job.tests:
+            found[test.name].append((job, test))
+    return found
+
+
+def _known_test(
+    one: FailingTest, jobs: Sequence[FailedJob], alone: Container[FailedJob], reported: Reported
+) -> Failure:
+    """Return a test that a feature knows, with what backends reported of it: that is taken out of `reported`.
+
+    A job that is the only one of its run has the run's tests, whatever its backend calls it.
+    """
+    same: list[tuple[FailedJob, FailedTest]] = []
+    for case in sorted(one.cases):
+        others: list[tuple[FailedJob, FailedTest]] = []
+        for job, test in reported[case.name]:
+            (same if case.is_reported_as(test.classname, test.name) else others).append((job, test))
+        reported[case.name] = others
+    runs = {key[:3] for key in one.jobs}
+    failed = [
+        *(job for job in jobs if job.key in one.jobs or (job.key[:3] in runs and job in alone)),
+        *(job for job, _ in same),
+    ]
+    failing = tuple(dict.fromkeys(failed))
+    return Failure(
+        name=one.name,
+        url=one.url,
+        jobs=failing,
+        places=_with_places(one.places, failing),
+        standings=(one.standing,) if one.standing else (),
+        message=one.message,
+        details=_details(same),
+        is_test=True,
+    )
+
+
+def _reported_tests(reported: Reported) -> list[Failure]:
+    """Return the tests that only backends reported, the same test of several backends once."""
+    same: dict[tuple[str, str], list[tuple[FailedJob, FailedTest]]] = {}
+    for name, several in reported.items():
+        for job, test in several:
+            same.setdefault((test.classname or "", name), []).append((job, test))
+    return [_reported_test(each) for each in same.values()]
+
+
+def _reported_test(reported: Sequence[tuple[FailedJob, FailedTest]]) -> Failure:
+    jobs = tuple(dict.fromkeys(job for job, _ in reported))
+    test = reported[0][1]
+    return Failure(
+        name=f"{test.classname} · {test.name}" if test.classname else test.name,
+        url=None,
+        jobs=jobs,
+        places=_with_places((), jobs),
+        standings=tuple(sorted((job.standing for job in jobs if job.standing), key=rank_of)[:1]),
+        message=next((one.message for _, one in reported if one.message), "") or "",
+        details=_details(reported),
+        is_test=True,
+    )
+
+
+def _with_places(places: Sequence[Place], jobs: Iterable[FailedJob]) -> tuple[Place, ...]:
+    known = {one.label for one in places}
+    own = any(one.upstream and not one.passed for one in places)
+    more = [
+        Place(label=job.label, passed=False, upstream=job.is_upstream)
+        for job in jobs
+        if job.label not in known and not (job.is_upstream and own)
+    ]
+    return tuple(dict.fromkeys([*more, *places]))
+
+
+def _details(reported: Iterable[tuple[FailedJob, FailedTest]]) -> tuple[Detail, ...]:
+    same: dict[tuple[str, str, str], list[str]] = {}
+    for job, test in reported:
+        place = f"{test.file}:{test.line}" if test.file and test.line is not None else test.file or ""
+        same.setdefault((place, test.message or "", test.stacktrace or ""), []).append(job.label)
+    return tuple(
+        Detail(labels=tuple(dict.fromkeys(labels)), place=place, message=message, trace=trace)
+        for (place, message, trace), labels in same.items()
+    )
+
+
+def _with_line(one: Failure, remarks: _Remarks, listed: Mapping[FailedJob, int]) -> Failure:
+    """Return a test with the line of its job's log that is about it, or of a job that has no other test."""
+    for job in one.jobs:
+        line = remarks.line(job)
+        if line and (listed[job] == 1 or one.name.split()[-1] in line.text):
+            told = any(each.word for each in one.standings)
+            return replace(one, line=line, standings=one.standings if told else remarks.standings(job))
+    return one
+
+
+def _of_job(job: FailedJob, remarks: _Remarks, *, unnamed: int) -> Failure:
+    name = " / ".join(part for part in (job.group, job.name) if part) or job.label
+    line = remarks.line(job)
+    return Failure(
+        name=name,
+        url=line.page if line else job.url,
+        jobs=(job,),
+        places=(Place(label=job.label, passed=False, upstream=job.is_upstream),),
+        standings=remarks.standings(job),
+        line=line,
+        message=job.said,
+        unnamed=unnamed,
+    )
+
+
+def _joined(failures: Sequence[Failure]) -> list[Failure]:
+    """Return the jobs, as one those of one backend whose logs give the same line as the reason."""
+    same: dict[object, list[Failure]] = {}
+    for at, one in enumerate(failures):
+        alike: object = at
+        if one.line and one.line.kind not in VAGUE:
+            alike = one.jobs[0].label, one.line.text, one.standing.word, one.standing.why
+        same.setdefault(alike, []).append(one)
+    return [
+        replace(several[0], jobs=tuple(job for one in several for job in one.jobs))
+        for several in same.values()
+    ]
+
+
+def _urgency(one: Failure) -> tuple[bool, int, bool, int, str]:
+    return not one.blocking, one.rank, not one.is_test, -len(one.failing_on), one.name

@@ -1,0 +1,129 @@
+"""Failures on a commit, as features know them: what they say of the jobs and tests that failed there.
+
+A page asks all features and lists each failure once: see `bot.oot.pages.failure_list`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from bot.core.feature import sections
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bot.core.feature import Features
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.web.blocks import BlockLine, Tone
+
+
+class TestCase(NamedTuple):
+    """A test as reports name it."""
+
+    suite: str
+    name: str
+
+    def is_reported_as(self, suite: str | None, name: str) -> bool:
+        """Whether a backend's report means this test: it may name the whole path of its suite, or none."""
+        if name != self.name:
+            return False
+        return not suite or not self.suite or suite.endswith(self.suite) or self.suite.endswith(suite)
+
+
+class JobKey(NamedTuple):
+    """An attempt of a job, as GitHub, backends and logs name it."""
+
+    repo: str  # in lower case
+    run_id: str  # other CIs have ids of all kinds
+    run_attempt: int
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailuresSubject:
+    """The subject of sections at `failures`: a commit, and the jobs of its own repository that fail on it."""
+
+    repo: str
+    sha: str
+    base_ref: str | None  # of the head of a pull request: the branch it is to be merged into
+    of_pull: bool
+    upstream_jobs: Mapping[int, JobKey]  # by GitHub's id
+    github: str  # the address of GitHub's pages
+    settings: Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How a failure compares with the same elsewhere; texts may come from outside."""
+
+    word: str  # "new", "known", "flaky"; empty where there is nothing to compare with
+    why: str
+    url: str | None = None
+    tone: Tone = "bad"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogLine:
+    """The line of a log that says why a job failed; its texts come from outside."""
+
+    kind: str
+    text: str
+    place: str  # where it stands, the text of the link
+    url: str
+    page: str  # of the job
+    infra: bool = False  # whether the machine failed, not what ran on it
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRemark:
+    """What a feature says of a failed job."""
+
+    job: JobKey
+    line: LogLine | None = None
+    standing: Standing | None = None
+    alone: bool = False  # listed also where the page knows of no such job
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a test failed or passed: a backend, or jobs of upstream on one kind of machine."""
+
+    label: str
+    passed: bool
+    upstream: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailingTest:
+    """A test that failed on a commit, the same test of all backends once; its texts come from outside."""
+
+    name: str  # with file and suite
+    cases: frozenset[TestCase]  # what it is called: on another device it may have another name
+    url: str
+    message: str
+    standing: Standing | None
+    places: tuple[Place, ...]
+    jobs: frozenset[JobKey]  # in which it failed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failures:
+    """What features say of a commit's failures."""
+
+    jobs: Sequence[JobRemark] = ()
+    tests: Sequence[FailingTest] = ()  # the first of them, those first that are likely the change's
+    tests_left: int = 0  # the rest
+    links: Sequence[BlockLine] = field(default_factory=tuple)  # where to read on
+
+
+async def read_failures(features: Features, tx: Transaction, subject: FailuresSubject) -> Failures:
+    """Return what all features say of a commit's failures."""
+    found: list[Failures] = [await add(tx, subject) for add in sections(features, "failures")]
+    return Failures(
+        jobs=[remark for one in found for remark in one.jobs],
+        tests=[test for one in found for test in one.tests],
+        tests_left=sum(one.tests_left for one in found),
+        links=[link for one in found for link in one.links],
+    )

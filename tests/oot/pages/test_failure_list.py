@@ -1,0 +1,131 @@
+"""The list of failures: each once, whatever reports, logs and results of tests say of it."""
+
+from __future__ import annotations
+
+from bot.oot.pages.failed_jobs import FailedJob
+from bot.oot.pages.failure_list import list_failures
+from bot.oot.verdict.view import FailedTest
+from bot.web.failures import FailingTest, Failures, JobKey, JobRemark, LogLine, Place, Standing
+from bot.web.failures import TestCase as Case
+
+NEW, KNOWN = Standing(word="new", why="passes on main"), Standing(word="known", why="fails too", tone="warn")
+
+
+def key(repo="org/npu", run="7", name="test"):
+    return JobKey(repo, run, 1, name)
+
+
+def failed(label="npu", name="test", *, run="7", tests=(), count=0, standing=None, blocking=False):
+    """A job that a backend, or upstream, failed in."""
+    repo = "octo/core" if label == "upstream" else f"org/{label}"
+    return FailedJob(
+        key=key(repo, run, name), label=label, name=name, group="CI", word="failed", attempt=1, url=None, tests=tests,
+        failed=max(count, len(tests)), standing=standing, blocking=blocking,
+    )  # fmt: skip
+
+
+def known_test(name="test_add", *, suite="Ops", standing=NEW, jobs=(), places=()):
+    """A failing test as results of tests know it."""
+    return FailingTest(
+        name=f"{suite} {name}", cases=frozenset({Case(suite, name)}), url="/t", message="3 != 4", standing=standing,
+        places=places, jobs=frozenset(jobs),
+    )  # fmt: skip
+
+
+def line(text="FAILED test_add", *, infra=False):
+    return LogLine(
+        kind="infra" if infra else "test", text=text, place="line 1", url="/log", page="/job", infra=infra
+    )
+
+
+def drawn(found):
+    """The list as lines: what failed, where, how it stands; `~` where it is folded."""
+    rows = [(one, "") for one in found.first] + [(one, "~") for one in found.aside]
+    return [
+        f"{fold}{one.name} @ {', '.join(one.failing_on)}: {one.standing.word or '-'}"
+        + (f" +{one.unnamed}" if one.unnamed else "")
+        for one, fold in rows
+    ]
+
+
+def test_a_test_that_two_backends_reported_is_one_failure_of_both():
+    add = FailedTest(name="test_add", classname="Ops", message="3 != 4")
+    jobs = [failed("npu", tests=(add,), standing=KNOWN), failed("tpu", tests=(add,), standing=NEW)]
+    found = list_failures(jobs, Failures())
+    assert drawn(found) == ["Ops · test_add @ npu, tpu: new"]
+    assert (found.first[0].whose, [one.labels for one in found.first[0].details]) == (
+        "shared",
+        [("npu", "tpu")],
+    )
+
+
+def test_what_a_report_and_results_of_tests_say_of_a_test_is_one_failure():
+    add = FailedTest(name="test_add", classname="tests.Ops", message="3 != 4", stacktrace="here")
+    sub = FailedTest(name="test_sub", classname="tests.Ops")
+    places = (Place(label="npu", passed=False), Place(label="upstream cuda", passed=True, upstream=True))
+    found = list_failures(
+        [failed(tests=(add, sub), count=9)],
+        Failures(tests=[known_test(jobs=[key()], places=places)], tests_left=7),
+    )
+    assert drawn(found) == ["Ops test_add @ npu: new", "tests.Ops · test_sub @ npu: -"]
+    assert found.total == 9  # what is left is not counted again with its job
+    assert found.first[0].details[0].trace == "here"
+
+
+def test_tests_that_were_only_counted_are_told_of_with_their_job():
+    found = list_failures([failed(tests=(FailedTest(name="test_add"),), count=3)], Failures())
+    assert drawn(found) == ["test_add @ npu: -", "CI / test @ npu: - +2"]
+
+
+def test_the_only_job_of_a_run_has_its_tests_and_its_log_whatever_it_is_called():
+    said = key(name="test (default, 1, 2)")
+    found = list_failures(
+        [failed(blocking=True)],
+        Failures(tests=[known_test(jobs=[said])], jobs=[JobRemark(job=said, line=line(), alone=True)]),
+    )
+    assert drawn(found) == ["Ops test_add @ npu: new"]
+    assert (found.first[0].blocking, found.first[0].line) == (True, line())
+
+
+def test_of_two_jobs_none_is_taken_for_a_third_of_another_name():
+    said = JobRemark(job=key(name="inner"), line=line("boom"), alone=True)
+    found = list_failures([failed(name="a"), failed(name="b")], Failures(jobs=[said]))
+    assert drawn(found) == ["CI / a @ npu: -", "CI / b @ npu: -", "inner @ npu: -"]
+
+
+def test_a_run_that_never_started_is_no_check_of_another_app():
+    lone = JobRemark(job=key("octo/core", "", "docs / (did not start)"), line=line(""), alone=True)
+    found = list_failures([failed("upstream", "cla", run="")], Failures(jobs=[lone]))
+    assert drawn(found) == ["CI / cla @ upstream: -", "docs / (did not start) @ upstream: -"]
+
+
+def test_remarks_on_jobs_that_do_not_fail_here_are_left_out():
+    assert drawn(list_failures([], Failures(jobs=[JobRemark(job=key(), line=line(), alone=True)]))) == []
+
+
+def test_jobs_that_failed_at_the_same_line_are_one_failure():
+    jobs = [failed(name=f"test {shard}", run=str(shard)) for shard in range(3)]
+    remarks = [JobRemark(job=one.key, line=line("No space left")) for one in jobs]
+    found = list_failures(jobs, Failures(jobs=remarks))
+    assert drawn(found) == ["CI / test 0 @ npu: -"]
+    assert len(found.first[0].jobs) == 3
+    vague = LogLine(kind="generic", text="exit code 1", place="line 1", url="/log", page="/job")
+    found = list_failures(jobs, Failures(jobs=[JobRemark(job=one.key, line=vague) for one in jobs]))
+    assert len(drawn(found)) == 3
+
+
+def test_what_is_known_or_of_the_machine_is_folded_unless_it_blocks():
+    jobs = [
+        failed(name="known", standing=KNOWN), failed(name="machine", run="8"),
+        failed("tpu", "known", standing=KNOWN, blocking=True),
+    ]  # fmt: skip
+    machine = JobRemark(job=key(run="8", name="machine"), line=line("runner lost", infra=True))
+    found = list_failures(jobs, Failures(jobs=[machine]))
+    assert drawn(found) == ["CI / known @ tpu: known", "~CI / machine @ npu: -", "~CI / known @ npu: known"]
+    assert found.summary == "3 failures: 1 infrastructure, 2 known"
+
+
+def test_the_nearest_evidence_decides_and_the_rest_stands_below():
+    other = JobRemark(job=key(), standing=KNOWN)
+    (one,) = list_failures([failed(standing=NEW)], Failures(jobs=[other])).first
+    assert (one.standing, one.others) == (NEW, (KNOWN,))
