@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from bot.ci.collect.feature import FEATURE as COLLECT
 from bot.ci.disabled.feature import FEATURE as DISABLED
+from bot.ci.extras.benchmarks.feature import FEATURE as BENCHMARKS
+from bot.ci.extras.caches.feature import FEATURE as CACHES
+from bot.ci.extras.feature import FEATURE as EXTRAS
+from bot.ci.extras.metrics.feature import FEATURE as METRICS
 from bot.ci.logs.feature import FEATURE as LOGS
 from bot.ci.test_lists.feature import FEATURE as TEST_LISTS
 from bot.ci.test_results.feature import FEATURE as TEST_RESULTS
@@ -41,5 +45,9 @@ FEATURES = (
     TEST_RESULTS,
     TEST_LISTS,
     UTILIZATION,
+    EXTRAS,
+    CACHES,
+    METRICS,
+    BENCHMARKS,
     OPS,
 )

@@ -46,6 +46,31 @@ def upgrade() -> None:
         column("default_events", Text), key=["id"],
     )
     table(
+        "benchmark_point", must("series_id", Big), must("repository_id", Big), must("object_id", Big),
+        must("day", Integer), must("at", Big), must("trusted", Boolean), must("head_sha", Text),
+        must("n", Integer), column("median", Float), must("status", Text), column("min", Float),
+        column("max", Float), column("stdev", Float), column("target", Float), column("extra", Json),
+        key=["series_id", "repository_id", "object_id"],
+    )
+    index("ix_benchmark_point_day", "benchmark_point", "day")
+    index("ix_benchmark_point_head_sha", "benchmark_point", "repository_id", "head_sha")
+    index("ix_benchmark_point_series", "benchmark_point", "repository_id", "series_id", "at")
+    index("ix_benchmark_point_source", "benchmark_point", "repository_id", "object_id")
+    table(
+        "benchmark_series", must("benchmark", Text), must("mode", Text), must("dtype", Text),
+        must("model", Text), must("backend", Text), must("metric", Text), must("device", Text),
+        must("arch", Text), must("id", Big), must("digest", Bytes),
+        sa.UniqueConstraint("digest", name="uq_benchmark_series"), key=["id"], sqlite_autoincrement=True,
+    )
+    index("ix_benchmark_series_model", "benchmark_series", "benchmark", "model", "metric")
+    table(
+        "benchmark_trend", must("repository_id", Big), must("series_id", Big), must("at", Big),
+        must("head_sha", Text), column("value", Float), must("status", Text), column("usual", Float),
+        column("change", Float), column("step_change", Float), column("step_at", Big),
+        column("step_sha", Text), must("worse", Boolean), key=["repository_id", "series_id"],
+    )
+    index("ix_benchmark_trend_at", "benchmark_trend", "repository_id", "at")
+    table(
         "branch_commit", must("repository_id", Big), must("branch", Text), must("sha", Text),
         column("parent", Text), column("replaces", Text), must("at", Big), must("title", Text),
         column("author", Text), column("pr_number", Big), must("folded", Integer), must("gone", Boolean),
@@ -96,6 +121,28 @@ def upgrade() -> None:
     table(
         "ci_budget", must("account", Text), must("calls", Float), must("bytes", Float), must("at", Big),
         must("minutes", Json), key=["account"],
+    )
+    table(
+        "ci_cache_day", must("repository_id", Big), must("base_name", Text), must("day", Integer),
+        must("jobs", Integer), must("seconds", Big), must("hits", Json), must("misses", Json),
+        must("errors", Big), must("not_cacheable", Big), must("reasons", Json),
+        key=["repository_id", "base_name", "day"],
+    )
+    table(
+        "ci_cache_stats", must("repository_id", Big), must("object_id", Big), must("tool", Text),
+        must("base_name", Text), must("day", Integer), must("at", Big), must("trusted", Boolean),
+        must("head_sha", Text), must("requests", Big), must("executed", Big), must("hits", Json),
+        must("misses", Json), must("errors", Big), must("not_cacheable", Big), must("reasons", Json),
+        must("write_seconds", Float), must("read_seconds", Float), must("version", Text), column("raw", Json),
+        key=["repository_id", "object_id", "tool"],
+    )
+    index("ix_ci_cache_stats_build", "ci_cache_stats", "repository_id", "base_name", "day")
+    index("ix_ci_cache_stats_day", "ci_cache_stats", "day")
+    table(
+        "ci_cache_trend", must("repository_id", Big), must("base_name", Text), must("language", Text),
+        must("at", Big), must("head_sha", Text), must("hits", Big), must("misses", Big),
+        column("rate", Float), column("usual", Float), column("fell_at", Big), column("fell_sha", Text),
+        key=["repository_id", "base_name", "language"],
     )
     table(
         "ci_cell", must("repository_id", Big), must("head_sha", Text), must("column_id", Big),
@@ -175,6 +222,27 @@ def upgrade() -> None:
     index("ix_ci_log_head_sha", "ci_log", "head_sha", "repository_id")
     index("ix_ci_log_run", "ci_log", "repository_id", "run_id")
     table(
+        "ci_metric", must("repository_id", Big), must("object_id", Big), must("seq", Integer),
+        must("metric", Text), must("day", Integer), must("at", Big), must("trusted", Boolean),
+        must("config", Text), must("values", Json), must("labels", Json), must("source", Text),
+        key=["repository_id", "object_id", "seq"],
+    )
+    index("ix_ci_metric_day", "ci_metric", "repository_id", "metric", "day")
+    index("ix_ci_metric_of_day", "ci_metric", "day")
+    table(
+        "ci_metric_day", must("repository_id", Big), must("metric", Text), must("value_name", Text),
+        must("group_key", Text), must("count", Integer), must("sum", Float), must("min", Float),
+        must("max", Float), must("sample", Json), must("day", Integer),
+        key=["repository_id", "metric", "day", "value_name", "group_key"],
+    )
+    table(
+        "ci_metric_trend", must("repository_id", Big), must("metric", Text), must("value_name", Text),
+        must("last_day", Integer), must("count", Big), must("recent", Float), column("before", Float),
+        column("change", Float), column("since_day", Integer), must("days", Json),
+        key=["repository_id", "metric", "value_name"],
+    )
+    index("ix_ci_metric_trend_change", "ci_metric_trend", "repository_id", "change")
+    table(
         "ci_pull_closes", must("repository_id", Big), must("number", Big), must("head_sha", Text),
         must("issues", Json), key=["repository_id", "number"],
     )
@@ -204,6 +272,20 @@ def upgrade() -> None:
         key=["signature", "family", "day"],
     )
     index("ix_ci_signature_day_day", "ci_signature_day", "day", "family")
+    table(
+        "ci_source", must("repository_id", Big), must("object_id", Big), must("run_id", Big),
+        must("run_attempt", Integer), must("job_id", Big), must("repo", Text), must("workflow", Text),
+        must("job_name", Text), must("base_name", Text), must("config", Text), must("head_sha", Text),
+        column("upstream_sha", Text), column("upstream_repo", Text), column("head_branch", Text),
+        column("pr_number", Big), must("trusted", Boolean), must("at", Big), must("day", Integer),
+        column("seconds", Integer), must("kind", Text), must("name", Text), must("records", Integer),
+        must("problems", Json), must("problem_count", Integer), must("received_at", Big),
+        key=["repository_id", "object_id"],
+    )
+    index("ix_ci_source_head_sha", "ci_source", "head_sha")
+    index("ix_ci_source_received_at", "ci_source", "received_at")
+    index("ix_ci_source_run", "ci_source", "repository_id", "run_id")
+    index("ix_ci_source_upstream_sha", "ci_source", "upstream_sha")
     table(
         "ci_storage_day", must("repository_id", Big), must("day", Integer), must("workflow", Text),
         must("artifacts", Big), must("bytes", Big), key=["repository_id", "day", "workflow"],
