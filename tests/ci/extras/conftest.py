@@ -30,11 +30,10 @@ def lines(*values):
 
 
 def examples(heading):
-    """The blocks of code of a section of docs/ci-extras.md, JSON decoded."""
+    """The blocks of JSON of a section of docs/ci-extras.md."""
     section = re.split(r"(?m)^#+ ", DOC.read_text(encoding="utf-8"))
     (text,) = [one for one in section if one.startswith(f"{heading}\n")]
-    found = re.findall(r"```(\w+)\n(.*?)```", text, re.S)
-    return [json.loads(block) if kind == "json" else block for kind, block in found]
+    return [json.loads(block) for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL)]
 
 
 class Jobs:

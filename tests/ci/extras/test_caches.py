@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from bot.ci.extras.caches import hit_rates
 from tests.ci.extras.conftest import examples
 from tests.harness import L3, UPSTREAM
 
@@ -31,7 +32,7 @@ def encoded(*documents):
 
 
 async def test_rates_are_by_language_as_in_the_docs(bot, jobs):
-    cpp, rust, *_ = examples("Compiler caches")
+    cpp, rust, runs = examples("Compiler caches")
     await jobs.leaves("sccache-stats-linux-jammy-runattempt1", encoded(cpp, rust), name=BUILD)
     _, answer = await bot.get(BUILDS)
     assert {one["language"]: round(one["rate"], 2) for one in answer["builds"]} == {
@@ -42,6 +43,8 @@ async def test_rates_are_by_language_as_in_the_docs(bot, jobs):
     status, page = await bot.get(f"/{UPSTREAM}/builds")
     assert status == 200
     assert "94\N{NO-BREAK SPACE}%" in page
+    languages = {language: hit_rates.judge([run[language] for run in runs]) for language in runs[0]}
+    assert [language for language, one in languages.items() if one.fell_at is not None] == ["Rust"]
 
 
 @pytest.mark.logic

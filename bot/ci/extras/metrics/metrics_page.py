@@ -1,4 +1,4 @@
-"""GET /{owner}/{repo}/custom and /api/ci/metrics/{owner}/{repo}: metrics of CI's own scripts, and how they change."""
+"""GET /{owner}/{repo}/custom and /api/ci/custom/{owner}/{repo}: metrics of CI's own scripts, and how they change."""
 
 from __future__ import annotations
 
@@ -224,9 +224,9 @@ def _json_link(found: Found) -> dict[str, object]:
 VIEW = View(
     read=read_metrics,
     parameters=(REPO, DAYS, METRIC, VALUE, GROUP),
-    page=Page(path=f"{REPOSITORY}/custom", template="metrics.html", values=show),
+    page=Page(path=f"{REPOSITORY}/custom", template="custom_metrics.html", values=show),
     json=Json(
-        path="/api/ci/metrics/{owner}/{repo}",
+        path="/api/ci/custom/{owner}/{repo}",
         answer=answer,
         content=Metrics,
         name="customMetrics",
