@@ -8,6 +8,7 @@ from bot.ci.extras.benchmarks.feature import FEATURE as BENCHMARKS
 from bot.ci.extras.caches.feature import FEATURE as CACHES
 from bot.ci.extras.feature import FEATURE as EXTRAS
 from bot.ci.extras.metrics.feature import FEATURE as METRICS
+from bot.ci.extras.what_ran.feature import FEATURE as WHAT_RAN
 from bot.ci.logs.feature import FEATURE as LOGS
 from bot.ci.test_lists.feature import FEATURE as TEST_LISTS
 from bot.ci.test_results.feature import FEATURE as TEST_RESULTS
@@ -49,5 +50,6 @@ FEATURES = (
     CACHES,
     METRICS,
     BENCHMARKS,
+    WHAT_RAN,
     OPS,
 )

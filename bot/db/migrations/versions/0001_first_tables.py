@@ -654,6 +654,13 @@ def upgrade() -> None:
     index("ux_task_running", "task", "kind", "key", unique=True, where="state = 'running'")
     index("ux_task_waiting", "task", "kind", "key", unique=True, where="state = 'waiting'")
     table(
+        "td_miss", must("repository_id", Big), must("pr_number", Big), must("test_id", Big),
+        must("file", Text), must("head_sha", Text), must("run_id", Big), must("left_out_run_id", Big),
+        must("day", Integer), must("at", Big), key=["repository_id", "pr_number", "test_id"],
+    )
+    index("ix_td_miss_day", "td_miss", "day")
+    index("ix_td_miss_run", "td_miss", "repository_id", "run_id")
+    table(
         "test", must("id", Big), must("repository_id", Big), must("class_id", Big), must("digest", Bytes),
         must("canonical", Big), must("name", Text), column("declared_name", Text), column("language", Text),
         must("first_at", Big), must("last_at", Big), column("trusted_first_at", Big),
