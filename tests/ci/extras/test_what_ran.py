@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.ci.extras.conftest import NAME
+from bot.ci.test_results import few_tests
+from tests.ci.extras.conftest import NAME, examples
 from tests.harness import UPSTREAM
 
 
@@ -126,3 +127,11 @@ async def test_a_run_without_reports_says_so_and_an_unknown_one_is_404(bot, gith
     assert "No test report of this run is known" in page
     assert (await bot.get(f"/{UPSTREAM}/run/77/ran"))[0] == 404
     assert (await bot.get(f"/api/ci/runs/{UPSTREAM}/77/ran"))[0] == 404
+
+
+def test_few_tests_are_told_of_as_the_docs_say():
+    for example in examples("What ran")[0]:
+        little = few_tests.compare_with_usual(example["ran"], example["usual"])
+        if example["files"]:
+            little = few_tests.explain_by_exclusions(little, example["files"], example["left_out"])
+        assert str(little) == example["says"]

@@ -325,6 +325,19 @@ def upgrade() -> None:
         where_on_postgresql="current AND rank = 0",
     )
     table(
+        "contribution_day", must("repository_id", Big), must("day", Integer), must("pr_count", Integer),
+        must("users", Json), must("new_users", Integer), must("review_hours", Json),
+        must("merge_hours", Json), key=["repository_id", "day"],
+    )
+    table(
+        "contribution_pull", must("repository_id", Big), must("number", Big), must("login", Text),
+        must("state", Text), must("created_at", Big), column("day", Integer), column("merged_at", Big),
+        column("reviewed_at", Big), key=["repository_id", "number"],
+    )
+    index("ix_contribution_pull_day", "contribution_pull", "repository_id", "day")
+    index("ix_contribution_pull_login", "contribution_pull", "repository_id", "login", "day")
+    index("ix_contribution_pull_waiting", "contribution_pull", "repository_id", "state", "created_at")
+    table(
         "delivery", must("id", Big), must("guid", Text), must("event", Text), column("action", Text),
         column("repo", Text), column("repository_id", Big), column("installation_id", Big),
         column("app_id", Big), must("source", Text), must("received_at", Big), must("state", Text),
@@ -595,6 +608,7 @@ def upgrade() -> None:
         column("submitted_at", Big), column("updated_at", Big), column("deleted_at", Big),
         must("merge_state", Json), key=["repository_id", "id"],
     )
+    index("ix_pull_review_pull_request_url", "pull_review", "pull_request_url")
     index("ix_pull_review_repo", "pull_review", sa.text("lower(repo)"), "id")
     table(
         "pull_review_comment", must("repository_id", Big), must("repo", Text), must("received_at", Big),
@@ -634,6 +648,13 @@ def upgrade() -> None:
     index("ix_repository_name_name", "repository_name", "name")
     table("schema_support", must("oldest", Text), key=["oldest"])
     table("secret", must("name", Text), must("value", Bytes), key=["name"])
+    table(
+        "stable_push", must("repository_id", Big), must("branch", Text), must("sha", Text),
+        must("committed_at", Big), must("title", Text), must("columns", Integer), must("day", Integer),
+        must("at", Big), key=["repository_id", "branch", "sha"],
+    )
+    index("ix_stable_push_at", "stable_push", "repository_id", "at")
+    index("ix_stable_push_day", "stable_push", "day")
     table(
         "sweep", must("app_id", Big), must("name", Text), must("created_at", Big), column("tried_at", Big),
         column("reached", Big), column("finished_at", Big), must("found", Big), key=["app_id", "name"],
