@@ -9,6 +9,7 @@ from bot.ci.extras.caches.feature import FEATURE as CACHES
 from bot.ci.extras.contributions.feature import FEATURE as CONTRIBUTIONS
 from bot.ci.extras.feature import FEATURE as EXTRAS
 from bot.ci.extras.metrics.feature import FEATURE as METRICS
+from bot.ci.extras.partial.feature import FEATURE as PARTIAL
 from bot.ci.extras.stable.feature import FEATURE as STABLE
 from bot.ci.extras.what_ran.feature import FEATURE as WHAT_RAN
 from bot.ci.logs.feature import FEATURE as LOGS
@@ -55,5 +56,6 @@ FEATURES = (
     WHAT_RAN,
     CONTRIBUTIONS,
     STABLE,
+    PARTIAL,
     OPS,
 )

@@ -15,7 +15,7 @@ from bot.web.blocks import Block, BlockLine
 if TYPE_CHECKING:
     from bot.ci.test_results.job_tables import TestJobRow
     from bot.db.transaction import Transaction
-    from bot.web.blocks import RunSubject
+    from bot.web.blocks import RunSubject, Tone
 
 FAMILIES, SHOWN, NAME_MOST = 60, 10, 300
 
@@ -50,7 +50,7 @@ async def _few(tx: Transaction, repository_id: int, jobs: list[TestJobRow], page
     for family in sorted(by_family)[:FAMILIES]:
         little = await on_head.compare_family(tx, repository_id, family, by_family[family])
         if little:
-            tone = "idle" if little.files else "warn"
+            tone: Tone = "idle" if little.files else "warn"
             lines.append(BlockLine(text=_short(f"{family}: passed, but {little}"), url=page, tone=tone))
     return lines
 

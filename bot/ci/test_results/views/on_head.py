@@ -148,8 +148,8 @@ async def thin_jobs(tx: Transaction, head: Head) -> dict[str, FewTests]:
 async def compare_family(
     tx: Transaction, repository_id: int, family: str, jobs: Sequence[TestJobRow]
 ) -> FewTests | None:
-    """Return that jobs of a family ran far fewer tests than usual; None where one failed, or enough ran."""
-    if any(job["failed"] or job["errors"] or job["crashed"] for job in jobs):
+    """Return that jobs of a family ran far fewer tests than usual; None where one failed or runs, or enough ran."""
+    if any(job["failed"] or job["errors"] or job["crashed"] or job["partial"] for job in jobs):
         return None
     began, runs = min(job["at"] for job in jobs), few_tests.USUAL_RUNS
     usual = await result_rows.usual_counts(tx, repository_id, family, before=began, limit=runs)

@@ -646,6 +646,11 @@ def upgrade() -> None:
     index("ix_repository_repo", "repository", sa.text("lower(repo)"), "id")
     table("repository_name", must("repository_id", Big), must("name", Text), key=["repository_id", "name"])
     index("ix_repository_name_name", "repository_name", "name")
+    table(
+        "running_listing", must("repository_id", Big), must("run_id", Big), must("run_attempt", Integer),
+        must("at", Big), key=["repository_id", "run_id", "run_attempt"],
+    )
+    index("ix_running_listing_at", "running_listing", "at")
     table("schema_support", must("oldest", Text), key=["oldest"])
     table("secret", must("name", Text), must("value", Bytes), key=["name"])
     table(
@@ -735,7 +740,8 @@ def upgrade() -> None:
         column("shards", Integer), must("rerun_disabled", Boolean), must("tests", Integer),
         must("passed", Integer), must("failed", Integer), must("errors", Integer), must("skipped", Integer),
         must("xfailed", Integer), must("xpassed", Integer), must("flaky", Integer), must("crashed", Integer),
-        must("left_out", Integer), must("time_ms", Big), must("files", Integer), column("flags", Json),
+        must("left_out", Integer), must("time_ms", Big), must("files", Integer),
+        must("partial", Boolean, server_default=sa.false()), column("flags", Json),
         column("properties", Json), must("unreadable", Json), column("notes", Json), must("at", Big),
         must("received_at", Big), must("counted", Big), column("counted_day", Integer),
         column("counted_group", Text), column("counted_block", Bytes), column("block", Bytes),
