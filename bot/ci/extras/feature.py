@@ -7,7 +7,7 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="extras",
     tables="bot.ci.extras.tables",
-    prune="bot.ci.extras.sources:prune",
+    prune="bot.ci.extras.source_rows:prune",
     sections={
         "run": "bot.ci.extras.left_out:show_run",
         "job": "bot.ci.extras.left_out:show_job",

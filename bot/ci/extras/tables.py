@@ -65,7 +65,7 @@ class SourceRead(TypedDict):
     """What came of reading it."""
 
     kind: Text
-    name: Text  # of the artifact
+    artifact: Text  # its name
     records: Int
     problems: Json[list[Problem]]  # the first of them
     problem_count: Int

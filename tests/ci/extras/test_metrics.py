@@ -79,7 +79,7 @@ def test_the_weeks_of_the_docs_come_to_what_they_say():
     before, week = examples("Metrics of your own")[2]
     days = {day: daily.summarize([value]) for day, value in enumerate([*before, *week], 1_000)}
     found = daily.compare_weeks(days)
-    assert (found.recent, found.before, found.since_day) == (13.9, 10.1, 1_028)
+    assert (found.now, found.usual, found.since) == (13.9, 10.1, 1_028)
     assert round(1 + found.change, 2) == 1.38
 
 

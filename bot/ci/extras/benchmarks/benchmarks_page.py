@@ -15,9 +15,9 @@ from bot.ci.extras import shown_repositories
 from bot.ci.extras.benchmarks import compare_commits, directions, series_rows
 from bot.ci.extras.benchmarks.compare_commits import BASE, HEAD, ComparedSeries
 from bot.ci.extras.benchmarks.directions import BenchmarkSettings
-from bot.ci.extras.benchmarks.series_rows import SHOWN, Asked
+from bot.ci.extras.benchmarks.series_rows import SHOWN
 from bot.ci.extras.benchmarks.tables import SeriesName, TrendValue
-from bot.ci.extras.sources import DAY
+from bot.ci.extras.source_rows import DAY
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web import view_parameters as declare
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from bot.ci.extras.benchmarks.compare_commits import Compared
     from bot.ci.extras.benchmarks.directions import Directions
-    from bot.ci.extras.benchmarks.tables import NamedTrend
-    from bot.web.asked import Asked as Request
+    from bot.ci.extras.benchmarks.tables import NamedTrend, SeriesSubject
+    from bot.web.asked import Asked
 
 MODELS, COLUMNS, REGRESSIONS = 100, 12, 30  # shown
 DAYS = declare.days()
@@ -41,7 +41,6 @@ BENCHMARK = declare.text("benchmark", "one benchmark")
 MODEL = declare.text("model", "one model")
 METRIC = declare.text("metric", "one metric")
 DEVICE = declare.text("device", "one device")
-FILTERS = (BENCHMARK, MODEL, METRIC, DEVICE)
 
 
 class BenchmarkStanding(RowAnswer, row=TrendValue, frozen=True, kw_only=True):
@@ -83,7 +82,7 @@ class Found:
 
     repo: str
     window: int
-    asked: Asked
+    asked: SeriesSubject
     measured: list[tuple[str, str, int, int]]
     trends: list[NamedTrend]
     names: Mapping[int, str]  # of repositories
@@ -92,7 +91,7 @@ class Found:
     compared: Compared | None
 
 
-async def read_benchmarks(asked: Request) -> Found:
+async def read_benchmarks(asked: Asked) -> Found:
     """Read how series stand."""
     tx, window = asked.tx, asked[DAYS]
     own = await shown_repositories.owners(asked)
@@ -103,10 +102,12 @@ async def read_benchmarks(asked: Request) -> Found:
         labels |= dict.fromkeys(ids, called.get(repo.casefold(), repo))
     since = tx.now - window * DAY
     measured = await series_rows.measured(tx, names, since=since)
-    wanted = Asked(*(asked[one] for one in FILTERS))
-    if asked.for_page and measured and not wanted.metric:  # one table has one metric
-        first = next((one for one in measured if wanted.benchmark in ("", one[0])), measured[0])
-        wanted = wanted._replace(benchmark=first[0], metric=first[1])
+    wanted: SeriesSubject = {
+        "benchmark": asked[BENCHMARK], "model": asked[MODEL], "metric": asked[METRIC], "device": asked[DEVICE],
+    }  # fmt: skip
+    if asked.for_page and measured and not wanted["metric"]:  # one table has one metric
+        first = next((one for one in measured if wanted["benchmark"] in ("", one[0])), measured[0])
+        wanted["benchmark"], wanted["metric"] = first[0], first[1]
     chosen = asked.settings.of(BenchmarkSettings).ci_benchmark_directions
     return Found(
         repo=asked[REPO],
@@ -136,9 +137,9 @@ def show(found: Found) -> dict[str, Any]:
         "regressions": [one for one in found.trends if one["worse"]][:REGRESSIONS],
         "page_of": page_of,
         "words": lambda one: directions.words(one["metric"], one["step_change"], found.directions),
-        "better": directions.direction(found.asked.metric, found.directions),
+        "better": directions.direction(found.asked["metric"], found.directions),
         "link": lambda **changed: _link(found, changed),
-        "rest": "&" + urlencode({name: value for name, value in found.asked._asdict().items() if value}),
+        "rest": "&" + urlencode({name: value for name, value in found.asked.items() if value}),
     }
 
 
@@ -150,7 +151,7 @@ def page_of(found: Found, one: NamedTrend) -> str:
 
 
 def _link(found: Found, changed: Mapping[str, object]) -> str:
-    now = {"days": found.window, **found.asked._asdict(), **changed}
+    now = {"days": found.window, **found.asked, **changed}
     return f"/{found.repo}/benchmarks?" + urlencode({name: value for name, value in now.items() if value})
 
 
@@ -186,7 +187,7 @@ def _geomeans(
     found: Found, columns: list[Column], rows: Mapping[tuple[str, str], list[list[NamedTrend]]]
 ) -> list[float | None]:
     """Return the geometric mean of each column, of speedups alone."""
-    if not fnmatchcase(found.asked.metric.casefold(), directions.SPEEDUP):
+    if not fnmatchcase(found.asked["metric"].casefold(), directions.SPEEDUP):
         return []
     means: list[float | None] = []
     for at in range(len(columns)):
@@ -216,7 +217,7 @@ def answer(found: Found) -> Benchmarks:
 
 VIEW = View(
     read=read_benchmarks,
-    parameters=(REPO, DAYS, *FILTERS, BASE, HEAD),
+    parameters=(REPO, DAYS, BENCHMARK, MODEL, METRIC, DEVICE, BASE, HEAD),
     page=Page(path=f"{REPOSITORY}/benchmarks", template="benchmarks.html", values=show),
     json=Json(
         path="/api/ci/benchmarks/{owner}/{repo}",
@@ -226,6 +227,6 @@ VIEW = View(
         summary="How benchmarks of a repository and of its backends stand",
         topic=op.CI,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
-        link=lambda found: {"repo": found.repo, "days": found.window, **found.asked._asdict()},
+        link=lambda found: {"repo": found.repo, "days": found.window, **found.asked},
     ),
 )

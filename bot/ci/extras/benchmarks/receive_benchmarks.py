@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bot.ci.collect.receiving import MIB, Receiver
-from bot.ci.extras import sources
+from bot.ci.extras import source_rows
 from bot.ci.extras.benchmarks import judge_series, series_rows
 from bot.ci.extras.benchmarks.directions import BenchmarkSettings
 from bot.ci.extras.benchmarks.tables import benchmark_point
-from bot.ci.extras.parse.benchmark_records import BenchmarkRecord
-from bot.ci.extras.parse.documents import PROBLEMS_MOST, Parsed, Problem
+from bot.ci.extras.parse.parsed import PROBLEMS_MOST, BenchmarkRecord, Parsed, Problem
 from bot.core.errors import GiveUp
 
 if TYPE_CHECKING:
@@ -40,9 +39,9 @@ async def store_benchmarks(
         new = new[:NEW_MOST]
     ids |= await series_rows.add_series(tx, {one: msgspec.structs.asdict(by_digest[one]) for one in new})
     before = await series_rows.series_of_source(tx, fetched.repository_id, fetched.object_id)
-    stored = await sources.store_source(tx, context, fetched, parsed)
+    stored = await source_rows.store_source(tx, context, fetched, parsed)
     rows = [_point(stored.row, identifier, by_digest[digest]) for digest, identifier in ids.items()]
-    await sources.replace_rows(tx, benchmark_point, stored.row, rows)
+    await source_rows.replace_rows(tx, benchmark_point, stored.row, rows)
     gone = before - set(ids.values())
     if gone and stored.trusted:
         await _judge(tx, context, stored.row["repository_id"], gone)
@@ -109,8 +108,8 @@ def _key(text: str) -> tuple[int, int]:
 
 async def prune(context: Context) -> dict[str, int]:
     """Delete points past the retention of results."""
-    deleted = await sources.delete_old(context, {"points of benchmarks": benchmark_point})
-    kept = context.settings.record_retention_days * sources.DAY
+    deleted = await source_rows.delete_old(context, {"points of benchmarks": benchmark_point})
+    kept = context.settings.record_retention_days * source_rows.DAY
     return deleted | await series_rows.delete_trends(context, before=context.clock.now() - kept)
 
 

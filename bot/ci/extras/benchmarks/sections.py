@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from bot.ci.collect.store import runs
-from bot.ci.extras import sources
+from bot.ci.extras import source_rows
 from bot.ci.extras.benchmarks import directions, judge_series, series_rows
 from bot.ci.extras.benchmarks.directions import BenchmarkSettings
 from bot.ci.extras.benchmarks.series_rows import SHOWN
@@ -39,7 +39,7 @@ async def show_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
     """Return what the shown head changes against the newest trusted points, worst first."""
     if not subject.head_sha:
         return []
-    found = await sources.sources_testing(tx, subject.head_sha, KIND, limit=FILES)
+    found = await source_rows.sources_testing(tx, subject.head_sha, KIND, limit=FILES)
     files = {
         (one["repository_id"], one["object_id"]): one for one in found if await _is_shown(tx, one, subject)
     }

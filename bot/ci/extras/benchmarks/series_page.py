@@ -12,9 +12,9 @@ from msgspec import Meta
 from bot.ci.extras import shown_days, shown_repositories
 from bot.ci.extras.benchmarks import directions, series_rows
 from bot.ci.extras.benchmarks.directions import BenchmarkSettings
-from bot.ci.extras.benchmarks.series_rows import SHOWN, Asked
+from bot.ci.extras.benchmarks.series_rows import SHOWN
 from bot.ci.extras.benchmarks.tables import PointRow, SeriesName
-from bot.ci.extras.sources import DAY
+from bot.ci.extras.source_rows import DAY
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web import view_parameters as declare
@@ -28,8 +28,8 @@ from bot.web.view_parameters import REPO, REPOSITORY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bot.ci.extras.benchmarks.tables import NamedTrend, SeriesRow
-    from bot.web.asked import Asked as Request
+    from bot.ci.extras.benchmarks.tables import NamedTrend, SeriesRow, SeriesSubject
+    from bot.web.asked import Asked
     from bot.web.charts import Chart
 
 BESIDE, CURVES, LISTED = 12, 6, 100  # series read, lines of the chart, points of the table
@@ -79,7 +79,7 @@ class Found:
     words: str
 
 
-async def read_series(asked: Request) -> Found:
+async def read_series(asked: Asked) -> Found:
     """Read a series; raises Rejected 404."""
     tx, window = asked.tx, asked[DAYS]
     own = await shown_repositories.owners(asked)
@@ -89,7 +89,12 @@ async def read_series(asked: Request) -> Found:
     points = await series_rows.points_of(tx, own, [series["id"]], first=0, trusted=False) if series else []
     if series is None or not points:
         raise NO_SERIES.because(f"no series {asked[SERIES]} was measured in {asked[REPO]}")
-    these = Asked(series["benchmark"], series["model"], series["metric"], series["device"])
+    these: SeriesSubject = {
+        "benchmark": series["benchmark"],
+        "model": series["model"],
+        "metric": series["metric"],
+        "device": series["device"],
+    }
     trends = await series_rows.trends(tx, own, these, since=0, limit=BESIDE)
     trend = next((one for one in trends if one["id"] == series["id"]), None)
     chosen = asked.settings.of(BenchmarkSettings).ci_benchmark_directions
@@ -108,7 +113,7 @@ async def read_series(asked: Request) -> Found:
     )
 
 
-async def _lines(asked: Request, own: set[int], series: SeriesRow, first: int) -> dict[str, list[PointRow]]:
+async def _lines(asked: Asked, own: set[int], series: SeriesRow, first: int) -> dict[str, list[PointRow]]:
     """Return the trusted points of the same model and metric, on each device of each repository that may be shown."""
     called = await shown_repositories.labels(asked)
     labels = dict.fromkeys(own, "")

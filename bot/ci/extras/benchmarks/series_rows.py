@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import sqlalchemy as sa
@@ -24,6 +24,7 @@ from bot.ingest.prune import delete_rows
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from bot.ci.extras.benchmarks.tables import SeriesSubject
     from bot.context import Context
     from bot.db.transaction import Transaction
 
@@ -34,15 +35,6 @@ POINTS_MOST = 5_000
 SHOWN = 16  # digits of a digest in addresses
 NAMES = ("benchmark", "mode", "dtype", "model", "backend", "metric", "device", "arch")
 S, P, T = benchmark_series.c, benchmark_point.c, benchmark_trend.c
-
-
-class Asked(NamedTuple):
-    """Which series a page shows; empty: all."""
-
-    benchmark: str = ""
-    model: str = ""
-    metric: str = ""
-    device: str = ""
 
 
 def digest_of(names: Mapping[str, Any]) -> bytes:
@@ -118,9 +110,9 @@ async def store_trends(
 
 
 async def trends(
-    tx: Transaction, owners: Collection[int], asked: Asked, *, since: int, limit: int = TRENDS_MOST
+    tx: Transaction, owners: Collection[int], asked: SeriesSubject, *, since: int, limit: int = TRENDS_MOST
 ) -> list[NamedTrend]:
-    """Return how series stand that were measured lately, regressions first, the largest before others."""
+    """Return how series stand that were measured lately, regressions first; empty names of `asked` stand for any."""
     query = select(NamedTrend, benchmark_series, benchmark_trend).select_from(
         benchmark_trend.join(benchmark_series, S.id == T.series_id)
     )
@@ -131,8 +123,8 @@ async def trends(
     )
 
 
-def _chosen(asked: Asked) -> list[sa.ColumnElement[bool]]:
-    return [S[name] == value for name, value in asked._asdict().items() if value]
+def _chosen(asked: SeriesSubject) -> list[sa.ColumnElement[bool]]:
+    return [S[name] == value for name, value in asked.items() if value]
 
 
 async def measured(

@@ -10,17 +10,26 @@ from bot.ci.extras.tables import SourceKey
 from bot.db.rows import Big, Bool, Bytes, Float, Int, Json, Millis, Text, table
 
 
-class SeriesName(TypedDict):
+class SeriesSubject(TypedDict):
     """What is measured, and on what."""
 
     benchmark: Text
-    mode: Text
-    dtype: Text
     model: Text
-    backend: Text  # of the model's compiler, such as inductor
     metric: Text
     device: Text
+
+
+class SeriesVariant(TypedDict):
+    """In which way."""
+
+    mode: Text
+    dtype: Text
+    backend: Text  # of the model's compiler, such as inductor
     arch: Text
+
+
+class SeriesName(SeriesSubject, SeriesVariant):
+    """What identifies a series."""
 
 
 class SeriesRow(SeriesName):

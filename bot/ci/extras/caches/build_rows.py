@@ -16,7 +16,7 @@ from bot.ci.extras.caches.tables import (
     ci_cache_stats,
     ci_cache_trend,
 )
-from bot.ci.extras.sources import DAY
+from bot.ci.extras.source_rows import DAY
 from bot.ci.extras.tables import ci_source
 from bot.db.rows import select
 from bot.ingest.prune import delete_rows

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bot.ci.collect.receiving import MIB, Receiver
-from bot.ci.extras import sources
+from bot.ci.extras import source_rows
 from bot.ci.extras.caches import build_rows, hit_rates
 from bot.ci.extras.caches.tables import ci_cache_day, ci_cache_stats, ci_cache_trend
-from bot.ci.extras.parse.cache_stats import CacheStats
-from bot.ci.extras.parse.documents import Parsed
+from bot.ci.extras.parse.parsed import CacheStats, Parsed
 from bot.queue import sums
 from bot.queue.sums import Place, Sum
 
@@ -35,8 +34,10 @@ async def store_stats(
     tx: Transaction, context: Context, fetched: Fetched, parsed: Parsed[CacheStats], _blob: str | None
 ) -> None:
     """Store what a job's caches said, and have the day of its build counted again."""
-    stored = await sources.store_source(tx, context, fetched, parsed)
-    await sources.replace_rows(tx, ci_cache_stats, stored.row, [_row(stored.row, one) for one in parsed.rows])
+    stored = await source_rows.store_source(tx, context, fetched, parsed)
+    await source_rows.replace_rows(
+        tx, ci_cache_stats, stored.row, [_row(stored.row, one) for one in parsed.rows]
+    )
     places = {Place((one["repository_id"], one["base_name"]), one["day"]) for one in stored.trusted}
     sums.request(tx, CACHES, sorted(places))
 
@@ -88,8 +89,8 @@ def _sum(jobs: list[CacheJob], seconds: int) -> dict[str, Any]:
 
 async def prune(context: Context) -> dict[str, int]:
     """Delete what caches said past the retention of results; the sums go later, with the records."""
-    deleted = await sources.delete_old(context, {"caches of jobs": ci_cache_stats})
-    kept = context.settings.record_retention_days * sources.DAY
+    deleted = await source_rows.delete_old(context, {"caches of jobs": ci_cache_stats})
+    kept = context.settings.record_retention_days * source_rows.DAY
     return deleted | await build_rows.delete_sums(
         context, (ci_cache_day, ci_cache_trend), before=context.clock.now() - kept
     )

@@ -23,14 +23,14 @@ OTHERS = "other"
 class Week(NamedTuple):
     """The newest week of a value beside the four before it."""
 
-    recent: float
-    before: float | None
-    since_day: int | None
+    now: float
+    usual: float | None
+    since: int | None  # a day
 
     @property
     def change(self) -> float | None:
         """By which share the week is above what it was before."""
-        return None if not self.before else (self.recent - self.before) / abs(self.before)
+        return None if not self.usual else (self.now - self.usual) / abs(self.usual)
 
 
 def summarize(values: Sequence[float]) -> MetricSums:
@@ -132,9 +132,9 @@ def _trend(metric: str, name: str, days: Mapping[int, MetricSums]) -> MetricTren
         "value_name": name,
         "last_day": last,
         "count": sum(sums["count"] for day, sums in days.items() if day > last - RECENT),
-        "recent": week.recent,
-        "before": week.before,
+        "recent": week.now,
+        "before": week.usual,
         "change": week.change,
-        "since_day": week.since_day,
+        "since_day": week.since,
         "days": [(day, quantile([days[day]], 0.5)) for day in shown],
     }

@@ -16,7 +16,7 @@ from bot.ci.extras.metrics.tables import (
     ci_metric_day,
     ci_metric_trend,
 )
-from bot.ci.extras.sources import sources_by_key
+from bot.ci.extras.source_rows import sources_by_key
 from bot.db.rows import select
 from bot.ingest.prune import delete_rows
 

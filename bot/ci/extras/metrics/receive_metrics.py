@@ -6,11 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from bot.ci.collect.receiving import MIB, Receiver
-from bot.ci.extras import sources
+from bot.ci.extras import source_rows
 from bot.ci.extras.metrics import daily, metric_rows
 from bot.ci.extras.metrics.tables import ci_metric, ci_metric_day, ci_metric_trend
-from bot.ci.extras.parse.documents import Parsed
-from bot.ci.extras.parse.metric_lines import MetricLine
+from bot.ci.extras.parse.parsed import MetricLine, Parsed
 from bot.queue import sums
 from bot.queue.sums import Place, Sum
 
@@ -38,9 +37,9 @@ async def store_metrics(
 ) -> None:
     """Store the metrics of a job, and have their day counted again."""
     before = await metric_rows.metrics_of_source(tx, fetched.repository_id, fetched.object_id)
-    stored = await sources.store_source(tx, context, fetched, parsed)
+    stored = await source_rows.store_source(tx, context, fetched, parsed)
     lines = [_row(stored.row, seq, one) for seq, one in enumerate(parsed.rows)]
-    await sources.replace_rows(tx, ci_metric, stored.row, lines)
+    await source_rows.replace_rows(tx, ci_metric, stored.row, lines)
     names = before | {line["metric"] for line in lines}
     places = {Place((one["repository_id"], name), one["day"]) for one in stored.trusted for name in names}
     sums.request(tx, METRICS, sorted(places))
@@ -73,8 +72,8 @@ async def count_day(context: Context, place: Place) -> Counted:
 
 async def prune(context: Context) -> dict[str, int]:
     """Delete lines past the retention of results; the sums go later, with the records."""
-    deleted = await sources.delete_old(context, {"metrics of jobs": ci_metric})
-    first = context.clock.now() // sources.DAY - context.settings.record_retention_days
+    deleted = await source_rows.delete_old(context, {"metrics of jobs": ci_metric})
+    first = context.clock.now() // source_rows.DAY - context.settings.record_retention_days
     return deleted | await metric_rows.delete_sums(context, (ci_metric_day, ci_metric_trend), first=first)
 
 

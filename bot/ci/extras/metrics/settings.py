@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bot.ci.extras.parse.documents import NAME
+from bot.ci.extras.parse.parsed import NAME
 from bot.core.settings import option
 
 Alerts = tuple[tuple[str, str, float], ...]  # metric, value, factor

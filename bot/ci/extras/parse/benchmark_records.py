@@ -11,8 +11,6 @@ import io
 import statistics
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from bot.ci.extras.parse.documents import (
     LeftOut,
     Problems,
@@ -24,12 +22,14 @@ from bot.ci.extras.parse.documents import (
     read_documents,
     read_values,
 )
+from bot.ci.extras.parse.parsed import BenchmarkRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from bot.ci.collect.parse.contract import Given
-    from bot.ci.extras.parse.documents import Document, Parsed
+    from bot.ci.extras.parse.documents import Document
+    from bot.ci.extras.parse.parsed import Parsed
 
 GLOBS = ("*.json", "*.jsonl", "*.csv")
 BYTES_MOST = 64 * 1024 * 1024
@@ -39,27 +39,6 @@ NAME_MOST, EXTRA_MOST = 160, 4 * 1024  # bytes
 CSV_PARTS = ("_performance", "_accuracy", "_results", "_compilation_metrics")  # that end a table's name
 CSV_KNOWN = frozenset({"name", "dev", "device", "batch_size"})
 FIRST, SECOND = 1, 2
-
-
-class BenchmarkRecord(msgspec.Struct, kw_only=True):
-    """The values of a metric in one run."""
-
-    benchmark: str
-    mode: str
-    dtype: str
-    model: str
-    backend: str
-    metric: str
-    device: str
-    arch: str
-    n: int
-    median: float | None  # null: there is only a status
-    min: float | None
-    max: float | None
-    stdev: float | None
-    target: float | None
-    status: str  # such as pass, of metrics that are words
-    extra: dict[str, Any] | None
 
 
 def parse_benchmarks(given: Given) -> Parsed[BenchmarkRecord]:

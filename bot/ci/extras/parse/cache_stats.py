@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from bot.ci.extras.parse.documents import (
     LeftOut,
     Problems,
@@ -22,12 +20,14 @@ from bot.ci.extras.parse.documents import (
     read_documents,
     read_values,
 )
+from bot.ci.extras.parse.parsed import CacheStats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bot.ci.collect.parse.contract import Given
-    from bot.ci.extras.parse.documents import Document, Parsed
+    from bot.ci.extras.parse.documents import Document
+    from bot.ci.extras.parse.parsed import Parsed
 
 GLOBS = ("*.json", "*.jsonl", "*.txt", "*.tsv", "*.log")
 BYTES_MOST = 16 * 1024 * 1024
@@ -49,24 +49,6 @@ CCACHE_UNCACHEABLE = (
     "unsupported_environment_variable", "unsupported_source_encoding", "unsupported_source_language",
 )  # fmt: skip
 SCCACHE_ERRORS = ("cache_timeouts", "cache_read_errors", "cache_write_errors")
-
-
-class CacheStats(msgspec.Struct, kw_only=True):
-    """What the documents of one tool say, added up."""
-
-    tool: str  # sccache | ccache
-    version: str = ""
-    requests: int = 0
-    executed: int = 0
-    hits: dict[str, int] = msgspec.field(default_factory=dict)  # by language
-    misses: dict[str, int] = msgspec.field(default_factory=dict)
-    errors: int = 0
-    not_cacheable: int = 0
-    reasons: dict[str, int] = msgspec.field(default_factory=dict)  # why not
-    write_seconds: float = 0.0
-    read_seconds: float = 0.0
-    documents: int = 0
-    raw: dict[str, Any] | None = None  # the last document
 
 
 def parse_stats(given: Given) -> Parsed[CacheStats]:

@@ -7,14 +7,14 @@ broken, one with some is parsed and says so.
 from __future__ import annotations
 
 import math
-import re
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from bot.ci.collect.parse import zip_members
 from bot.ci.collect.parse.contract import Broken, Refused
+from bot.ci.extras.parse.parsed import NAME, PROBLEMS_MOST, Parsed, Problem
 from bot.core.json_fields import clean
 
 if TYPE_CHECKING:
@@ -24,28 +24,10 @@ if TYPE_CHECKING:
     from bot.ci.collect.parse.zip_members import Member
 
 R = TypeVar("R")
-PROBLEMS_MOST = 20  # kept; all are counted
 REASON_MOST, MEMBER_MOST, TEXT_MOST = 200, 100, 256
 RAW_MOST = 16 * 1024  # bytes of what is kept of a document beside its known fields
 NUMBER_MOST = 1e300  # sums of some of these are still finite
-NAME = re.compile(r"[a-z0-9_.-]{1,80}")
 ELLIPSIS = "…"
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """Something that was left out."""
-
-    member: str
-    line: int  # 0: the whole member
-    reason: str
-
-
-class Parsed(msgspec.Struct, Generic[R], kw_only=True):
-    """What a parser returns: rows, and what was left out."""
-
-    rows: list[R]
-    problems: list[Problem]  # the first of them
-    problem_count: int
 
 
 class Document(NamedTuple):

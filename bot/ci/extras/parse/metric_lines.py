@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bot.ci.extras.parse.documents import (
-    NAME,
     LeftOut,
     Problems,
     as_name,
@@ -22,12 +21,13 @@ from bot.ci.extras.parse.documents import (
     read_documents,
     read_values,
 )
+from bot.ci.extras.parse.parsed import NAME, MetricLine, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bot.ci.collect.parse.contract import Given
-    from bot.ci.extras.parse.documents import Parsed
+    from bot.ci.extras.parse.parsed import Parsed
 
 GLOBS = ("*.jsonl", "*.json", "*.txt")
 BYTES_MOST = 4 * 1024 * 1024
@@ -45,17 +45,6 @@ RESERVED = frozenset(
 )  # fmt: skip
 SECONDS_BELOW = 100_000_000_000  # a time below is in seconds, not milliseconds
 TIME_MOST = 2**53
-Scalar = float | int | str | bool | None
-
-
-class MetricLine(msgspec.Struct, kw_only=True):
-    """One emitted metric."""
-
-    metric: str
-    ts: int | None  # milliseconds, as the script says
-    values: dict[str, Scalar]
-    labels: dict[str, str]
-    source: str  # file and function
 
 
 def parse_metrics(given: Given) -> Parsed[MetricLine]:

@@ -9,22 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
 import structlog
 
 from bot.ci.collect import collection_scope
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.tasks import list_artifacts
-from bot.ci.extras.partial.tables import running_listing
+from bot.ci.extras.partial import running_rows
 from bot.core.errors import GitHubRefused, OverBudget, RetryLater
-from bot.db.rows import select
-from bot.ingest.prune import delete_rows
-from bot.ingest.rows import WorkflowRunRow
-from bot.ingest.tables import records
 
 if TYPE_CHECKING:
     from bot.context import Context
     from bot.db.transaction import Transaction
+    from bot.ingest.rows import WorkflowRunRow
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.ci.extras.partial")
@@ -34,8 +30,6 @@ MINUTE, DAY = 60_000, 86_400_000  # milliseconds
 YOUNG = 15 * MINUTE  # runs that have not run for so long are left alone
 OLD = 2 * DAY  # of which no end was heard
 SHARE = 0.2  # of the calls that collecting may make
-RUNS_MOST = 500
-RUN, L = records["workflow_run"], running_listing.c
 
 
 async def list_running(context: Context, _task: Task) -> None:
@@ -69,22 +63,10 @@ def calls_of_a_pass(an_hour: int) -> int:
 
 async def _running(tx: Transaction, context: Context) -> list[WorkflowRunRow]:
     """Return the collected runs that have been running for a while, those listed longest ago first."""
-    same = sa.and_(
-        L.repository_id == RUN.c.repository_id, L.run_id == RUN.c.id, L.run_attempt == RUN.c.run_attempt
-    )
-    query = select(WorkflowRunRow, RUN).select_from(RUN.outerjoin(running_listing, same))
-    query = query.where(
-        RUN.c.status != "completed",
-        RUN.c.received_at > tx.now - OLD,
-        sa.func.coalesce(RUN.c.run_started_at, RUN.c.created_at, tx.now) < tx.now - YOUNG,
-    )
-    found = await tx.fetch(query.order_by(sa.func.coalesce(L.at, 0), RUN.c.id).limit(RUNS_MOST))
-    newest = {run["id"]: max(one["run_attempt"] for one in found if one["id"] == run["id"]) for run in found}
     return [
         run
-        for run in found
-        if run["run_attempt"] == newest[run["id"]]
-        and not await collection_scope.run_refusal(
+        for run in await running_rows.running_runs(tx, began_before=tx.now - YOUNG, since=tx.now - OLD)
+        if not await collection_scope.run_refusal(
             tx, context.settings, run["repo"], workflow=run["name"], path=run["path"]
         )
     ]
@@ -93,11 +75,7 @@ async def _running(tx: Transaction, context: Context) -> list[WorkflowRunRow]:
 async def _list(context: Context, run: WorkflowRunRow) -> None:
     """List the first 100 artifacts of a run, in one call."""
     async with context.store.transaction() as tx:
-        row = {name: run[name] for name in ("repository_id", "run_attempt")} | {
-            "run_id": run["id"],
-            "at": tx.now,
-        }  # type: ignore[literal-required]
-        await tx.upsert(running_listing, [row], replaced=("at",))
+        await running_rows.note_listing(tx, run)
     client = context.app_for(run["repo"]).client(run["repo"], since=run["received_at"], actions="read")
     path = f"actions/runs/{run['id']}/artifacts"
     found = await list_artifacts.read_pages(context, client, run["repo"], path, "artifacts", most=1)
@@ -107,8 +85,4 @@ async def _list(context: Context, run: WorkflowRunRow) -> None:
 
 async def prune(context: Context) -> dict[str, int]:
     """Delete when runs were listed that are over for long."""
-    return {
-        "listings of running runs": await delete_rows(
-            context, running_listing, L.at < context.clock.now() - OLD
-        )
-    }
+    return await running_rows.delete_listings(context, before=context.clock.now() - OLD)

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.ci.extras import sources
-from bot.ci.extras.sources import DAY
-from bot.ci.extras.stable.tables import StablePushRow, stable_push
+from bot.ci.extras import source_rows
+from bot.ci.extras.source_rows import DAY
+from bot.ci.extras.stable import stable_rows
+from bot.ci.extras.stable.tables import stable_push
 from bot.ci.trunk import last_good
 from bot.ci.trunk.reading import Branch
 from bot.ci.trunk.store import rows
 from bot.core.errors import Rejected
-from bot.db.rows import select
 from bot.ingest import watched
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
+    from bot.ci.extras.stable.tables import StablePushRow
     from bot.ci.trunk.last_good import LastGood
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.queue.tasks import Task
-
-P = stable_push.c
 
 
 async def record_moves(context: Context, _task: Task) -> None:
@@ -34,7 +31,7 @@ async def record_moves(context: Context, _task: Task) -> None:
         if branch is None or found is None:
             continue
         async with context.store.transaction() as tx:
-            await tx.run(tx.insert(stable_push).on_conflict_do_nothing(), [_row(tx, branch, found)])
+            await stable_rows.add_move(tx, _row(tx, branch, found))
 
 
 async def _default_branch(tx: Transaction, repo: str) -> Branch | None:
@@ -62,20 +59,12 @@ def _row(tx: Transaction, branch: Branch, found: LastGood) -> StablePushRow:
         "sha": found.commit["sha"],
         "committed_at": found.commit["at"],
         "title": found.commit["title"],
-        "columns": found.columns,
+        "jobs_passed": found.columns,
         "day": tx.now // DAY,
         "at": tx.now,
     }
 
 
-async def newest_moves(
-    tx: Transaction, owners: Collection[int], *, since: int, limit: int
-) -> list[StablePushRow]:
-    """Return the moves since a time, the newest first."""
-    query = select(StablePushRow, stable_push).where(P.repository_id.in_(sorted(owners)), P.at >= since)
-    return await tx.fetch(query.order_by(P.at.desc(), P.sha).limit(limit))
-
-
 async def prune(context: Context) -> dict[str, int]:
     """Delete moves past the retention of results."""
-    return await sources.delete_old(context, {"stable commits": stable_push})
+    return await source_rows.delete_old(context, {"stable commits": stable_push})

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from bot.ci.extras import shown_repositories
-from bot.ci.extras.sources import DAY
-from bot.ci.extras.stable import record_moves
+from bot.ci.extras.source_rows import DAY
+from bot.ci.extras.stable import stable_rows
 from bot.ci.extras.stable.tables import StablePushRow
 from bot.web import operations as op
 from bot.web import parameters
@@ -30,7 +30,7 @@ DAYS = declare.days()
 class StableCommit(
     RowAnswer,
     row=StablePushRow,
-    only=("branch", "sha", "repository", "committed_at", "title", "columns", "at"),
+    only=("branch", "sha", "repository", "committed_at", "title", "jobs_passed", "at"),
     rename={"at": "timestamp"},
     frozen=True,
     kw_only=True,
@@ -38,7 +38,6 @@ class StableCommit(
     """A commit that became the last good one."""
 
     repository: str
-    columns: Annotated[int, Meta(description="jobs that passed on it")]
 
 
 class StableCommits(Answer, frozen=True, kw_only=True):
@@ -60,7 +59,7 @@ async def read_stable(asked: Asked) -> Found:
     """Read where the last good commit moved to."""
     owners = await shown_repositories.owners(asked)
     since = asked.tx.now - asked[DAYS] * DAY
-    moves = await record_moves.newest_moves(asked.tx, owners, since=since, limit=MOST)
+    moves = await stable_rows.newest_moves(asked.tx, owners, since=since, limit=MOST)
     return Found(repo=asked[REPO], window=asked[DAYS], moves=moves)
 
 

@@ -22,7 +22,7 @@ class StablePush(TypedDict):
 
     committed_at: Millis
     title: Text
-    columns: Int  # jobs that passed on it
+    jobs_passed: Int  # jobs that passed on it
     day: Int
     at: Millis  # when that was found
 

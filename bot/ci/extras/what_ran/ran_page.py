@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from bot.ci.collect import job_reads
-from bot.ci.extras.what_ran import file_counts, file_rows, misses
+from bot.ci.extras.what_ran import file_counts, file_rows, miss_rows
 from bot.ci.extras.what_ran.file_counts import Change
 from bot.ci.test_results.parse import identity
 from bot.ci.test_results.store import exclusions, result_rows, rows
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.ci.extras.what_ran.file_counts import FileLine
-    from bot.ci.extras.what_ran.misses import NamedMiss
+    from bot.ci.extras.what_ran.miss_rows import NamedMiss
     from bot.ci.test_results.few_tests import FewTests
     from bot.ci.test_results.job_tables import TestJobRow
     from bot.ci.test_results.store.result_rows import FailingRow
@@ -153,7 +153,7 @@ async def read_ran(asked: Asked) -> Found:
         run=run,
         families=families,
         reruns=await _reruns(asked, families),
-        missed=await misses.misses_of_run(tx, run["repository_id"], run["id"]),
+        missed=await miss_rows.misses_of_run(tx, run["repository_id"], run["id"]),
     )
 
 

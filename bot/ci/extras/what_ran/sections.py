@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from bot.ci.extras.what_ran import misses
+from bot.ci.extras.what_ran import miss_rows
 from bot.ci.test_results.parse import identity
 from bot.ci.test_results.store import exclusions, rows
 from bot.ci.test_results.views import on_head
@@ -30,7 +30,7 @@ async def show_run(tx: Transaction, subject: RunSubject) -> list[Block]:
     left_out = await exclusions.files_of(tx, jobs)
     if left_out:
         lines.append(BlockLine(text=f"{len(left_out):,} files left out by selection", url=page, tone="idle"))
-    for one in (await misses.misses_of_run(tx, subject.repository_id, subject.run_id))[:SHOWN]:
+    for one in (await miss_rows.misses_of_run(tx, subject.repository_id, subject.run_id))[:SHOWN]:
         number = one.row["pr_number"]
         text = f"{one.test['name']} failed here, and #{number} had left {one.row['file']} out"
         address = f"/{subject.repo}/test/{identity.shown_digest(one.test['digest'])}"

@@ -17,19 +17,20 @@ class MissKey(TypedDict):
     test_id: Big
 
 
-class Miss(TypedDict):
-    """Where it failed."""
+class MissedFailure(MissKey):
+    """Where it failed, on a trusted branch."""
 
     file: Text
-    head_sha: Text  # the commit of the pull request on a trusted branch
+    head_sha: Text  # the commit of the pull request there
     run_id: Big
-    left_out_run_id: Big  # the run of the pull request that left the file out
-    day: Int
     at: Millis
 
 
-class MissRow(MissKey, Miss):
+class MissRow(MissedFailure):
     """A test that selection missed."""
+
+    left_out_run_id: Big  # the run of the pull request that left the file out
+    day: Int
 
 
 td_miss = table(

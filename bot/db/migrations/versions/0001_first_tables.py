@@ -57,8 +57,8 @@ def upgrade() -> None:
     index("ix_benchmark_point_series", "benchmark_point", "repository_id", "series_id", "at")
     index("ix_benchmark_point_source", "benchmark_point", "repository_id", "object_id")
     table(
-        "benchmark_series", must("benchmark", Text), must("mode", Text), must("dtype", Text),
-        must("model", Text), must("backend", Text), must("metric", Text), must("device", Text),
+        "benchmark_series", must("benchmark", Text), must("model", Text), must("metric", Text),
+        must("device", Text), must("mode", Text), must("dtype", Text), must("backend", Text),
         must("arch", Text), must("id", Big), must("digest", Bytes),
         sa.UniqueConstraint("digest", name="uq_benchmark_series"), key=["id"], sqlite_autoincrement=True,
     )
@@ -278,7 +278,7 @@ def upgrade() -> None:
         must("job_name", Text), must("base_name", Text), must("config", Text), must("head_sha", Text),
         column("upstream_sha", Text), column("upstream_repo", Text), column("head_branch", Text),
         column("pr_number", Big), must("trusted", Boolean), must("at", Big), must("day", Integer),
-        column("seconds", Integer), must("kind", Text), must("name", Text), must("records", Integer),
+        column("seconds", Integer), must("kind", Text), must("artifact", Text), must("records", Integer),
         must("problems", Json), must("problem_count", Integer), must("received_at", Big),
         key=["repository_id", "object_id"],
     )
@@ -655,7 +655,7 @@ def upgrade() -> None:
     table("secret", must("name", Text), must("value", Bytes), key=["name"])
     table(
         "stable_push", must("repository_id", Big), must("branch", Text), must("sha", Text),
-        must("committed_at", Big), must("title", Text), must("columns", Integer), must("day", Integer),
+        must("committed_at", Big), must("title", Text), must("jobs_passed", Integer), must("day", Integer),
         must("at", Big), key=["repository_id", "branch", "sha"],
     )
     index("ix_stable_push_at", "stable_push", "repository_id", "at")
@@ -681,8 +681,8 @@ def upgrade() -> None:
     index("ux_task_waiting", "task", "kind", "key", unique=True, where="state = 'waiting'")
     table(
         "td_miss", must("repository_id", Big), must("pr_number", Big), must("test_id", Big),
-        must("file", Text), must("head_sha", Text), must("run_id", Big), must("left_out_run_id", Big),
-        must("day", Integer), must("at", Big), key=["repository_id", "pr_number", "test_id"],
+        must("file", Text), must("head_sha", Text), must("run_id", Big), must("at", Big),
+        must("left_out_run_id", Big), must("day", Integer), key=["repository_id", "pr_number", "test_id"],
     )
     index("ix_td_miss_day", "td_miss", "day")
     index("ix_td_miss_run", "td_miss", "repository_id", "run_id")

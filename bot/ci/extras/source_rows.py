@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bot.ci.collect.receiving import Fetched
-    from bot.ci.extras.parse.documents import Parsed
+    from bot.ci.extras.parse.parsed import Parsed
     from bot.ci.test_results.job_tables import JobKeyRow
     from bot.ci.test_results.store.job_facts import Facts
     from bot.context import Context
@@ -135,7 +135,7 @@ async def _row(
         "day": at // DAY,
         "seconds": await _seconds(tx, key),
         "kind": fetched.kind,
-        "name": fetched.name,
+        "artifact": fetched.name,
         "records": len(parsed.rows),
         "problems": msgspec.to_builtins(parsed.problems),
         "problem_count": parsed.problem_count,
