@@ -47,16 +47,30 @@ class Stored:
         return [one for one in (self.before, self.row) if one is not None and one["trusted"]]
 
 
-async def store_source(tx: Transaction, context: Context, fetched: Fetched, parsed: Parsed[Any]) -> Stored:
-    """Store what a file is of, and what was left out of it."""
+async def store_source(
+    tx: Transaction, context: Context, fetched: Fetched, parsed: Parsed[Any]
+) -> Stored | None:
+    """Store what a file is of, and what was left out of it; None where the job has left the same file before."""
     key = await job_parts.find_key(tx, fetched, [])
     part = job_facts.FactSource(object_id=fetched.object_id, name=fetched.name)
     facts = await job_facts.read_facts(tx, context.settings, key, [part])
     row = await _row(tx, fetched, key, facts, parsed)
+    if await _is_known(tx, row):
+        return None
     before = await find_source(tx, row["repository_id"], row["object_id"])
     values = [name for name in row if name not in {"repository_id", "object_id"}]
     await tx.upsert(ci_source, [row], replaced=values)
     return Stored(row=row, before=before)
+
+
+async def _is_known(tx: Transaction, row: SourceRow) -> bool:
+    """Whether a job has left the same file under another id: it was sent twice."""
+    same = ("repository_id", "run_id", "run_attempt", "job_id", "kind", "sha256")
+    query = sa.select(S.object_id).where(
+        *(S[name] == row[name] for name in same),  # type: ignore[literal-required]
+        S.object_id != row["object_id"],
+    )
+    return (await tx.run(query.limit(1))).scalar() is not None
 
 
 async def find_source(tx: Transaction, repository_id: int, object_id: int) -> SourceRow | None:
@@ -136,6 +150,7 @@ async def _row(
         "seconds": await _seconds(tx, key),
         "kind": fetched.kind,
         "artifact": fetched.name,
+        "sha256": fetched.sha256,
         "records": len(parsed.rows),
         "problems": msgspec.to_builtins(parsed.problems),
         "problem_count": parsed.problem_count,

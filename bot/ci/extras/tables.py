@@ -66,6 +66,7 @@ class SourceRead(TypedDict):
 
     kind: Text
     artifact: Text  # its name
+    sha256: Text
     records: Int
     problems: Json[list[Problem]]  # the first of them
     problem_count: Int

@@ -71,8 +71,10 @@ def find_step(values: Sequence[float], *, least: float) -> Step | None:
     >>> find_step([100.0] * 12 + [107.0] * 3 + [100.0] * 9, least=0.05) is None
     True
     """
+    if len(values) < BEFORE + RECENT or max(values) - min(values) < least * abs(median(values)):
+        return None
     found = None
-    now = median(values[-RECENT:]) if values else 0.0
+    now = median(values[-RECENT:])
     for end in range(len(values), BEFORE + RECENT - 1, -1):
         before, recent = values[end - RECENT - BEFORE : end - RECENT], values[end - RECENT : end]
         then, still = compare(median(recent), before, least=least), compare(now, before, least=least)

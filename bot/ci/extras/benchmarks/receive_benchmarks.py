@@ -38,8 +38,10 @@ async def store_benchmarks(
         _leave_out(parsed, fetched.name, len(new) - NEW_MOST)
         new = new[:NEW_MOST]
     ids |= await series_rows.add_series(tx, {one: msgspec.structs.asdict(by_digest[one]) for one in new})
-    before = await series_rows.series_of_source(tx, fetched.repository_id, fetched.object_id)
     stored = await source_rows.store_source(tx, context, fetched, parsed)
+    if stored is None:
+        return
+    before = await series_rows.series_of_source(tx, stored.row["repository_id"], fetched.object_id)
     rows = [_point(stored.row, identifier, by_digest[digest]) for digest, identifier in ids.items()]
     await source_rows.replace_rows(tx, benchmark_point, stored.row, rows)
     gone = before - set(ids.values())

@@ -35,6 +35,8 @@ async def store_stats(
 ) -> None:
     """Store what a job's caches said, and have the day of its build counted again."""
     stored = await source_rows.store_source(tx, context, fetched, parsed)
+    if stored is None:
+        return
     await source_rows.replace_rows(
         tx, ci_cache_stats, stored.row, [_row(stored.row, one) for one in parsed.rows]
     )

@@ -36,8 +36,10 @@ async def store_metrics(
     tx: Transaction, context: Context, fetched: Fetched, parsed: Parsed[MetricLine], _blob: str | None
 ) -> None:
     """Store the metrics of a job, and have their day counted again."""
-    before = await metric_rows.metrics_of_source(tx, fetched.repository_id, fetched.object_id)
     stored = await source_rows.store_source(tx, context, fetched, parsed)
+    if stored is None:
+        return
+    before = await metric_rows.metrics_of_source(tx, stored.row["repository_id"], fetched.object_id)
     lines = [_row(stored.row, seq, one) for seq, one in enumerate(parsed.rows)]
     await source_rows.replace_rows(tx, ci_metric, stored.row, lines)
     names = before | {line["metric"] for line in lines}

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from bot.ci.extras.partial.tables import running_listing
 from bot.db.rows import select
+from bot.db.statements import literal_word
 from bot.ingest.prune import delete_rows
 from bot.ingest.rows import WorkflowRunRow
 from bot.ingest.tables import records
@@ -31,7 +32,7 @@ async def running_runs(tx: Transaction, *, began_before: int, since: int) -> lis
     )
     query = select(WorkflowRunRow, RUN).select_from(RUN.outerjoin(running_listing, same))
     query = query.where(
-        RUN.c.status != "completed",
+        RUN.c.status != literal_word("completed"),  # as the partial index has it
         RUN.c.received_at > since,
         sa.func.coalesce(RUN.c.run_started_at, RUN.c.created_at) < began_before,
     )

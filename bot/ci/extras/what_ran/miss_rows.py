@@ -17,7 +17,7 @@ from bot.db.rows import select
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from bot.ci.test_results.tables import TestRow
     from bot.db.transaction import Transaction
@@ -36,7 +36,7 @@ class NamedMiss(NamedTuple):
     test: TestRow
 
 
-async def new_failures(tx: Transaction, *, since: int) -> list[MissedFailure]:
+async def new_failures(tx: Transaction, owners: Collection[int], *, since: int) -> list[MissedFailure]:
     """Return tests that failed anew on a commit by which a pull request came to a trusted branch."""
     joined = (
         test_failure.join(test_job, J.generation == F.generation)
@@ -47,7 +47,13 @@ async def new_failures(tx: Transaction, *, since: int) -> list[MissedFailure]:
     query = select(
         MissedFailure, test_job, test_failure, test_class, pr_number=COMMIT.pr_number, at=F.at
     ).select_from(joined)
-    query = query.where(F.at >= since, F.trusted, F.verdict.in_(NEW), F.outcome.in_(sorted(FAILING)))
+    query = query.where(
+        F.repository_id.in_(sorted(owners)),
+        F.at >= since,
+        F.trusted,
+        F.verdict.in_(NEW),
+        F.outcome.in_(sorted(FAILING)),
+    )
     query = query.where(COMMIT.pr_number.is_not(None)).order_by(F.at, F.generation, F.test_id)
     return await tx.fetch(query.limit(FAILURES_MOST))
 

@@ -9,6 +9,7 @@ from bot.ci.extras.source_rows import DAY
 from bot.ci.extras.what_ran import miss_rows
 from bot.ci.extras.what_ran.tables import td_miss
 from bot.ci.test_results.parse.names import without_ending
+from bot.ingest import watched
 
 if TYPE_CHECKING:
     from bot.ci.extras.what_ran.tables import MissRow
@@ -21,7 +22,8 @@ WINDOW = 2 * DAY  # failures that are looked at
 async def find_misses(context: Context, _task: Task) -> None:
     """Look at what failed lately on trusted branches."""
     async with context.store.read() as tx:
-        failures = await miss_rows.new_failures(tx, since=tx.now - WINDOW)
+        owners = {one for repo in context.settings.upstream_repo for one in await watched.ids(tx, repo)}
+        failures = await miss_rows.new_failures(tx, owners, since=tx.now - WINDOW)
         pulls = {(one["repository_id"], one["pr_number"]) for one in failures}
         left_out = {pull: await miss_rows.left_out(tx, *pull) for pull in sorted(pulls)}
     found: list[MissRow] = [

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.web.blocks import RunSubject, Tone
 
-FAMILIES, SHOWN, NAME_MOST = 60, 10, 300
+FAMILIES, SHOWN, NAME_MOST = 40, 10, 300
 
 
 async def show_run(tx: Transaction, subject: RunSubject) -> list[Block]:

@@ -278,9 +278,9 @@ def upgrade() -> None:
         must("job_name", Text), must("base_name", Text), must("config", Text), must("head_sha", Text),
         column("upstream_sha", Text), column("upstream_repo", Text), column("head_branch", Text),
         column("pr_number", Big), must("trusted", Boolean), must("at", Big), must("day", Integer),
-        column("seconds", Integer), must("kind", Text), must("artifact", Text), must("records", Integer),
-        must("problems", Json), must("problem_count", Integer), must("received_at", Big),
-        key=["repository_id", "object_id"],
+        column("seconds", Integer), must("kind", Text), must("artifact", Text), must("sha256", Text),
+        must("records", Integer), must("problems", Json), must("problem_count", Integer),
+        must("received_at", Big), key=["repository_id", "object_id"],
     )
     index("ix_ci_source_head_sha", "ci_source", "head_sha")
     index("ix_ci_source_received_at", "ci_source", "received_at")
