@@ -11,7 +11,7 @@ from bot.ci.extras.partial.list_running import calls_of_a_pass
 from tests import harness
 from tests.ci.extras.conftest import NAME
 from tests.ci.extras.test_what_ran import junit
-from tests.harness import UPSTREAM
+from tests.harness import L3, UPSTREAM
 
 
 def listings(github):
@@ -71,7 +71,7 @@ async def test_listing_running_runs_keeps_to_its_share_of_calls(settings, github
 async def test_a_backend_may_say_how_far_its_tests_are(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
-    dispatch = github.dispatches[-1]
+    dispatch = bot.dispatch(L3)
 
     async def report(**counts):
         body = harness.report_body(
