@@ -78,8 +78,8 @@ async def count_backends(context, day: int) -> None:
     """Write the daily sums of all backends, as tasks would one by one."""
     async with context.store.transaction() as tx:
         found = await rollup.count(tx, [(day, backend(n)) for n in range(BACKENDS)])
-        for key in {one.key for one in found}:
-            rows = [rollup.as_row(one, tx.now) for one in found if one.key == key]
+        for key in {one.backend_key for one in found}:
+            rows = [rollup.as_row(one, tx.now) for one in found if one.backend_key == key]
             await sums.write(tx, rollup.BACKENDS, Place((key,), day), {oot_day: rows})
 
 

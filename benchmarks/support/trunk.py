@@ -11,6 +11,7 @@ from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column, ci_commit
 from bot.ingest.tables import records
 from bot.queue import sums
 from bot.queue.sums import DAY, Place
+from bot.queue.tables import ClaimedTask
 from bot.queue.tasks import Task
 
 if TYPE_CHECKING:
@@ -75,10 +76,10 @@ async def count(context: Context, cells: int) -> None:
         counted = await count_days.count_branch(context, place)
         async with context.store.transaction() as tx:
             await sums.write(tx, BRANCHES, place, counted)
-    changes = Task(
+    changes = ClaimedTask(
         id=0, kind=record_changes.KIND, key=f"{REPOSITORY}/main", attempts=1, created_at=now, cause=None
     )
-    await record_changes.record_changes(context, changes)
+    await record_changes.record_changes(context, Task(changes))
 
 
 def sha(number: int) -> str:
@@ -112,7 +113,7 @@ def run(number: int, which: int, at: int) -> dict:
     """One workflow run of a commit."""
     return {
         "repository_id": REPOSITORY, "repo": "org/upstream", "received_at": at, "id": run_id(number, which),
-        "run_attempt": 1, "name": WORKFLOWS[which], "event": "push", "status": "completed", "conclusion": "success",
+        "run_attempt": 1, "name": WORKFLOWS[which], "event": "push", "status": "completed", "conclusion": "failure",
         "head_branch": "main", "head_sha": sha(number), "created_at": at, "updated_at": at + HOUR,
         "merge_state": "{}",
     }  # fmt: skip

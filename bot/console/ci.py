@@ -153,10 +153,8 @@ async def _status(settings: Settings, *, as_json: bool) -> None:
     from bot.ci.collect.tasks import backfill  # noqa: PLC0415 - the same
 
     async with make_context(settings) as context, context.store.read() as tx:
-        found, collecting = (
-            await backfill.collecting_progress(tx),
-            await collection_scope.describe_scope(tx, settings),
-        )
+        found = await backfill.collecting_progress(tx)
+    collecting = collection_scope.describe_scope(settings)
     shown = [
         {**one, "oldest_wanted_at": one["oldest_wanted_at"] and iso_time(one["oldest_wanted_at"])}
         for one in found

@@ -31,6 +31,8 @@ class Feature:
     routes: str = ""  # (aiohttp application): adds what is no view, and what templates and handlers need
     # async (tx, changed rows by table): before a commit that changes any; may write rows and enqueue, never record
     before_commit: str = ""
+    # (settings, features) -> a hook as the one before that runs after all of these, or None: for what needs both
+    observer: str = ""
     on_start: str = ""  # async (tx): when the only worker on a database starts
     prune: str = ""  # async (context) -> {what: how many were deleted}
     retained: str = ""  # (table) -> condition of the rows that are not to be deleted, or None
@@ -50,6 +52,7 @@ class Feature:
     admin_forms: Mapping[str, str] = field(default_factory=dict)
     # async (tx, settings, hidden) -> a function that sets gauges of `bot.core.metrics`, called before they are read
     metrics: str = ""
+    exports: str = ""  # a tuple of `bot.db.exports.Export`: rows that sinks may have copies of
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
     # backend, job, run; job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
     # head: the tests of a pull request's head, for both; cell: a line by the id of a job;

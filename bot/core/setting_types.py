@@ -30,6 +30,14 @@ _SIZES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4}
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
+class WrongValues(ValueError):
+    """An option that consists of several is wrong in these ways, a sentence each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
 class Assigned(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The repository of a provider's id whose tokens must carry further claims."""
 

@@ -47,6 +47,8 @@ def load(
         source, text = given[name]
         try:
             values[name] = field.metadata["read"](text)
+        except setting_types.WrongValues as error:
+            problems += [f"{source}: {problem}" for problem in error.problems]
         except ValueError as error:
             problems.append(f"{source} is wrong: {error}")
     pair = [name for name in RELAY if given.get(name)]

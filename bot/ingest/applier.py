@@ -57,6 +57,7 @@ class Applier:
             try:
                 async with self._store.transaction() as tx:
                     taken = await arrivals.store(tx, rows, stored, self._events)
+                    tx.note_changed("delivery", taken)
                     for one in taken:
                         if one["event"] in self._events:
                             await self._handle(tx, one)
@@ -122,6 +123,7 @@ class Applier:
         known = [one for one in taken if one["event"] in self._events]
         for one in known:
             await self._handle(tx, one)
+        tx.note_changed("delivery", taken)
         await inbox.mark(tx, known, "handled")
         await inbox.mark(tx, [one for one in taken if one["event"] not in self._events], "ignored")
 
@@ -172,6 +174,7 @@ class Applier:
     async def _postpone(self, one: DeliveryRow, reason: str, *, hopeless: bool) -> None:
         async with self._store.transaction() as tx:
             if hopeless:
+                tx.note_changed("delivery", [one])
                 metrics.APPLIED.labels("parked").inc(await inbox.park(tx, one, reason))
             else:
                 due_at = tx.now + tasks.backoff(one["attempts"] + 1)

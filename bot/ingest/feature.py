@@ -29,6 +29,7 @@ FEATURE = Feature(
     periodic="bot.ingest.feature:periodic",
     views="bot.ingest.views:VIEWS",
     doctor="bot.ingest.pinned:check",
+    exports="bot.ingest.exports:EXPORTS",
     commands={
         "replay": "bot.console.replay:replay",
         "redeliver": "bot.console.redeliver:redeliver",

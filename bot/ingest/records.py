@@ -172,6 +172,7 @@ class Record:
     type: RecordType[Any]
     values: Values
     version: str
+    guid: str  # of the delivery it was read out of
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -201,7 +202,8 @@ def from_payload(
     for name in kind.key:
         if values[name] is None:
             raise Unreadable(f"{kind.at}.{name} is missing or of another kind")
-    return Record(type=kind, values=values, version=version_of(kind, source, values, payload.get("action")))
+    version = version_of(kind, source, values, payload.get("action"))
+    return Record(type=kind, values=values, version=version, guid=guid)
 
 
 def version_of(kind: RecordType[Any], source: Any, values: Values, action: object) -> str:
@@ -218,11 +220,11 @@ def version_of(kind: RecordType[Any], source: Any, values: Values, action: objec
 def merge(old: Values | None, new: Record) -> Values | None:
     """Return the row merged from two versions, or None when the old row does not change.
 
-    `merge_state` holds the row's version under `v` and, for FURTHEST, under `older` the versions of the
-    columns that come from an older version.
+    `merge_state` holds the row's version under `v`, the delivery that it came with under `guid` and, for FURTHEST,
+    under `older` the versions of the columns that come from an older version.
     """
     if old is None:
-        return {**new.values, "merge_state": {"v": new.version}}
+        return {**new.values, "merge_state": {"v": new.version, "guid": new.guid}}
     if new.type.rule is Rule.HISTORY:
         return None
     row = _furthest(old, new) if new.type.rule is Rule.FURTHEST else _newest(old, new)
@@ -232,13 +234,23 @@ def merge(old: Values | None, new: Record) -> Values | None:
 
 
 def _newest(old: Values, new: Record) -> Values:
+    top = _greater(old["merge_state"], new)
     if new.version <= old["merge_state"]["v"]:
-        return dict(old)
-    return {**old, **new.values, "merge_state": {"v": new.version}}
+        return {**old, "merge_state": top}
+    return {**old, **new.values, "merge_state": top}
+
+
+def _greater(state: dict[str, Any], new: Record) -> dict[str, Any]:
+    """Return the greater version with its delivery: of deliveries that show the same, the first by GUID."""
+    version, guid = state["v"], state["guid"]
+    if new.version > version or (new.version == version and new.guid < guid):
+        version, guid = new.version, new.guid
+    return {"v": version, "guid": guid}
 
 
 def _furthest(old: Values, new: Record) -> Values:
-    top = max(old["merge_state"]["v"], new.version)
+    state = _greater(old["merge_state"], new)
+    top = state["v"]
     older_versions: dict[str, str] = old["merge_state"].get("older", {})
     row, older = dict(old), {}
     for name in (*new.type.key, "repository_id", "repo", *new.type.names):
@@ -248,7 +260,7 @@ def _furthest(old: Values, new: Record) -> Values:
             row[name], was = value, new.version
         if row[name] is not None and was != top:
             older[name] = was
-    row["merge_state"] = {"v": top, "older": older} if older else {"v": top}
+    row["merge_state"] = state | {"older": older} if older else state
     return row
 
 

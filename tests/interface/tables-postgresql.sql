@@ -287,11 +287,6 @@ CREATE TABLE ci_day (
 	seconds BIGINT NOT NULL,
 	CONSTRAINT pk_ci_day PRIMARY KEY (repository_id, branch, day, name)
 )
-CREATE TABLE ci_default (
-	name TEXT NOT NULL,
-	value TEXT NOT NULL,
-	CONSTRAINT pk_ci_default PRIMARY KEY (name)
-)
 CREATE TABLE ci_disabling (
 	repository_id BIGINT NOT NULL,
 	number BIGINT NOT NULL,

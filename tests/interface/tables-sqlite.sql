@@ -286,11 +286,6 @@ CREATE TABLE ci_day (
 	seconds INTEGER NOT NULL,
 	CONSTRAINT pk_ci_day PRIMARY KEY (repository_id, branch, day, name)
 )
-CREATE TABLE ci_default (
-	name TEXT NOT NULL,
-	value TEXT NOT NULL,
-	CONSTRAINT pk_ci_default PRIMARY KEY (name)
-)
 CREATE TABLE ci_disabling (
 	repository_id INTEGER NOT NULL,
 	number INTEGER NOT NULL,

@@ -85,5 +85,5 @@ async def test_of_how_many_failed_jobs_it_is_known_why(bot, browser, github, log
     assert 'ootbot_failed_jobs{verdict="no_log"} 1.0' in text
     assert 'ootbot_verdicts_total{kind="none"}' in text
     page = await sign_in(bot, browser)
-    assert "Collecting of upstream and backends: CI is unset, which is on for a new database" in page
+    assert "Collecting of upstream and backends (CI=upstream,backends)" in page
     assert "the rules say why for 1 (25.0 %), 2 are generic or match no rule, 1 have no log (25.0 %)" in page

@@ -1,4 +1,4 @@
-"""Whose CI is collected, and which of its logs: the settings, and what a database was made with."""
+"""Whose CI is collected, and which of its logs, by the settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from bot.ci.collect.job_names import FAILED
 from bot.ci.collect.settings import BACKENDS, UPSTREAM, CollectSettings
-from bot.ci.collect.store import defaults
 from bot.oot.allowlist import rows as allowlists
 from bot.web.blocks import AdminSection
 
@@ -21,48 +20,23 @@ if TYPE_CHECKING:
 LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
 
 
-async def collected_sides(tx: Transaction, settings: Settings) -> tuple[str, ...]:
-    """Return whose CI is collected: as set, or what unset means on this database."""
-    chosen = settings.of(CollectSettings).ci
-    return await _default(tx) if chosen is None else chosen
-
-
-async def admin_section(tx: Transaction, settings: Settings) -> AdminSection:
+async def admin_section(_tx: Transaction, settings: Settings) -> AdminSection:
     """Return what the administrator's page says of collecting."""
-    return AdminSection(
-        template="admin_collecting.html", values={"collecting": await describe_scope(tx, settings)}
-    )
+    return AdminSection(template="admin_collecting.html", values={"collecting": describe_scope(settings)})
 
 
-async def describe_scope(tx: Transaction, settings: Settings) -> str:
-    """Return whose CI is collected, whether that was set or is the database's default, and how to change it."""
-    chosen, default = settings.of(CollectSettings).ci, await _default(tx)
-    unset = "on for a new database" if default else "off for one that was in use before there was collecting"
-    if chosen is not None:
-        return f"{_named(chosen)}: CI={','.join(chosen) or 'off'} is set; unset, it is {unset}"
-    change = (
-        "set CI=off to collect nothing"
-        if default
-        else "set CI=upstream,backends to collect logs and artifacts"
-    )
-    return f"{_named(default)}: CI is unset, which is {unset}; {change}"
-
-
-def _named(chosen: Sequence[str]) -> str:
-    return f"of {' and '.join(chosen)}" if chosen else "off"
-
-
-async def _default(tx: Transaction) -> tuple[str, ...]:
-    """Return what an unset CI means on this database."""
-    stored = await defaults.stored_default(tx, "ci")
-    return () if stored == "off" else (UPSTREAM, BACKENDS)
+def describe_scope(settings: Settings) -> str:
+    """Return whose CI is collected, and how to change it."""
+    if chosen := settings.of(CollectSettings).ci:
+        return f"of {' and '.join(chosen)} (CI={','.join(chosen)}); set CI=off to collect nothing"
+    return "off (CI=off); set CI=upstream,backends to collect logs and artifacts"
 
 
 async def run_refusal(
     tx: Transaction, settings: Settings, repo: str, *, workflow: str | None, path: str | None = None
 ) -> str | None:
     """Return why a run of a repository is not collected, None where it is."""
-    chosen = await collected_sides(tx, settings)
+    chosen = settings.of(CollectSettings).ci
     side = UPSTREAM if settings.is_upstream(repo) else BACKENDS
     if side not in chosen or not (side == UPSTREAM or await _is_backend(tx, repo)):
         return f"CI={','.join(chosen) or 'off'}"

@@ -13,7 +13,7 @@ from bot.ci.collect.blob_store import BlobsUnavailable
 from bot.ci.collect.parse.contract import Request
 from bot.ci.collect.parser_pool import ParserPool
 from bot.ci.collect.remote_blobs import RemoteBlobs
-from bot.ci.collect.settings import BACKENDS, UPSTREAM, is_remote
+from bot.ci.collect.settings import BACKENDS, UPSTREAM, CollectSettings, is_remote
 from bot.ci.collect.workspace import LEAST_FREE
 from bot.core.errors import GitHubRefused, RetryLater, StoreUnavailable
 from bot.core.finding import Finding, error, ok, warning
@@ -32,11 +32,10 @@ async def check_collecting(target: Target) -> list[Finding]:
         return []  # another check says so
     try:
         async with target.store.read() as tx:
-            chosen = await collection_scope.collected_sides(tx, target.settings)
-            words = await collection_scope.describe_scope(tx, target.settings)
             listed = await allowlists.in_force(tx)
     except StoreUnavailable as problem:
         return [warning("collecting", str(problem)[:200], "start `ootbot serve` once: it makes the tables")]
+    chosen, words = target.settings.of(CollectSettings).ci, collection_scope.describe_scope(target.settings)
     if not chosen:
         return [ok("collecting", words)]
     repos = list(target.settings.upstream_repo) if UPSTREAM in chosen else []

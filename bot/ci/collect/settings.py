@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from bot.ci.collect.parse import artifact_kinds
 from bot.core import setting_types
 from bot.core.settings import option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 GIB = 1024 * 1024 * 1024
 SCHEMES = frozenset({"s3", "gs", "az"})  # of buckets
@@ -22,6 +27,13 @@ def parse_sides(text: str) -> tuple[str, ...]:
     if OFF in found and len(found) > 1:
         raise ValueError("off stands alone")
     return tuple(word for word in found if word != OFF)
+
+
+def is_trusted_branch(branch: str, *, default_branch: str | None, patterns: Sequence[str]) -> bool:
+    """Whether a branch of the repository is trusted: it matches a pattern, or without any is the default one."""
+    if patterns:
+        return any(fnmatchcase(branch, pattern) for pattern in patterns)
+    return branch == default_branch
 
 
 def is_remote(where: str) -> bool:
@@ -47,11 +59,11 @@ def parse_blobs_place(text: str) -> str:
 class CollectSettings:
     """What is collected of the repositories' own CI, and how much it may cost."""
 
-    ci: tuple[str, ...] | None = option(
-        "Whose CI is collected: upstream, backends (listed at L2 or above), both, or off; unset: both, "
-        "but off on a database that was in use before there was collecting. `ootbot doctor` says which applies.",
+    ci: tuple[str, ...] = option(
+        "Whose CI is collected: upstream, backends (listed at L2 or above), both, or off.",
         parse_sides,
-        default=None,
+        default=(UPSTREAM, BACKENDS),
+        show=lambda chosen: ",".join(chosen) or OFF,
     )
     ci_workflows: tuple[str, ...] = option(
         "Globs over a workflow's name or path, comma separated; one that begins with ! takes away.",

@@ -162,13 +162,3 @@ ci_upload = table(
     sa.Index("ix_ci_upload_dispatch_id", "dispatch_id"),
     key=("id",),
 )
-
-
-class DefaultRow(TypedDict):
-    """What an unset option means on this database, where that is not its default."""
-
-    name: Text
-    value: Text
-
-
-ci_default = table("ci_default", DefaultRow, key=("name",))

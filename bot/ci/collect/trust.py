@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+
+from bot.ci.collect.settings import is_trusted_branch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,13 +26,6 @@ def is_trusted(run: WorkflowRunRow, *, default_branch: str | None, patterns: Seq
         return False
     branch = _base(run["head_branch"]) if run["event"] == "merge_group" else run["head_branch"]
     return branch is not None and is_trusted_branch(branch, default_branch=default_branch, patterns=patterns)
-
-
-def is_trusted_branch(branch: str, *, default_branch: str | None, patterns: Sequence[str]) -> bool:
-    """Whether a branch of the repository is trusted: it matches a pattern, or without any is the default one."""
-    if patterns:
-        return any(fnmatchcase(branch, pattern) for pattern in patterns)
-    return branch == default_branch
 
 
 def _base(branch: str) -> str | None:

@@ -7,5 +7,6 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="results",
     tables="bot.oot.results.tables",
+    exports="bot.oot.results.exports:EXPORTS",
     retained="bot.oot.results.store.jobs:retained",
 )

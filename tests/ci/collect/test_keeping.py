@@ -7,10 +7,8 @@ import os
 import time
 
 import pytest
-import sqlalchemy as sa
 
 from bot.ci.collect import blobs
-from bot.ci.collect.tables import ci_default
 from tests.ci.collect.test_collecting import ended_job, fetches
 from tests.command import ootbot
 from tests.harness import UPSTREAM
@@ -110,7 +108,7 @@ async def test_past_runs_are_collected_by_hand(bot, github, today):
     assert one["oldest_wanted_at"] is None
     _, out, _ = await ootbot(bot, "ci", "status")
     assert UPSTREAM in out
-    assert "collecting of upstream and backends: CI is unset, which is on for a new database" in out
+    assert "collecting of upstream and backends (CI=upstream,backends)" in out
 
 
 async def test_what_failed_is_fetched_again_by_hand_and_what_is_there_is_not(bot, github, received, today):
@@ -140,17 +138,6 @@ async def test_by_hand_nothing_is_collected_that_the_settings_leave_out(bot, git
 async def test_doctor_says_what_collecting_needs(bot):
     _, out, _ = await ootbot(bot, "doctor", "--json")
     checks = {one["name"]: one for one in json.loads(out)["checks"]}
-    assert checks["collecting"]["detail"].startswith("of upstream and backends: CI is unset")
+    assert checks["collecting"]["detail"].startswith("of upstream and backends (CI=upstream,backends)")
     for name in ("blobs", "parser child", "google-re2", f"actions of {UPSTREAM}"):
         assert checks[name]["status"] == "ok", checks[name]
-
-
-async def test_an_upgraded_database_collects_nothing_until_it_is_told_to(bot, github):
-    async with bot.store.transaction() as tx:
-        await tx.run(sa.insert(ci_default).values(name="ci", value="off"))
-    await ended_job(github)
-    await bot.settle(horizon=6)
-    assert await fetches(bot) == {}
-    _, out, _ = await ootbot(bot, "doctor", "--json")
-    (line,) = [one for one in json.loads(out)["checks"] if one["name"] == "collecting"]
-    assert line["detail"].startswith("off")

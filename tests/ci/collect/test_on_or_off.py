@@ -1,4 +1,4 @@
-"""Is anything collected here, who decided that, and how is it changed?"""
+"""What is said of whose CI is collected, and how to change it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ import pytest
 
 from bot.ci.collect import collection_scope
 from bot.ci.collect.settings import CollectSettings
-from bot.ci.collect.tables import ci_default
+from tests.serving import SQLITE
+
+pytestmark = SQLITE
 
 CHANGE = "set CI=upstream,backends to collect logs and artifacts"
 
 
 @pytest.mark.parametrize(
-    ("chosen", "upgraded", "words"),
+    ("chosen", "words"),
     [
-        (None, False, "of upstream and backends: CI is unset, which is on for a new database; set CI=off to collect nothing"),
-        (None, True, f"off: CI is unset, which is off for one that was in use before there was collecting; {CHANGE}"),
-        (("upstream",), True, "of upstream: CI=upstream is set; unset, it is off for one that was in use before there was collecting"),
-        ((), False, "off: CI=off is set; unset, it is on for a new database"),
+        (CollectSettings(), "of upstream and backends (CI=upstream,backends); set CI=off to collect nothing"),
+        (CollectSettings(ci=("upstream",)), "of upstream (CI=upstream); set CI=off to collect nothing"),
+        (CollectSettings(ci=()), f"off (CI=off); {CHANGE}"),
     ],
-)  # fmt: skip
-async def test_it_says_what_applies_and_why(bot, chosen, upgraded, words):
-    settings = replace(bot.context.settings, of_features={CollectSettings: CollectSettings(ci=chosen)})
-    async with bot.store.transaction() as tx:
-        if upgraded:
-            await tx.run(ci_default.insert().values(name="ci", value="off"))
-        assert await collection_scope.describe_scope(tx, settings) == words
+)
+def test_it_says_what_applies_and_how_to_change_it(settings, chosen, words):
+    chosen_settings = replace(settings, of_features={CollectSettings: chosen})
+    assert collection_scope.describe_scope(chosen_settings) == words

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from bot.ci.collect.settings import CollectSettings
+from bot.ci.collect.settings import CollectSettings, is_trusted_branch
 from bot.ci.collect.store import runs
-from bot.ci.collect.trust import is_trusted_branch
 from bot.ingest.tables import records
 from bot.oot.verdict import rows as verdict_rows
 

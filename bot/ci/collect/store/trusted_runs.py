@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.collect.settings import CollectSettings
+from bot.ci.collect.settings import CollectSettings, is_trusted_branch
 from bot.ci.collect.store import runs
-from bot.ci.collect.trust import is_trusted, is_trusted_branch
+from bot.ci.collect.trust import is_trusted
 from bot.db.statements import Statement
 from bot.ingest.tables import records
 from bot.oot.results.tables import oot_workflow_job

@@ -59,7 +59,7 @@ async def list_artifacts(context: Context, task: Task) -> None:
         refused = await collection_scope.run_refusal(
             tx, context.settings, row["repo"], workflow=row["name"], path=row["path"]
         )
-        if refused and not await collection_scope.collected_sides(tx, context.settings):
+        if refused and not context.settings.of(CollectSettings).ci:
             return  # once collecting is switched on, the sweep finds the runs of the last days
         before = await fetches.find_listing(tx, row)
     if refused:

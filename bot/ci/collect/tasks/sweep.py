@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.ci.collect import collection_scope, keys
+from bot.ci.collect import keys
+from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.store import fetches
 from bot.ci.collect.workspace import WORKSPACE
 
@@ -18,9 +19,9 @@ TASK = {"artifact": "collect", "log": "log"}  # kind of fetch -> kind of task
 async def request_overdue(context: Context, _task: Task) -> None:
     """Enqueue what is overdue, and delete what killed processes left behind."""
     await context.resource(WORKSPACE).delete_left_folders()
+    if not context.settings.of(CollectSettings).ci:
+        return
     async with context.store.read() as tx:
-        if not await collection_scope.collected_sides(tx, context.settings):
-            return
         unlisted = await fetches.overdue_listings(tx)
         unfetched = await fetches.overdue_fetches(tx)
     async with context.store.transaction() as tx:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bot.ci.logs.parse import patterns
 from bot.ci.logs.parse.cleaning import clean_block, without_colours, without_timestamps
 from bot.ci.logs.parse.matcher import ECHO, Matcher, compile_rules
-from bot.ci.logs.parse.prefixes import is_plain, without_prefixes
+from bot.ci.logs.parse.prefixes import without_prefixes
 from bot.ci.logs.parse.rules import Rule
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ class _Search:
         self.blocks: list[_Block] = []
         self.cleaned: dict[int, bytes] = {}  # the last ones used
         self.texts: dict[int, bytes] = {}  # the same with ignored lines emptied
+        self.refined: set[int] = set()  # blocks of which it is known what matches
         self.echoes: list[int] = []  # lines that only the echo of a step's script has
         self.dropped: list[tuple[int, int]] = []  # first and last lines of what lies in sections, in order
         self._scan()
@@ -268,11 +269,7 @@ class _Search:
         marks |= 1 << self.matcher.echoed
         for number, raw in enumerate(self.source):
             uncoloured = without_colours(raw, first=number == 0)
-            if is_plain(uncoloured):  # the usual case: what is not needed is not cleaned
-                may_match = self.matcher.may_match(uncoloured, raw=True)
-            else:
-                text = self._keep(self.cleaned, number, _lines_for_rules(uncoloured))
-                may_match = self.matcher.may_match(text)
+            may_match = self.matcher.may_match(uncoloured, raw=True)
             lines = raw.count(b"\n") + (not raw.endswith(b"\n"))
             self.blocks.append(_Block(line, lines, may_match))
             if may_match & marks:
@@ -318,6 +315,12 @@ class _Search:
             at = bisect_left(self.dropped, block.first, key=itemgetter(1))
             if at < len(self.dropped) and self.dropped[at][0] < block.first + block.lines:
                 text = self._without_sections(block, text, at)
+            if number not in self.refined:  # raw lines promise more than cleaned ones hold
+                self.refined.add(number)
+                matches = (
+                    self.matcher.may_match(text) | 1 << self.matcher.error
+                )  # which may be an ignored line
+                self.blocks[number] = block._replace(may_match=block.may_match & matches)
             self._keep(self.texts, number, text)
         return self.texts[number]
 

@@ -21,7 +21,7 @@ SEQUENCE = re2.compile(
 )
 C1 = re2.compile(rb"[\x{80}-\x{9f}]")
 REMOVED = b"\xff"  # in no UTF-8, so what stood beside a removed sequence forms no other one with it
-DISTINCT_MOST = 100
+DISTINCT_MOST = 6  # sequences that are removed everywhere at once; further ones one by one
 PARTS = frozenset((b"\x1b]", b"\x1b\\"))  # sequences that may also begin or end a longer one
 
 
@@ -90,7 +90,14 @@ def without_timestamps(text: bytes) -> bytes:
     unstamped = 0 if lines[-1] else 1  # behind the last line end
     if zeros.startswith(USUAL) and zeros.count(b"\n" + USUAL) == len(lines) - 1 - unstamped:
         return b"\n".join([line[length:] for line in lines])  # the usual case, without a look at each line
-    return b"\n".join([line[timestamp_length(line) :] for line in lines])
+    return b"\n".join(
+        [
+            line[length if zero.startswith(USUAL) else timestamp_length(line) :]
+            if zero[:5] == b"0000-"
+            else line
+            for line, zero in zip(lines, zeros.split(b"\n"), strict=True)
+        ]
+    )
 
 
 def without_escapes(text: bytes) -> bytes:
@@ -98,13 +105,21 @@ def without_escapes(text: bytes) -> bytes:
     text = _c1_as_escapes(text)
     if ESCAPE not in text:
         return text
+    if any(part in text for part in PARTS):
+        return b"".join([text[start:end] for start, end in kept_spans(text)])
     found, distinct = SEQUENCE.search(text), 0
-    while found and found.group() not in PARTS and distinct < DISTINCT_MOST:
-        text = text.replace(found.group(), REMOVED)  # a log has few different ones
+    while found and distinct < DISTINCT_MOST:
+        text = text.replace(found.group(), REMOVED * len(found.group()))  # a log has few different ones
         found, distinct = SEQUENCE.search(text, found.start()), distinct + 1
     if found:
-        text = b"".join(text[start:end] for start, end in kept_spans(text))
+        first, *rest = text.split(ESCAPE)
+        text = b"".join([first, *[_without_sequence(ESCAPE + part) for part in rest]])
     return text.translate(None, REMOVED)
+
+
+def _without_sequence(text: bytes) -> bytes:
+    found = SEQUENCE.match(text)
+    return text[found.end() :] if found else text
 
 
 def kept_spans(text: bytes) -> list[tuple[int, int]]:

@@ -68,7 +68,10 @@ class Matcher:
         self.ignored_mask = sum(1 << index for index in self.ignored)
 
     def may_match(self, text: bytes, *, raw: bool = False) -> int:
-        """Return the patterns that may match in lines, as bits; all that do match are among them."""
+        """Return the patterns that may match in lines, as bits; all that do match are among them.
+
+        Raw lines are those without colours that still have their times and prefixes.
+        """
         patterns_of = self._raw_set if raw else self._set
         if patterns_of is None:
             return self._all  # several rulesets, too large together: every pattern is looked for by itself

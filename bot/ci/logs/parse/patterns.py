@@ -16,8 +16,24 @@ if TYPE_CHECKING:
 BYTES_MOST = 2048
 PROGRAM_MOST = 5000  # instructions; counted repetitions make a short pattern long
 LINE_START, LINE_END = "(?m:^)", "(?m:$)"
-# a raw line may begin with a timestamp and end with \r; looser than either, since what is found is looked at again
-RAW_START, RAW_END = r"(?:(?m:^)(?:[0-9][0-9T:.\-]*Z )?)", r"(?:\r?(?m:$))"
+# In front of a raw line stand its timestamp and what processes put there, see bot.ci.logs.parse.prefixes, and \r behind
+# it. These are looser: each line found is cleaned and looked at again.
+PREFIXES = (
+    r"\([^)\n]*pid=\d+[^)\n]*\) ",
+    r"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) [\d-]+ [\d:]+ \[[\w./-]+:\d+\] ",
+    r"\[(?:rank|default)\d+\]: ?",
+    r" *\[(?:junit|junitlauncher|testng|javac|java|exec)\] ?",
+    r"#\d+ (?:\d+\.\d+ )?",
+    r"[A-Za-z][\w.-]*[-_]\d+ +\| ",
+    r"\[[@\w][\w./@-]*(?::[\w.-]+)+\] ",
+    r"[@\w][\w./@-]*:[\w:.-]+: ",
+    r"[\w@.-]+/[\w@./-]+ [\w:.-]+: ",
+    r"[^\t\n]+\t[^\t\n]+\t\x{FEFF}?[0-9][0-9T:.\-]*Z ?",
+    r"\[?[\dT][\dT.,:+Z -]*\]? ",
+    r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d [\d:]+ ",
+)
+RAW_START = r"(?:(?m:^)(?:[0-9][0-9T:.\-]*Z )?(?:" + "|".join(PREFIXES) + ")*)"
+RAW_END = r"(?:\r?(?m:$))"
 SET_MEMORY = 32 * 1024 * 1024  # of each of the two sets of a ruleset
 
 
@@ -57,9 +73,9 @@ def for_block(pattern: str, *, memory: int | None = None) -> Any:
 
 
 def make_set(patterns: Sequence[str], *, memory: int = SET_MEMORY, raw: bool = False) -> Any:
-    """Return a set that finds in one pass which patterns may match in lines. Its last index is always found.
+    """Return a set that finds in one pass which patterns match in cleaned lines. Its last index is always found.
 
-    In `raw` lines a timestamp and a carriage return may stand where a line begins and ends.
+    In `raw` lines it finds which may match once they are cleaned.
 
     None where the patterns are too large together.
     """

@@ -27,17 +27,6 @@ KINDS = (
 )
 PREFIX = re2.compile(rb"(?m:^)(?:" + rb"|".join(KINDS) + rb")+")
 
-# in raw lines without colours: any that has no timestamp as runners write it, or a prefix behind it
-ODD = re2.compile(
-    rb"(?m:^)(?:[^0-9\n]|[0-9]{1,4}[^0-9\n-]|[0-9]{5}|\d{4}-\d\d-\d\d[^T]|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[^.]|\.\d{0,6}Z|\.\d{8})"
-    rb"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z (?:" + rb"|".join(KINDS) + rb"))"
-)
-
-
-def is_plain(text: bytes) -> bool:
-    """Whether raw lines without colours have nothing in front but timestamps as runners write them."""
-    return ODD.search(text) is None
-
 
 def without_prefixes(text: bytes) -> bytes:
     """Return cleaned lines without what stands in front of the lines themselves."""

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
-from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.store import runs as collect_rows
+from bot.ci.collect.store import trusted_runs
 from bot.ci.collect.store.merge_base import merged_into
-from bot.ci.collect.trust import is_trusted
 from bot.ci.logs.store.failed_jobs import run_keys
 from bot.ci.logs.tables import ci_log, ci_verdict
 from bot.ci.trunk.cells import CONCLUSIONS
@@ -205,18 +204,13 @@ async def _trusted_runs(
 ) -> set[tuple[int, int]]:
     if not keys:
         return set()
-    patterns = settings.of(CollectSettings).ci_trusted_branches
     query = select(WorkflowRunRow, records["workflow_run"]).where(
         tx.among((RUN.id, RUN.run_attempt), sorted(keys))
     )
-    runs = await tx.fetch(query)
-    facts = {
-        one: await collect_rows.repository_facts(tx, one) for one in {run["repository_id"] for run in runs}
-    }
     return {
         (run["id"], run["run_attempt"])
-        for run in runs
-        if is_trusted(run, default_branch=facts[run["repository_id"]].default_branch, patterns=patterns)
+        for run in await tx.fetch(query)
+        if await trusted_runs.is_trusted_run(tx, settings, run)
     }
 
 

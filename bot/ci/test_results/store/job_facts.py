@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, TypedDict
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
-from bot.ci.collect.settings import CollectSettings
+from bot.ci.collect.settings import CollectSettings, is_trusted_branch
 from bot.ci.collect.store import runs as collect_rows
 from bot.ci.collect.store import trusted_runs
 from bot.ci.collect.tables import ci_upload
-from bot.ci.collect.trust import is_trusted_branch
 from bot.ci.trunk.tables import branch_commit
 from bot.ingest import watched
 from bot.ingest.tables import records

@@ -171,7 +171,6 @@ def upgrade() -> None:
         must("workflow", Text), must("cells", Text), must("seconds", Big),
         key=["repository_id", "branch", "day", "name"],
     )
-    table("ci_default", must("name", Text), must("value", Text), key=["name"])
     table(
         "ci_disabling", must("repository_id", Big), must("number", Big), must("kind", Text),
         must("unstable", Boolean), must("title", Text), column("author", Text), column("url", Text),

@@ -1,0 +1,90 @@
+"""Exports: which rows of a capability sinks may have copies of, declared by the capability that owns them.
+
+`Feature.exports` names a tuple of them. `bot.sinks` marks what changes, reads what is true now of what was marked, and
+hands it to the driver of each sink, which writes it in the shape that the export has for the sink's layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import sqlalchemy as sa
+
+if TYPE_CHECKING:
+    from bot.db.transaction import Transaction
+
+Key = tuple[Any, ...]  # values of an export's key columns, in their order
+Row = Mapping[str, Any]
+ROWS = "bot.db.exports:read_rows"
+KEYS_PER_QUERY = 200  # SQLite limits bound parameters
+_KEY = msgspec.json.Decoder(list[Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How an export is written in one layout. All parts are named as module:attribute and loaded on first use."""
+
+    make: str  # what the layout's driver makes of a row: `bot.sinks.driver` says what that is in each
+    # async (tx, export, keys) -> rows by key, in one snapshot; a key without a row is gone
+    read: str = ROWS
+    load: str = (
+        ""  # async (context, rows) -> rows: adds what is no row, such as blobs; outside any transaction
+    )
+    most: int = 5_000  # rows read and sent at once, where they are large
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Rows that sinks may have copies of."""
+
+    name: str  # as in `what` of a sink, in tasks, metrics and pages
+    table: sa.Table  # its changes are marked: those who write it call `Transaction.note_changed`
+    day: str  # the column with the time by which rows are counted and filled in later, epoch milliseconds
+    key: tuple[str, ...] = ()  # columns that name what is sent as one; empty: the primary key
+    group: str = ""  # a name that stands for several exports in `what`
+    # columns with the ids or full names of the repositories a row is about: one that is private hides it
+    repositories: tuple[str, ...] = ("repository_id",)
+    condition: sa.ColumnElement[bool] | None = None  # the rows of the table that are exported at all
+    deleted: str = ""  # a column that is not null where the row says that something was deleted
+    shapes: Mapping[str, Shape] = field(default_factory=dict)  # by layout: see `bot.sinks.driver`
+
+    @property
+    def key_columns(self) -> tuple[sa.Column[Any], ...]:
+        """The columns of its key."""
+        names = self.key or tuple(column.name for column in self.table.primary_key.columns)
+        return tuple(self.table.c[name] for name in names)
+
+    @property
+    def day_column(self) -> sa.Column[Any]:
+        """The column with the time of a row."""
+        return self.table.c[self.day]
+
+    def key_of(self, row: Row) -> Key:
+        """Return the key of a row."""
+        return tuple(row[column.name] for column in self.key_columns)
+
+
+def encode_key(key: Key) -> str:
+    """Return a key as a text that is stored."""
+    return msgspec.json.encode(key).decode()
+
+
+def decode_key(text: str) -> Key:
+    """Return the key in such a text."""
+    return tuple(_KEY.decode(text))
+
+
+async def read_rows(tx: Transaction, export: Export, keys: Sequence[Key]) -> dict[Key, Row]:
+    """Return the rows of some keys as they are now, where the key is that of one row."""
+    found: dict[Key, Row] = {}
+    columns = list(export.key_columns)
+    for start in range(0, len(keys), KEYS_PER_QUERY):
+        query = sa.select(export.table).where(tx.among(columns, keys[start : start + KEYS_PER_QUERY]))
+        if export.condition is not None:
+            query = query.where(export.condition)
+        for row in await tx.rows(query):
+            found[export.key_of(row)] = row
+    return found

@@ -1,0 +1,66 @@
+"""What sinks may have copies of: the records, and the deliveries as they came."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+from bot.db.exports import Export, Shape
+from bot.ingest import compression
+from bot.ingest.archive import ENDED
+from bot.ingest.tables import delivery, records
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bot.context import Context
+    from bot.db.exports import Key, Row
+
+DELIVERIES = "deliveries"
+SOURCES = 200  # records read at once with the deliveries they came with
+# a repository within a body, outside its texts: there quotes are escaped
+PRIVATE = re.compile(rb'(?<!\\)"private"\s*:\s*true')
+
+
+async def find_private(_context: Context, rows: Mapping[Key, Row]) -> dict[Key, Row]:
+    """Add to deliveries whether they mention a private repository: of some there is no record that says so."""
+    return await asyncio.to_thread(lambda: {key: _with_body(row) for key, row in rows.items()})
+
+
+def _with_body(row: Row) -> dict[str, Any]:
+    body = compression.decompress(row["body"], row["codec"])
+    return {**row, "body": body, "codec": None, "private": PRIVATE.search(body) is not None}
+
+
+_WITH_BODY = {"load": "bot.ingest.exports:find_private", "most": SOURCES}
+EXPORTS = (
+    Export(
+        name=DELIVERIES,
+        table=delivery,
+        key=("guid",),
+        day="received_at",
+        condition=delivery.c.state.in_(ENDED) & (delivery.c.state != "foreign"),
+        shapes={
+            "raw": Shape(make="bot.ingest.exported_objects:archive_delivery", **_WITH_BODY),
+            "upstream": Shape(make="bot.ingest.exported_objects:copy_delivery", **_WITH_BODY),
+        },
+    ),
+    *(
+        Export(
+            name=name,
+            group="records",
+            table=table,
+            day="received_at",
+            deleted="deleted_at",
+            shapes={
+                "upstream": Shape(
+                    make="bot.ingest.exported_objects:copy_object",
+                    read="bot.ingest.source_rows:read_with_source",
+                    most=SOURCES,
+                )
+            },
+        )
+        for name, table in records.items()
+    ),
+)

@@ -1,0 +1,1 @@
+"""Copies for others: what changes here is sent to object stores, DynamoDB and ClickHouse."""

@@ -1,0 +1,122 @@
+"""What the driver of a kind of sink does, and how it fails. The runner in `send_marks` does all the rest.
+
+Layouts, and what `Shape.make` of an export is in each:
+
+- `raw` and `upstream`, of objects: (export, row) -> the `bot.core.stored_objects.StoredObject`s it becomes
+- `dynamodb`: what its driver needs to make the items of a table
+- `clickhouse.upstream` and `clickhouse.ootbot`: what its driver needs to make rows of tables, and the tables
+
+A driver gets what is true now and what is gone, in no order, and perhaps more than once: what it writes last has to be
+what is true. It has no state of its own but its connections.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bot.core.errors import OotbotError, RetryLater
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.db.exports import Export, Key, Row
+    from bot.sinks.settings import SinkSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outgoing:
+    """What is to be sent about one key."""
+
+    key: Key
+    row: Row | None  # None: nothing is known of it any more
+    deleted: bool = False  # the copy is to be deleted; `row` may say where it is
+    version: int = 0  # epoch milliseconds by the database's clock: greater for what was read later
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """What is to be sent of one export at once."""
+
+    export: Export
+    make: Any  # what `Shape.make` of the sink's layout names
+    items: Sequence[Outgoing]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A row that the sink does not take, whatever else is sent with it."""
+
+    key: Key
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """What a sink holds otherwise than it should."""
+
+    key: Key
+    words: str  # missing, or what differs
+
+
+class Driver(Protocol):
+    """Writes to one sink."""
+
+    async def send(self, batch: Batch) -> Sequence[Refusal]:
+        """Write a batch; returns the rows that were refused, all others are stored durably.
+
+        Raises BatchRefused where the sink does not say which row it refuses: it is halved and sent again. Raises
+        SinkAway where trying again later may succeed, Stopped where somebody has to do something first.
+        """
+        ...
+
+    def checker(self, batch: Batch) -> Checker:
+        """Return what compares an export with what the sink holds; `batch` is empty."""
+        ...
+
+    async def check_access(self) -> None:
+        """Raise SinkAway or Stopped unless something can be written: for `ootbot doctor`."""
+        ...
+
+    async def close(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+class Checker(Protocol):
+    """Compares an export with what the sink holds."""
+
+    async def missing(self, items: Sequence[Outgoing]) -> set[Key]:
+        """Return which of these the sink has no copy of."""
+        ...
+
+    async def differing(self, items: Sequence[Outgoing]) -> Sequence[Difference]:
+        """Compare the content of a few."""
+        ...
+
+
+class OpenDriver(Protocol):
+    """The function of a driver's module that `bot.sinks.kinds` names: opens a sink, which may not be reachable."""
+
+    def __call__(self, settings: SinkSettings) -> Driver:
+        """Return the driver of a sink."""
+        ...
+
+
+class SinkAway(RetryLater):
+    """The sink cannot be used now; marks wait."""
+
+
+class SinkForbidden(SinkAway):
+    """The sink refuses our credentials: only people can help, so it is asked every five minutes."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, after=300)
+
+
+class Stopped(OotbotError):
+    """This export cannot be written to the sink until somebody mends it: a table or column is missing."""
+
+
+class BatchRefused(OotbotError):
+    """The sink refuses some row of a batch without saying which."""

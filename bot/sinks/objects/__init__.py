@@ -1,0 +1,1 @@
+"""The driver of object stores: S3, Google Cloud Storage, Azure, and directories."""
