@@ -7,6 +7,7 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="extras",
     tables="bot.ci.extras.tables",
+    exports="bot.ci.extras.exported_files:EXPORTS",
     prune="bot.ci.extras.source_rows:prune",
     sections={
         "run": "bot.ci.extras.left_out:show_run",

@@ -60,6 +60,7 @@ async def store_source(
     before = await find_source(tx, row["repository_id"], row["object_id"])
     values = [name for name in row if name not in {"repository_id", "object_id"}]
     await tx.upsert(ci_source, [row], replaced=values)
+    tx.note_changed("ci_source", [row])
     return Stored(row=row, before=before)
 
 

@@ -128,7 +128,8 @@ async def _lines(asked: Asked, own: set[int], series: SeriesRow, first: int) -> 
     for point in await series_rows.points_of(asked.tx, labels, names, first=first):
         one = names[point["series_id"]]
         parts = (labels[point["repository_id"]], one["device"], one["arch"], one["backend"])
-        found.setdefault(" ".join(part for part in parts if part) or series["model"], []).append(point)
+        name = " ".join(part for part in dict.fromkeys(parts) if part)
+        found.setdefault(name or series["model"], []).append(point)
     return found
 
 

@@ -9,6 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bot.ci.extras.benchmarks.tables import (
+    NamedPoint,
     NamedTrend,
     Point,
     PointRow,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from bot.ci.extras.benchmarks.tables import SeriesSubject
+    from bot.ci.extras.tables import SourceRow
     from bot.context import Context
     from bot.db.transaction import Transaction
 
@@ -176,6 +178,14 @@ async def points_on(tx: Transaction, owners: Collection[int], sha: str) -> list[
         P.repository_id.in_(sorted(owners)), P.head_sha >= sha, P.head_sha < sha + "g"
     )
     return await tx.fetch(query.order_by(P.at.desc(), P.object_id.desc()).limit(POINTS_MOST))
+
+
+async def named_points_of_source(tx: Transaction, source: SourceRow) -> list[NamedPoint]:
+    """Return the points of a file with the names of their series."""
+    joined = benchmark_point.join(benchmark_series, S.id == P.series_id)
+    query = select(NamedPoint, benchmark_point, benchmark_series).select_from(joined)
+    query = query.where(P.repository_id == source["repository_id"], P.object_id == source["object_id"])
+    return await tx.fetch(query.order_by(P.series_id))
 
 
 async def points_of_sources(tx: Transaction, keys: Collection[tuple[int, int]]) -> list[Point]:

@@ -130,3 +130,7 @@ benchmark_trend = table(
 
 class NamedTrend(SeriesRow, TrendRow):
     """The same with the names of its series."""
+
+
+class NamedPoint(SeriesName, PointRow):
+    """A point with the names of its series."""

@@ -10,6 +10,7 @@ from bot.ci.extras.caches import hit_rates
 from bot.ci.extras.caches.tables import (
     CacheDayRow,
     CacheJob,
+    CacheStatsRow,
     CacheTrend,
     CacheTrendRow,
     ci_cache_day,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from bot.ci.extras.caches.hit_rates import Rate, Standing
+    from bot.ci.extras.tables import SourceRow
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.queue.sums import Place
@@ -33,6 +35,14 @@ NEWEST = 60  # runs that say how a build stands
 LISTED = 2_000  # builds and languages of one page
 JOBS_MOST = 5_000  # of a day
 J, D, T, S = ci_cache_stats.c, ci_cache_day.c, ci_cache_trend.c, ci_source.c
+
+
+async def stats_of_source(tx: Transaction, source: SourceRow) -> list[CacheStatsRow]:
+    """Return what a file said of each tool."""
+    query = select(CacheStatsRow, ci_cache_stats).where(
+        J.repository_id == source["repository_id"], J.object_id == source["object_id"]
+    )
+    return await tx.fetch(query.order_by(J.tool))
 
 
 async def jobs_of_day(tx: Transaction, repository_id: int, base_name: str, day: int) -> list[CacheJob]:

@@ -47,6 +47,14 @@ async def metrics_of_source(tx: Transaction, repository_id: int, object_id: int)
     return set((await tx.run(query)).scalars())
 
 
+async def lines_of_source(tx: Transaction, source: SourceRow) -> list[MetricRow]:
+    """Return the lines of a file."""
+    query = select(MetricRow, ci_metric).where(
+        M.repository_id == source["repository_id"], M.object_id == source["object_id"]
+    )
+    return await tx.fetch(query.order_by(M.seq))
+
+
 async def lines_of_day(tx: Transaction, repository_id: int, metric: str, day: int) -> list[MetricLineRow]:
     """Return the lines of a metric on a day, of trusted runs."""
     query = select(MetricLineRow, ci_metric).where(
