@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from bot.ci.collect.feature import FEATURE as COLLECT
 from bot.ci.disabled.feature import FEATURE as DISABLED
+from bot.ci.extras.benchmarks.feature import FEATURE as BENCHMARKS
+from bot.ci.extras.caches.feature import FEATURE as CACHES
+from bot.ci.extras.contributions.feature import FEATURE as CONTRIBUTIONS
+from bot.ci.extras.feature import FEATURE as EXTRAS
+from bot.ci.extras.metrics.feature import FEATURE as METRICS
+from bot.ci.extras.partial.feature import FEATURE as PARTIAL
+from bot.ci.extras.stable.feature import FEATURE as STABLE
+from bot.ci.extras.what_ran.feature import FEATURE as WHAT_RAN
 from bot.ci.logs.feature import FEATURE as LOGS
 from bot.ci.test_lists.feature import FEATURE as TEST_LISTS
 from bot.ci.test_results.feature import FEATURE as TEST_RESULTS
@@ -49,5 +57,13 @@ FEATURES = (
     CULPRITS,
     NOTIFY,
     SINKS,
+    EXTRAS,
+    CACHES,
+    METRICS,
+    BENCHMARKS,
+    WHAT_RAN,
+    CONTRIBUTIONS,
+    STABLE,
+    PARTIAL,
     OPS,
 )

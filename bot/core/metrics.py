@@ -1,6 +1,7 @@
 """Prometheus metrics for the operator; labels have few values, never anything from outside.
 
-One exception: the branches in `ootbot_trunk_broken`, which the settings choose and whose number is limited.
+Two exceptions, which the settings choose and whose number is limited: the branches in `ootbot_trunk_broken`, and the
+metrics in `ootbot_metric_regressed`.
 """
 
 from __future__ import annotations
@@ -140,6 +141,11 @@ NOTICES_UNSENT = Gauge(
     "Notices that receivers have yet to get (waiting), or did not get (dead).",
     ["state"],
 )
+METRIC_REGRESSED = Gauge(
+    "ootbot_metric_regressed",
+    "1 while a metric that OOTBOT_CI_METRIC_ALERTS names is worse than that allows, else 0.",
+    ["repo", "metric", "value"],
+)
 REQUESTS = Histogram(
     "ootbot_request_seconds",
     "Response time, by endpoint and class of status.",
@@ -198,6 +204,13 @@ def show_broken(counts: Mapping[tuple[str, str, str], int]) -> None:
     TRUNK_BROKEN.clear()
     for labels, number in counts.items():
         TRUNK_BROKEN.labels(*labels).set(number)
+
+
+def show_regressed(found: Mapping[tuple[str, str, str], bool]) -> None:
+    """Show which metrics are worse than the settings allow, by repository, metric and value, and nothing else."""
+    METRIC_REGRESSED.clear()
+    for labels, regressed in found.items():
+        METRIC_REGRESSED.labels(*labels).set(regressed)
 
 
 def count_call(app_id: int, status: int | None, *, limited: bool = False) -> None:

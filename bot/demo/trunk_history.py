@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.demo import buildkite, job_logs, participants, test_reports
+from bot.demo import buildkite, job_documents, job_logs, participants, past_contributions, test_reports
 from bot.demo.github import git, payloads
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ NIGHTLY, NIGHTLY_JOB = "Nightly", "test (vector)"
 REPORTED = range(
     PUSHES - 5, PUSHES - 1
 )  # pushes whose tests on GPUs have reports; on every second one a test is flaky
+DOCUMENTED = range(PUSHES - 24, PUSHES - 1)  # pushes whose builds and tests on GPUs left documents
 LINUX, BIG, GPU, MAC, WINDOWS = (
     "linux.2xlarge",
     "linux.4xlarge",
@@ -150,6 +151,8 @@ async def send_history(environment: Environment) -> History:
     github, repo = environment.github, environment.github.state.repo(participants.UPSTREAM)
     past = make_history(github, participants.UPSTREAM, now=github.state.now())
     await github.webhooks.tell(past.events)
+    await github.webhooks.tell(list(past_contributions.contributions(github, past.commits)))
+    await github.webhooks.tell(list(past_contributions.nightlies(github, now=github.state.now())))
     # only now: the bot is not to find in a list what it will have heard of in a moment
     repo.branches[repo.default_branch] = past.commits[-1]
     for sha, passed in past.backend_results.items():
@@ -237,6 +240,8 @@ def _run_events(github: SimulatedGitHub, run: Run, number: int, now: int) -> Ite
                 yield payloads.workflow_job(github.state, job, job.status)
                 at = (job.completed_at or now) + 5 * MINUTE
             last.append(job)
+            if number in DOCUMENTED and kind.workflow == "pull" and shard == 1:
+                _add_documents(github, run, job, number)
             if number in REPORTED and kind.runner == GPU and shard == 1 and kind.shards > 1:
                 flaky = (test_reports.FLAKY,) if number % 2 else ()
                 github.add_artifact(run, f"test-reports_{job.id}", test_reports.junit("cuda", flaky=flaky))
@@ -247,9 +252,21 @@ def _run_events(github: SimulatedGitHub, run: Run, number: int, now: int) -> Ite
     else:
         run.status, run.updated_at = "completed", max(job.completed_at or 0 for job in last)
         run.conclusion = "success" if conclusions == {"success"} else "failure"
-    reported = number in REPORTED and run.workflow.name == "pull"
+    reported = number in DOCUMENTED and run.workflow.name == "pull"
     if run.conclusion != "success" or run.run_attempt > 1 or reported:
         yield payloads.workflow_run(github.state, run, run.status)
+
+
+def _add_documents(github: SimulatedGitHub, run: Run, job: WorkflowJob, number: int) -> None:
+    """Add what a build's compiler cache, and the scripts of tests on GPUs, leave."""
+    if job.name.startswith("linux-jammy-cuda") and job.name.endswith("build"):
+        github.add_artifact(run, f"sccache-stats-{job.id}", job_documents.cache_stats(number))
+    elif GPU in job.name:
+        at = job.completed_at or job.created_at
+        github.add_artifact(run, f"ootbot-metrics-{job.id}", job_documents.metrics(number, at=at))
+        github.add_artifact(
+            run, f"benchmark-results-{job.id}", job_documents.benchmarks(number, device="cuda")
+        )
 
 
 def _job(github: SimulatedGitHub, run: Run, planned: Planned, *, at: int, now: int) -> WorkflowJob:

@@ -188,6 +188,7 @@ sa.Index("ix_workflow_run_received_at", records["workflow_run"].c.received_at)
 sa.Index("ix_pull_request_number", records["pull_request"].c.number)
 sa.Index("ix_issue_number", records["issue"].c.number)
 sa.Index("ix_pull_label_event_number", records["pull_label_event"].c.pull_request_number)
+sa.Index("ix_pull_review_pull_request_url", records["pull_review"].c.pull_request_url)
 sa.Index("ix_push_after", records["push"].c.after)
 sa.Index("ix_push_guid", records["push"].c.guid)
 for _name in ("pull_request", "pull_head", "workflow_run", "workflow_job", "check_run"):  # by commit

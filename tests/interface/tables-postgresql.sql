@@ -86,6 +86,59 @@ CREATE TABLE bisect_step (
 CREATE INDEX ix_bisect_step_dispatch ON bisect_step (dispatch_id)
 CREATE INDEX ix_bisect_step_open ON bisect_step (bisect_id) WHERE outcome IS NULL
 CREATE INDEX ix_bisect_step_sent ON bisect_step (created_at)
+CREATE TABLE benchmark_point (
+	series_id BIGINT NOT NULL,
+	repository_id BIGINT NOT NULL,
+	object_id BIGINT NOT NULL,
+	day INTEGER NOT NULL,
+	at BIGINT NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	head_sha TEXT NOT NULL,
+	n INTEGER NOT NULL,
+	median FLOAT(53),
+	status TEXT NOT NULL,
+	min FLOAT(53),
+	max FLOAT(53),
+	stdev FLOAT(53),
+	target FLOAT(53),
+	extra JSONB,
+	CONSTRAINT pk_benchmark_point PRIMARY KEY (series_id, repository_id, object_id)
+)
+CREATE INDEX ix_benchmark_point_day ON benchmark_point (day)
+CREATE INDEX ix_benchmark_point_head_sha ON benchmark_point (repository_id, head_sha)
+CREATE INDEX ix_benchmark_point_series ON benchmark_point (repository_id, series_id, at)
+CREATE INDEX ix_benchmark_point_source ON benchmark_point (repository_id, object_id)
+CREATE TABLE benchmark_series (
+	benchmark TEXT NOT NULL,
+	model TEXT NOT NULL,
+	metric TEXT NOT NULL,
+	device TEXT NOT NULL,
+	mode TEXT NOT NULL,
+	dtype TEXT NOT NULL,
+	backend TEXT NOT NULL,
+	arch TEXT NOT NULL,
+	id BIGSERIAL NOT NULL,
+	digest BYTEA NOT NULL,
+	CONSTRAINT pk_benchmark_series PRIMARY KEY (id),
+	CONSTRAINT uq_benchmark_series UNIQUE (digest)
+)
+CREATE INDEX ix_benchmark_series_model ON benchmark_series (benchmark, model, metric)
+CREATE TABLE benchmark_trend (
+	repository_id BIGINT NOT NULL,
+	series_id BIGINT NOT NULL,
+	at BIGINT NOT NULL,
+	head_sha TEXT NOT NULL,
+	value FLOAT(53),
+	status TEXT NOT NULL,
+	usual FLOAT(53),
+	change FLOAT(53),
+	step_change FLOAT(53),
+	step_at BIGINT,
+	step_sha TEXT,
+	worse BOOLEAN NOT NULL,
+	CONSTRAINT pk_benchmark_trend PRIMARY KEY (repository_id, series_id)
+)
+CREATE INDEX ix_benchmark_trend_at ON benchmark_trend (repository_id, at)
 CREATE TABLE branch_commit (
 	repository_id BIGINT NOT NULL,
 	branch TEXT NOT NULL,
@@ -198,6 +251,57 @@ CREATE TABLE ci_budget (
 	at BIGINT NOT NULL,
 	minutes JSONB NOT NULL,
 	CONSTRAINT pk_ci_budget PRIMARY KEY (account)
+)
+CREATE TABLE ci_cache_day (
+	repository_id BIGINT NOT NULL,
+	base_name TEXT NOT NULL,
+	day INTEGER NOT NULL,
+	jobs INTEGER NOT NULL,
+	seconds BIGINT NOT NULL,
+	hits JSONB NOT NULL,
+	misses JSONB NOT NULL,
+	errors BIGINT NOT NULL,
+	not_cacheable BIGINT NOT NULL,
+	reasons JSONB NOT NULL,
+	CONSTRAINT pk_ci_cache_day PRIMARY KEY (repository_id, base_name, day)
+)
+CREATE TABLE ci_cache_stats (
+	repository_id BIGINT NOT NULL,
+	object_id BIGINT NOT NULL,
+	tool TEXT NOT NULL,
+	base_name TEXT NOT NULL,
+	day INTEGER NOT NULL,
+	at BIGINT NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	head_sha TEXT NOT NULL,
+	requests BIGINT NOT NULL,
+	executed BIGINT NOT NULL,
+	hits JSONB NOT NULL,
+	misses JSONB NOT NULL,
+	errors BIGINT NOT NULL,
+	not_cacheable BIGINT NOT NULL,
+	reasons JSONB NOT NULL,
+	write_seconds FLOAT(53) NOT NULL,
+	read_seconds FLOAT(53) NOT NULL,
+	version TEXT NOT NULL,
+	raw JSONB,
+	CONSTRAINT pk_ci_cache_stats PRIMARY KEY (repository_id, object_id, tool)
+)
+CREATE INDEX ix_ci_cache_stats_build ON ci_cache_stats (repository_id, base_name, day)
+CREATE INDEX ix_ci_cache_stats_day ON ci_cache_stats (day)
+CREATE TABLE ci_cache_trend (
+	repository_id BIGINT NOT NULL,
+	base_name TEXT NOT NULL,
+	language TEXT NOT NULL,
+	at BIGINT NOT NULL,
+	head_sha TEXT NOT NULL,
+	hits BIGINT NOT NULL,
+	misses BIGINT NOT NULL,
+	rate FLOAT(53),
+	usual FLOAT(53),
+	fell_at BIGINT,
+	fell_sha TEXT,
+	CONSTRAINT pk_ci_cache_trend PRIMARY KEY (repository_id, base_name, language)
 )
 CREATE TABLE ci_cell (
 	repository_id BIGINT NOT NULL,
@@ -367,6 +471,49 @@ CREATE TABLE ci_log (
 CREATE INDEX ix_ci_log_fetched_at ON ci_log (fetched_at)
 CREATE INDEX ix_ci_log_head_sha ON ci_log (head_sha, repository_id)
 CREATE INDEX ix_ci_log_run ON ci_log (repository_id, run_id)
+CREATE TABLE ci_metric (
+	repository_id BIGINT NOT NULL,
+	object_id BIGINT NOT NULL,
+	seq INTEGER NOT NULL,
+	metric TEXT NOT NULL,
+	day INTEGER NOT NULL,
+	at BIGINT NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	config TEXT NOT NULL,
+	values JSONB NOT NULL,
+	labels JSONB NOT NULL,
+	source TEXT NOT NULL,
+	CONSTRAINT pk_ci_metric PRIMARY KEY (repository_id, object_id, seq)
+)
+CREATE INDEX ix_ci_metric_day ON ci_metric (repository_id, metric, day)
+CREATE INDEX ix_ci_metric_of_day ON ci_metric (day)
+CREATE TABLE ci_metric_day (
+	repository_id BIGINT NOT NULL,
+	metric TEXT NOT NULL,
+	value_name TEXT NOT NULL,
+	group_key TEXT NOT NULL,
+	count INTEGER NOT NULL,
+	sum FLOAT(53) NOT NULL,
+	min FLOAT(53) NOT NULL,
+	max FLOAT(53) NOT NULL,
+	sample JSONB NOT NULL,
+	day INTEGER NOT NULL,
+	CONSTRAINT pk_ci_metric_day PRIMARY KEY (repository_id, metric, day, value_name, group_key)
+)
+CREATE TABLE ci_metric_trend (
+	repository_id BIGINT NOT NULL,
+	metric TEXT NOT NULL,
+	value_name TEXT NOT NULL,
+	last_day INTEGER NOT NULL,
+	count BIGINT NOT NULL,
+	recent FLOAT(53) NOT NULL,
+	before FLOAT(53),
+	change FLOAT(53),
+	since_day INTEGER,
+	days JSONB NOT NULL,
+	CONSTRAINT pk_ci_metric_trend PRIMARY KEY (repository_id, metric, value_name)
+)
+CREATE INDEX ix_ci_metric_trend_change ON ci_metric_trend (repository_id, change)
 CREATE TABLE ci_pull_closes (
 	repository_id BIGINT NOT NULL,
 	number BIGINT NOT NULL,
@@ -425,6 +572,38 @@ CREATE TABLE ci_signature_day (
 	CONSTRAINT pk_ci_signature_day PRIMARY KEY (signature, family, day)
 )
 CREATE INDEX ix_ci_signature_day_day ON ci_signature_day (day, family)
+CREATE TABLE ci_source (
+	repository_id BIGINT NOT NULL,
+	object_id BIGINT NOT NULL,
+	run_id BIGINT NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	job_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	workflow TEXT NOT NULL,
+	job_name TEXT NOT NULL,
+	base_name TEXT NOT NULL,
+	config TEXT NOT NULL,
+	head_sha TEXT NOT NULL,
+	upstream_sha TEXT,
+	upstream_repo TEXT,
+	head_branch TEXT,
+	pr_number BIGINT,
+	trusted BOOLEAN NOT NULL,
+	at BIGINT NOT NULL,
+	day INTEGER NOT NULL,
+	seconds INTEGER,
+	kind TEXT NOT NULL,
+	artifact TEXT NOT NULL,
+	records INTEGER NOT NULL,
+	problems JSONB NOT NULL,
+	problem_count INTEGER NOT NULL,
+	received_at BIGINT NOT NULL,
+	CONSTRAINT pk_ci_source PRIMARY KEY (repository_id, object_id)
+)
+CREATE INDEX ix_ci_source_head_sha ON ci_source (head_sha)
+CREATE INDEX ix_ci_source_received_at ON ci_source (received_at)
+CREATE INDEX ix_ci_source_run ON ci_source (repository_id, run_id)
+CREATE INDEX ix_ci_source_upstream_sha ON ci_source (upstream_sha)
 CREATE TABLE ci_storage_day (
 	repository_id BIGINT NOT NULL,
 	day INTEGER NOT NULL,
@@ -488,6 +667,30 @@ CREATE INDEX ix_ci_verdict_at ON ci_verdict (repository_id, at, job_id) WHERE cu
 CREATE INDEX ix_ci_verdict_day ON ci_verdict (day, kind) WHERE current AND rank = 0
 CREATE INDEX ix_ci_verdict_repository ON ci_verdict (repository_id, family) WHERE current AND rank = 0
 CREATE INDEX ix_ci_verdict_signature ON ci_verdict (signature, day) WHERE current AND rank = 0
+CREATE TABLE contribution_day (
+	repository_id BIGINT NOT NULL,
+	day INTEGER NOT NULL,
+	pr_count INTEGER NOT NULL,
+	users JSONB NOT NULL,
+	new_users INTEGER NOT NULL,
+	review_hours JSONB NOT NULL,
+	merge_hours JSONB NOT NULL,
+	CONSTRAINT pk_contribution_day PRIMARY KEY (repository_id, day)
+)
+CREATE TABLE contribution_pull (
+	repository_id BIGINT NOT NULL,
+	number BIGINT NOT NULL,
+	login TEXT NOT NULL,
+	state TEXT NOT NULL,
+	created_at BIGINT NOT NULL,
+	day INTEGER,
+	merged_at BIGINT,
+	reviewed_at BIGINT,
+	CONSTRAINT pk_contribution_pull PRIMARY KEY (repository_id, number)
+)
+CREATE INDEX ix_contribution_pull_day ON contribution_pull (repository_id, day)
+CREATE INDEX ix_contribution_pull_login ON contribution_pull (repository_id, login, day)
+CREATE INDEX ix_contribution_pull_waiting ON contribution_pull (repository_id, state, created_at)
 CREATE TABLE delivery (
 	id BIGSERIAL NOT NULL,
 	guid TEXT NOT NULL,
@@ -1171,6 +1374,7 @@ CREATE TABLE pull_review (
 	merge_state JSONB NOT NULL,
 	CONSTRAINT pk_pull_review PRIMARY KEY (repository_id, id)
 )
+CREATE INDEX ix_pull_review_pull_request_url ON pull_review (pull_request_url)
 CREATE INDEX ix_pull_review_repo ON pull_review (lower(repo), id)
 CREATE TABLE pull_review_comment (
 	repository_id BIGINT NOT NULL,
@@ -1259,6 +1463,14 @@ CREATE TABLE repository_name (
 	CONSTRAINT pk_repository_name PRIMARY KEY (repository_id, name)
 )
 CREATE INDEX ix_repository_name_name ON repository_name (name)
+CREATE TABLE running_listing (
+	repository_id BIGINT NOT NULL,
+	run_id BIGINT NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	at BIGINT NOT NULL,
+	CONSTRAINT pk_running_listing PRIMARY KEY (repository_id, run_id, run_attempt)
+)
+CREATE INDEX ix_running_listing_at ON running_listing (at)
 CREATE TABLE schema_support (
 	oldest TEXT NOT NULL,
 	CONSTRAINT pk_schema_support PRIMARY KEY (oldest)
@@ -1310,6 +1522,19 @@ CREATE TABLE sink_state (
 	filled BIGINT NOT NULL,
 	CONSTRAINT pk_sink_state PRIMARY KEY (sink, what)
 )
+CREATE TABLE stable_push (
+	repository_id BIGINT NOT NULL,
+	branch TEXT NOT NULL,
+	sha TEXT NOT NULL,
+	committed_at BIGINT NOT NULL,
+	title TEXT NOT NULL,
+	jobs_passed INTEGER NOT NULL,
+	day INTEGER NOT NULL,
+	at BIGINT NOT NULL,
+	CONSTRAINT pk_stable_push PRIMARY KEY (repository_id, branch, sha)
+)
+CREATE INDEX ix_stable_push_at ON stable_push (repository_id, at)
+CREATE INDEX ix_stable_push_day ON stable_push (day)
 CREATE TABLE sweep (
 	app_id BIGINT NOT NULL,
 	name TEXT NOT NULL,
@@ -1342,6 +1567,20 @@ CREATE INDEX ix_task_due_foreground ON task (due_at) WHERE state = 'waiting' AND
 CREATE INDEX ix_task_state ON task (state, id)
 CREATE UNIQUE INDEX ux_task_running ON task (kind, key) WHERE state = 'running'
 CREATE UNIQUE INDEX ux_task_waiting ON task (kind, key) WHERE state = 'waiting'
+CREATE TABLE td_miss (
+	repository_id BIGINT NOT NULL,
+	pr_number BIGINT NOT NULL,
+	test_id BIGINT NOT NULL,
+	file TEXT NOT NULL,
+	head_sha TEXT NOT NULL,
+	run_id BIGINT NOT NULL,
+	at BIGINT NOT NULL,
+	left_out_run_id BIGINT NOT NULL,
+	day INTEGER NOT NULL,
+	CONSTRAINT pk_td_miss PRIMARY KEY (repository_id, pr_number, test_id)
+)
+CREATE INDEX ix_td_miss_day ON td_miss (day)
+CREATE INDEX ix_td_miss_run ON td_miss (repository_id, run_id)
 CREATE TABLE test (
 	id BIGSERIAL NOT NULL,
 	repository_id BIGINT NOT NULL,
@@ -1469,6 +1708,7 @@ CREATE TABLE test_job (
 	left_out INTEGER NOT NULL,
 	time_ms BIGINT NOT NULL,
 	files INTEGER NOT NULL,
+	partial BOOLEAN DEFAULT false NOT NULL,
 	flags JSONB,
 	properties JSONB,
 	unreadable JSONB NOT NULL,

@@ -86,6 +86,58 @@ CREATE TABLE bisect_step (
 CREATE INDEX ix_bisect_step_dispatch ON bisect_step (dispatch_id)
 CREATE INDEX ix_bisect_step_open ON bisect_step (bisect_id) WHERE outcome IS NULL
 CREATE INDEX ix_bisect_step_sent ON bisect_step (created_at)
+CREATE TABLE benchmark_point (
+	series_id INTEGER NOT NULL,
+	repository_id INTEGER NOT NULL,
+	object_id INTEGER NOT NULL,
+	day INTEGER NOT NULL,
+	at INTEGER NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	head_sha TEXT NOT NULL,
+	n INTEGER NOT NULL,
+	median FLOAT,
+	status TEXT NOT NULL,
+	min FLOAT,
+	max FLOAT,
+	stdev FLOAT,
+	target FLOAT,
+	extra JSON,
+	CONSTRAINT pk_benchmark_point PRIMARY KEY (series_id, repository_id, object_id)
+)
+CREATE INDEX ix_benchmark_point_day ON benchmark_point (day)
+CREATE INDEX ix_benchmark_point_head_sha ON benchmark_point (repository_id, head_sha)
+CREATE INDEX ix_benchmark_point_series ON benchmark_point (repository_id, series_id, at)
+CREATE INDEX ix_benchmark_point_source ON benchmark_point (repository_id, object_id)
+CREATE TABLE benchmark_series (
+	benchmark TEXT NOT NULL,
+	model TEXT NOT NULL,
+	metric TEXT NOT NULL,
+	device TEXT NOT NULL,
+	mode TEXT NOT NULL,
+	dtype TEXT NOT NULL,
+	backend TEXT NOT NULL,
+	arch TEXT NOT NULL,
+	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+	digest BLOB NOT NULL,
+	CONSTRAINT uq_benchmark_series UNIQUE (digest)
+)
+CREATE INDEX ix_benchmark_series_model ON benchmark_series (benchmark, model, metric)
+CREATE TABLE benchmark_trend (
+	repository_id INTEGER NOT NULL,
+	series_id INTEGER NOT NULL,
+	at INTEGER NOT NULL,
+	head_sha TEXT NOT NULL,
+	value FLOAT,
+	status TEXT NOT NULL,
+	usual FLOAT,
+	change FLOAT,
+	step_change FLOAT,
+	step_at INTEGER,
+	step_sha TEXT,
+	worse BOOLEAN NOT NULL,
+	CONSTRAINT pk_benchmark_trend PRIMARY KEY (repository_id, series_id)
+)
+CREATE INDEX ix_benchmark_trend_at ON benchmark_trend (repository_id, at)
 CREATE TABLE branch_commit (
 	repository_id INTEGER NOT NULL,
 	branch TEXT NOT NULL,
@@ -198,6 +250,57 @@ CREATE TABLE ci_budget (
 	at INTEGER NOT NULL,
 	minutes JSON NOT NULL,
 	CONSTRAINT pk_ci_budget PRIMARY KEY (account)
+)
+CREATE TABLE ci_cache_day (
+	repository_id INTEGER NOT NULL,
+	base_name TEXT NOT NULL,
+	day INTEGER NOT NULL,
+	jobs INTEGER NOT NULL,
+	seconds INTEGER NOT NULL,
+	hits JSON NOT NULL,
+	misses JSON NOT NULL,
+	errors INTEGER NOT NULL,
+	not_cacheable INTEGER NOT NULL,
+	reasons JSON NOT NULL,
+	CONSTRAINT pk_ci_cache_day PRIMARY KEY (repository_id, base_name, day)
+)
+CREATE TABLE ci_cache_stats (
+	repository_id INTEGER NOT NULL,
+	object_id INTEGER NOT NULL,
+	tool TEXT NOT NULL,
+	base_name TEXT NOT NULL,
+	day INTEGER NOT NULL,
+	at INTEGER NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	head_sha TEXT NOT NULL,
+	requests INTEGER NOT NULL,
+	executed INTEGER NOT NULL,
+	hits JSON NOT NULL,
+	misses JSON NOT NULL,
+	errors INTEGER NOT NULL,
+	not_cacheable INTEGER NOT NULL,
+	reasons JSON NOT NULL,
+	write_seconds FLOAT NOT NULL,
+	read_seconds FLOAT NOT NULL,
+	version TEXT NOT NULL,
+	raw JSON,
+	CONSTRAINT pk_ci_cache_stats PRIMARY KEY (repository_id, object_id, tool)
+)
+CREATE INDEX ix_ci_cache_stats_build ON ci_cache_stats (repository_id, base_name, day)
+CREATE INDEX ix_ci_cache_stats_day ON ci_cache_stats (day)
+CREATE TABLE ci_cache_trend (
+	repository_id INTEGER NOT NULL,
+	base_name TEXT NOT NULL,
+	language TEXT NOT NULL,
+	at INTEGER NOT NULL,
+	head_sha TEXT NOT NULL,
+	hits INTEGER NOT NULL,
+	misses INTEGER NOT NULL,
+	rate FLOAT,
+	usual FLOAT,
+	fell_at INTEGER,
+	fell_sha TEXT,
+	CONSTRAINT pk_ci_cache_trend PRIMARY KEY (repository_id, base_name, language)
 )
 CREATE TABLE ci_cell (
 	repository_id INTEGER NOT NULL,
@@ -367,6 +470,49 @@ CREATE TABLE ci_log (
 CREATE INDEX ix_ci_log_fetched_at ON ci_log (fetched_at)
 CREATE INDEX ix_ci_log_head_sha ON ci_log (head_sha, repository_id)
 CREATE INDEX ix_ci_log_run ON ci_log (repository_id, run_id)
+CREATE TABLE ci_metric (
+	repository_id INTEGER NOT NULL,
+	object_id INTEGER NOT NULL,
+	seq INTEGER NOT NULL,
+	metric TEXT NOT NULL,
+	day INTEGER NOT NULL,
+	at INTEGER NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	config TEXT NOT NULL,
+	"values" JSON NOT NULL,
+	labels JSON NOT NULL,
+	source TEXT NOT NULL,
+	CONSTRAINT pk_ci_metric PRIMARY KEY (repository_id, object_id, seq)
+)
+CREATE INDEX ix_ci_metric_day ON ci_metric (repository_id, metric, day)
+CREATE INDEX ix_ci_metric_of_day ON ci_metric (day)
+CREATE TABLE ci_metric_day (
+	repository_id INTEGER NOT NULL,
+	metric TEXT NOT NULL,
+	value_name TEXT NOT NULL,
+	group_key TEXT NOT NULL,
+	count INTEGER NOT NULL,
+	sum FLOAT NOT NULL,
+	min FLOAT NOT NULL,
+	max FLOAT NOT NULL,
+	sample JSON NOT NULL,
+	day INTEGER NOT NULL,
+	CONSTRAINT pk_ci_metric_day PRIMARY KEY (repository_id, metric, day, value_name, group_key)
+)
+CREATE TABLE ci_metric_trend (
+	repository_id INTEGER NOT NULL,
+	metric TEXT NOT NULL,
+	value_name TEXT NOT NULL,
+	last_day INTEGER NOT NULL,
+	count INTEGER NOT NULL,
+	recent FLOAT NOT NULL,
+	"before" FLOAT,
+	change FLOAT,
+	since_day INTEGER,
+	days JSON NOT NULL,
+	CONSTRAINT pk_ci_metric_trend PRIMARY KEY (repository_id, metric, value_name)
+)
+CREATE INDEX ix_ci_metric_trend_change ON ci_metric_trend (repository_id, change)
 CREATE TABLE ci_pull_closes (
 	repository_id INTEGER NOT NULL,
 	number INTEGER NOT NULL,
@@ -425,6 +571,38 @@ CREATE TABLE ci_signature_day (
 	CONSTRAINT pk_ci_signature_day PRIMARY KEY (signature, family, day)
 )
 CREATE INDEX ix_ci_signature_day_day ON ci_signature_day (day, family)
+CREATE TABLE ci_source (
+	repository_id INTEGER NOT NULL,
+	object_id INTEGER NOT NULL,
+	run_id INTEGER NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	job_id INTEGER NOT NULL,
+	repo TEXT NOT NULL,
+	workflow TEXT NOT NULL,
+	job_name TEXT NOT NULL,
+	base_name TEXT NOT NULL,
+	config TEXT NOT NULL,
+	head_sha TEXT NOT NULL,
+	upstream_sha TEXT,
+	upstream_repo TEXT,
+	head_branch TEXT,
+	pr_number INTEGER,
+	trusted BOOLEAN NOT NULL,
+	at INTEGER NOT NULL,
+	day INTEGER NOT NULL,
+	seconds INTEGER,
+	kind TEXT NOT NULL,
+	artifact TEXT NOT NULL,
+	records INTEGER NOT NULL,
+	problems JSON NOT NULL,
+	problem_count INTEGER NOT NULL,
+	received_at INTEGER NOT NULL,
+	CONSTRAINT pk_ci_source PRIMARY KEY (repository_id, object_id)
+)
+CREATE INDEX ix_ci_source_head_sha ON ci_source (head_sha)
+CREATE INDEX ix_ci_source_received_at ON ci_source (received_at)
+CREATE INDEX ix_ci_source_run ON ci_source (repository_id, run_id)
+CREATE INDEX ix_ci_source_upstream_sha ON ci_source (upstream_sha)
 CREATE TABLE ci_storage_day (
 	repository_id INTEGER NOT NULL,
 	day INTEGER NOT NULL,
@@ -488,6 +666,30 @@ CREATE INDEX ix_ci_verdict_at ON ci_verdict (repository_id, at, job_id) WHERE cu
 CREATE INDEX ix_ci_verdict_day ON ci_verdict (day, kind) WHERE current = 1 AND rank = 0
 CREATE INDEX ix_ci_verdict_repository ON ci_verdict (repository_id, family) WHERE current = 1 AND rank = 0
 CREATE INDEX ix_ci_verdict_signature ON ci_verdict (signature, day) WHERE current = 1 AND rank = 0
+CREATE TABLE contribution_day (
+	repository_id INTEGER NOT NULL,
+	day INTEGER NOT NULL,
+	pr_count INTEGER NOT NULL,
+	users JSON NOT NULL,
+	new_users INTEGER NOT NULL,
+	review_hours JSON NOT NULL,
+	merge_hours JSON NOT NULL,
+	CONSTRAINT pk_contribution_day PRIMARY KEY (repository_id, day)
+)
+CREATE TABLE contribution_pull (
+	repository_id INTEGER NOT NULL,
+	number INTEGER NOT NULL,
+	login TEXT NOT NULL,
+	state TEXT NOT NULL,
+	created_at INTEGER NOT NULL,
+	day INTEGER,
+	merged_at INTEGER,
+	reviewed_at INTEGER,
+	CONSTRAINT pk_contribution_pull PRIMARY KEY (repository_id, number)
+)
+CREATE INDEX ix_contribution_pull_day ON contribution_pull (repository_id, day)
+CREATE INDEX ix_contribution_pull_login ON contribution_pull (repository_id, login, day)
+CREATE INDEX ix_contribution_pull_waiting ON contribution_pull (repository_id, state, created_at)
 CREATE TABLE delivery (
 	id INTEGER NOT NULL,
 	guid TEXT NOT NULL,
@@ -1171,6 +1373,7 @@ CREATE TABLE pull_review (
 	merge_state JSON NOT NULL,
 	CONSTRAINT pk_pull_review PRIMARY KEY (repository_id, id)
 )
+CREATE INDEX ix_pull_review_pull_request_url ON pull_review (pull_request_url)
 CREATE INDEX ix_pull_review_repo ON pull_review (lower(repo), id)
 CREATE TABLE pull_review_comment (
 	repository_id INTEGER NOT NULL,
@@ -1259,6 +1462,14 @@ CREATE TABLE repository_name (
 	CONSTRAINT pk_repository_name PRIMARY KEY (repository_id, name)
 )
 CREATE INDEX ix_repository_name_name ON repository_name (name)
+CREATE TABLE running_listing (
+	repository_id INTEGER NOT NULL,
+	run_id INTEGER NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	at INTEGER NOT NULL,
+	CONSTRAINT pk_running_listing PRIMARY KEY (repository_id, run_id, run_attempt)
+)
+CREATE INDEX ix_running_listing_at ON running_listing (at)
 CREATE TABLE schema_support (
 	oldest TEXT NOT NULL,
 	CONSTRAINT pk_schema_support PRIMARY KEY (oldest)
@@ -1310,6 +1521,19 @@ CREATE TABLE sink_state (
 	filled INTEGER NOT NULL,
 	CONSTRAINT pk_sink_state PRIMARY KEY (sink, what)
 )
+CREATE TABLE stable_push (
+	repository_id INTEGER NOT NULL,
+	branch TEXT NOT NULL,
+	sha TEXT NOT NULL,
+	committed_at INTEGER NOT NULL,
+	title TEXT NOT NULL,
+	jobs_passed INTEGER NOT NULL,
+	day INTEGER NOT NULL,
+	at INTEGER NOT NULL,
+	CONSTRAINT pk_stable_push PRIMARY KEY (repository_id, branch, sha)
+)
+CREATE INDEX ix_stable_push_at ON stable_push (repository_id, at)
+CREATE INDEX ix_stable_push_day ON stable_push (day)
 CREATE TABLE sweep (
 	app_id INTEGER NOT NULL,
 	name TEXT NOT NULL,
@@ -1342,6 +1566,20 @@ CREATE INDEX ix_task_due_foreground ON task (due_at) WHERE state = 'waiting' AND
 CREATE INDEX ix_task_state ON task (state, id)
 CREATE UNIQUE INDEX ux_task_running ON task (kind, "key") WHERE state = 'running'
 CREATE UNIQUE INDEX ux_task_waiting ON task (kind, "key") WHERE state = 'waiting'
+CREATE TABLE td_miss (
+	repository_id INTEGER NOT NULL,
+	pr_number INTEGER NOT NULL,
+	test_id INTEGER NOT NULL,
+	file TEXT NOT NULL,
+	head_sha TEXT NOT NULL,
+	run_id INTEGER NOT NULL,
+	at INTEGER NOT NULL,
+	left_out_run_id INTEGER NOT NULL,
+	day INTEGER NOT NULL,
+	CONSTRAINT pk_td_miss PRIMARY KEY (repository_id, pr_number, test_id)
+)
+CREATE INDEX ix_td_miss_day ON td_miss (day)
+CREATE INDEX ix_td_miss_run ON td_miss (repository_id, run_id)
 CREATE TABLE test (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
 	repository_id INTEGER NOT NULL,
@@ -1467,6 +1705,7 @@ CREATE TABLE test_job (
 	left_out INTEGER NOT NULL,
 	time_ms INTEGER NOT NULL,
 	files INTEGER NOT NULL,
+	partial BOOLEAN DEFAULT 0 NOT NULL,
 	flags JSON,
 	properties JSON,
 	unreadable JSON NOT NULL,

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 _JOB_ID = re.compile(r"[_-](\d{1,19})(?:\.zip)?$")
 _ATTEMPT = re.compile(r"(?:^|-)runattempt(\d{1,6})(?=-|_|$)")
+_PARTIAL = re.compile(r"-partial(\d{1,6})(?:\.zip)?$")
 _WORD = re.compile(r"[^0-9a-z]+")
 LEAST_JOB_ID = (
     1_000_000  # smaller numbers at the end of a name are shards and the like, never ids of GitHub's
@@ -41,6 +42,7 @@ class Attribution(NamedTuple):
 def attribute_artifact(name: str, jobs: Collection[Job], *, attempt: int, run_id: int) -> Attribution:
     """Return the job of the run that an artifact belongs to, None where its name does not tell."""
     flags = []
+    name = _PARTIAL.sub("", name)
     named = _ATTEMPT.search(name)
     if named and int(named[1]) != attempt:
         flags.append("foreign_attempt")
@@ -52,6 +54,16 @@ def attribute_artifact(name: str, jobs: Collection[Job], *, attempt: int, run_id
         flags.append("foreign_job")
         return Attribution(None, tuple(flags))
     return Attribution(_by_words(name, jobs, attempt=attempt, run_id=run_id), tuple(flags))
+
+
+def partial_number(name: str) -> int | None:
+    """Return which of the artifacts it is that a job leaves while it runs, `...-partial3`; None for any other.
+
+    >>> partial_number("test-reports_123-partial3"), partial_number("test-reports_123")
+    (3, None)
+    """
+    found = _PARTIAL.search(name)
+    return int(found[1]) if found else None
 
 
 def reported_job(given: object, jobs: Collection[Job]) -> Attribution:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 import sqlalchemy as sa
 
 from bot.db.columns import partial_index
-from bot.db.rows import Big, Bool, Bytes, Int, Json, Millis, Text, table
+from bot.db.rows import Big, Bool, Bytes, Default, Int, Json, Millis, Text, table
 
 JOB_KEY = ("repository_id", "run_id", "run_attempt", "job_id")
 
@@ -103,6 +103,13 @@ class _JobSums(TypedDict):
     files: Int  # reports that were read
 
 
+class JobPartial(TypedDict):
+    """Whether that is all."""
+
+    # only what the job said while it ran is known: in no statistics, and replaced once it has left all of it
+    partial: Annotated[Bool, Default(sa.false())]
+
+
 class JobReport(TypedDict):
     """What its run report says of a job, as texts by name: see bot.ci.test_results.parse.properties."""
 
@@ -140,13 +147,15 @@ class JobBlock(TypedDict):
     block: Bytes | None
 
 
-class TestJobRow(JobKeyRow, JobGeneration, JobSubject, _JobNames, JobCounts, _JobSums, Unreadable, JobTimes):
+class TestJobRow(
+    JobKeyRow, JobGeneration, JobSubject, _JobNames, JobCounts, _JobSums, JobPartial, Unreadable, JobTimes,
+):  # fmt: skip
     """What a job's reports said, without what is large."""
 
 
 class StoredJobRow(
-    JobKeyRow, JobGeneration, JobSubject, _JobNames, JobCounts, _JobSums, JobReport, Unreadable, JobTimes, JobCounted,
-    JobBlock,
+    JobKeyRow, JobGeneration, JobSubject, _JobNames, JobCounts, _JobSums, JobPartial, JobReport, Unreadable, JobTimes,
+    JobCounted, JobBlock,
 ):  # fmt: skip
     """What a job's reports said."""
 

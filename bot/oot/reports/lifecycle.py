@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from bot.oot.results import shown
-from bot.oot.results.tables import JobReported
+from bot.oot.results.tables import JobReported, JobTests
 
 if TYPE_CHECKING:
     from bot.oot.reports.report import Report
@@ -26,7 +26,7 @@ def decide(job: JobRow | None, report: Report, *, now: int, dispatched_at: int |
     """
     change = _transition(job, report, now, dispatched_at)
     if change is None and job is not None:
-        change = _filled(job, report, now)
+        change = _so_far(job, report, now) or _filled(job, report, now)
     if change is not None and _is_odd(job, change, now, dispatched_at):
         change["flags"] = change["flags"] | {"odd_times": True}
     return change
@@ -116,6 +116,17 @@ def _completed(job: JobRow, report: Report, now: int, flags: dict[str, Any]) -> 
         "updated_at": now,
     }
     return change | _reported(report)
+
+
+def _so_far(job: JobRow, report: Report, now: int) -> JobChange | None:
+    """Return the tests that a job that runs has had by now, where a repeated report knows of more than the last one."""
+    running = job["status"] == report.job["status"] == "in_progress"
+    more = (report.job["total_tests"] or 0) > (job["total_tests"] or 0)
+    if not running or not more:
+        return None
+    claimed = cast("dict[str, Any]", report.job)
+    tests = cast("JobChange", {name: claimed[name] for name in JobTests.__annotations__})
+    return {**_same(job), "flags": job["flags"] | report.flags, "updated_at": now} | _reported(report) | tests
 
 
 def _filled(job: JobRow, report: Report, now: int) -> JobChange | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bot.ci.collect import budget, collection_scope, keys
-from bot.ci.collect.attribution import Job, attempt_of, attribute_artifact
+from bot.ci.collect.attribution import Job, attempt_of, attribute_artifact, partial_number
 from bot.ci.collect.parse import artifact_kinds
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.states import State
@@ -36,6 +36,7 @@ BATCH = 200  # rows of one transaction
 PAUSE = 0.02  # seconds between two of them
 AGAIN = (60.0, 600.0)  # seconds until the second and third pass: uploads may show late
 DIGEST_LENGTH = 100
+WHILE_RUNNING = frozenset({"junit", "runreport"})  # kinds that are read while their job runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +67,10 @@ async def list_artifacts(context: Context, task: Task) -> None:
         return
     client = context.app_for(row["repo"]).client(row["repo"], since=row["received_at"], actions="read")
     try:
-        found = await _pages(context, client, row["repo"], f"actions/runs/{run_id}/artifacts", "artifacts")
-        jobs = await _pages(
+        found = await read_pages(
+            context, client, row["repo"], f"actions/runs/{run_id}/artifacts", "artifacts"
+        )
+        jobs = await read_pages(
             context, client, row["repo"], f"actions/runs/{run_id}/attempts/{attempt}/jobs", "jobs"
         )
     except GitHubRefused as error:
@@ -88,10 +91,12 @@ async def list_artifacts(context: Context, task: Task) -> None:
     await context.store.write(record_pass)
 
 
-async def _pages(context: Context, client: Client, repo: str, path: str, name: str) -> list[dict[str, Any]]:
-    """Return all pages of a list; each counts as a call of the budget."""
+async def read_pages(
+    context: Context, client: Client, repo: str, path: str, name: str, *, most: int = MOST_PAGES
+) -> list[dict[str, Any]]:
+    """Return all pages of a list, at most so many; each counts as a call of the budget."""
     found: list[dict[str, Any]] = []
-    for page in range(1, MOST_PAGES + 1):
+    for page in range(1, most + 1):
         await budget.spend_call(context, repo)
         url = client.path(path + "{?per_page,page}")
         answer = await client.getitem(url, {"per_page": str(PAGE), "page": str(page)})
@@ -132,6 +137,12 @@ async def _store_missed(
             await inbox.put(tx, delivery.delivery_of_answer("workflow_job", job, repository))
 
 
+async def store_running(context: Context, row: WorkflowRunRow, found: Sequence[dict[str, Any]]) -> None:
+    """Store the artifacts that a run has left by now, which is not over, and have them fetched."""
+    of_run, _ = await _described(context, row)
+    await _store(context, of_run, found)
+
+
 async def _described(context: Context, row: WorkflowRunRow) -> tuple[_Run, list[WorkflowJobRow]]:
     """Return what is known around a run, and its jobs."""
     async with context.store.read() as tx:
@@ -157,7 +168,7 @@ async def _store(context: Context, of_run: _Run, found: Sequence[dict[str, Any]]
 async def _want(tx: Transaction, context: Context, repo: str, batch: Sequence[ArtifactRow]) -> None:
     """Have artifacts of a kind that a feature reads fetched; another head's is refused."""
     for artifact in batch:
-        if fetch_file.reader_of(context, artifact["kind"]) is None:
+        if fetch_file.reader_of(context, artifact["kind"]) is None or _is_passing(artifact):
             continue
         key = ("repository_id", "run_id", "run_attempt", "job_id")
         intent = {name: artifact[name] for name in key} | {"kind": "artifact", "object_id": artifact["id"]}  # type: ignore[literal-required]
@@ -171,6 +182,11 @@ async def _want(tx: Transaction, context: Context, repo: str, batch: Sequence[Ar
             )
         else:
             tx.enqueue("collect", keys.object_key(repo, artifact["id"]))
+
+
+def _is_passing(artifact: ArtifactRow) -> bool:
+    """Whether an artifact says how far a job is, and is of a kind that is read once the job is over."""
+    return partial_number(artifact["name"]) is not None and artifact["kind"] not in WHILE_RUNNING
 
 
 def _artifact(of_run: _Run, found: dict[str, Any], kinds: artifact_kinds.Kinds) -> ArtifactRow | None:

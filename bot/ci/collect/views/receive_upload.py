@@ -52,7 +52,7 @@ LIMITS = CapacityLimits(most_bytes=4 * LIMIT, most_bodies=4, most_each=2, grace=
 MINUTE = 60_000  # milliseconds
 DAY = 86_400_000  # milliseconds
 LONGEST = 300  # characters of a name
-KINDS = ("junit", "log", "runreport", "usage")
+KINDS = ("benchmark", "junit", "log", "metrics", "runreport", "sccache", "usage")
 PUSH = "push"
 EVENTS = (*SELF_TRIGGERED, PUSH)  # of runs that were not dispatched
 TOKEN_HEADER = "X-OOT-Callback-Token"  # noqa: S105 - a header's name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
@@ -19,9 +19,10 @@ from bot.oot.results.store import dispatches
 from bot.oot.results.tables import oot_workflow_job
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.ci.collect.job_names import JobName
     from bot.ci.test_results.job_tables import JobKeyRow, JobSubject
-    from bot.ci.test_results.tables import PartRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowRunRow
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
 
 JOB, RUN = records["workflow_job"].c, records["workflow_run"].c
 HEAD, REPORTED = records["pull_head"].c, oot_workflow_job.c
+
+
+class FactSource(TypedDict):
+    """A file of a job."""
+
+    object_id: int
+    name: str  # of the artifact
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +56,7 @@ class Facts:
 
 
 async def read_facts(
-    tx: Transaction, settings: Settings, key: JobKeyRow, parts: list[PartRow]
+    tx: Transaction, settings: Settings, key: JobKeyRow, parts: Sequence[FactSource]
 ) -> Facts | None:
     """Return the facts of a job, None where there is no record of its run."""
     if key["run_id"] < 0:
@@ -82,7 +90,7 @@ async def read_facts(
     )
 
 
-async def _of_upload(tx: Transaction, settings: Settings, parts: list[PartRow]) -> Facts | None:
+async def _of_upload(tx: Transaction, settings: Settings, parts: Sequence[FactSource]) -> Facts | None:
     """Return the facts of a job of another CI: our dispatch says what it is about, the backend how it is called."""
     uploads = [-part["object_id"] for part in parts[:1]]
     found = await tx.row(sa.select(ci_upload).where(ci_upload.c.id.in_(uploads)))

@@ -18,6 +18,8 @@ from bot.core.errors import GiveUp
 from bot.ingest import watched
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.ci.test_results.job_tables import JobKeyRow
     from bot.context import Context
     from bot.db.transaction import Transaction
@@ -38,7 +40,7 @@ async def store(
     tx: Transaction, _context: Context, fetched: Fetched, stored: Stored, blob: str | None
 ) -> None:
     """Note a part of a job, in place of what was noted of the same artifact."""
-    key = await _key(tx, fetched, stored)
+    key = await find_key(tx, fetched, stored.job_ids)
     values = {
         "kind": fetched.kind,
         "name": fetched.name,
@@ -54,6 +56,20 @@ async def store(
     row = {**key} | {"object_id": fetched.object_id} | values
     await tx.upsert(test_part, [row], replaced=list(values))
     request(tx, key)
+
+
+async def find_key(tx: Transaction, fetched: Fetched, job_ids: Sequence[int]) -> JobKeyRow:
+    """Return the job that a file is of, of the run's; `job_ids` are those that the file names as its own."""
+    if fetched.source == "upload":
+        return await _key_of_upload(tx, fetched)
+    job_id = fetched.job_id
+    if job_id is None and len(job_ids) == 1:
+        known = await collect_rows.jobs_of_run(tx, fetched.repository_id, fetched.run_id)
+        jobs = [Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in known]
+        job_id = reported_job(job_ids[0], jobs).job_id
+    if job_id is None:  # artifacts of different jobs may hold the same tests: each name is a job of its own
+        job_id = -_number("artifact", fetched.name)
+    return job_key(fetched.repository_id, fetched.run_id, fetched.run_attempt, job_id)
 
 
 def request(tx: Transaction, key: JobKeyRow) -> None:
@@ -72,19 +88,6 @@ def parse_key(text: str) -> JobKeyRow:
         return job_key(*map(int, text.split("/")))
     except (TypeError, ValueError):
         raise GiveUp(f"{text!r} names no job") from None
-
-
-async def _key(tx: Transaction, fetched: Fetched, stored: Stored) -> JobKeyRow:
-    if fetched.source == "upload":
-        return await _key_of_upload(tx, fetched)
-    job_id = fetched.job_id
-    if job_id is None and len(stored.job_ids) == 1:
-        known = await collect_rows.jobs_of_run(tx, fetched.repository_id, fetched.run_id)
-        jobs = [Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in known]
-        job_id = reported_job(stored.job_ids[0], jobs).job_id
-    if job_id is None:  # artifacts of different jobs may hold the same tests: each name is a job of its own
-        job_id = -_number("artifact", fetched.name)
-    return job_key(fetched.repository_id, fetched.run_id, fetched.run_attempt, job_id)
 
 
 async def _key_of_upload(tx: Transaction, fetched: Fetched) -> JobKeyRow:

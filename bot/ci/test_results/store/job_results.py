@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
 
+from bot.ci.collect.attribution import partial_number
 from bot.ci.collect.blob_store import BlobMissing
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.parse.contract import Request
@@ -66,9 +68,11 @@ async def store_job_results(context: Context, task: Task) -> None:
     """Make a job's rows again of its parts; where one is no longer kept, what is there stays."""
     key = job_parts.parse_key(task.key)
     async with context.store.read() as tx:
-        parts = await rows.parts_of_job(tx, key)
+        parts, is_partial = _present(await rows.parts_of_job(tx, key))
         facts = await job_facts.read_facts(tx, context.settings, key, parts)
         devices = await _devices(tx)
+    if facts is not None and is_partial:
+        facts = replace(facts, subject={**facts.subject, "trusted": False})
     if facts is None or any(part["blob"] is None for part in parts):
         return
     if await asyncio.to_thread(context.resource(WORKSPACE).disk_full):
@@ -82,7 +86,18 @@ async def store_job_results(context: Context, task: Task) -> None:
         missing = await crashed_files.missing_files(tx, key, facts, merged)
     if parts or missing:
         merged.groups += map(crashed_files.group_without_report, missing)
-        await _store(context, _Job(key, facts, parts, merged, devices, len(missing)))
+        await _store(context, _Job(key, facts, parts, merged, devices, len(missing), is_partial))
+
+
+def _present(parts: list[PartRow]) -> tuple[list[PartRow], bool]:
+    """Return the parts that count, and whether the job still runs, as far as they tell.
+
+    What a job leaves while it runs holds all until then: only the last counts, and none once there is another part.
+    """
+    numbered = [(number, part) for part in parts if (number := partial_number(part["name"])) is not None]
+    if not numbered or len(numbered) < len(parts):
+        return [part for part in parts if partial_number(part["name"]) is None], False
+    return [max(numbered, key=lambda one: (one[0], one[1]["object_id"]))[1]], True
 
 
 async def _devices(tx: Transaction) -> frozenset[str]:
@@ -128,6 +143,7 @@ class _Job(NamedTuple):
     merged: Merged
     devices: frozenset[str]
     crashed: int  # files that gave no report
+    is_partial: bool  # it still runs
 
 
 async def _store(context: Context, job: _Job) -> None:
@@ -226,6 +242,7 @@ def _row(job: _Job) -> dict[str, Any]:
         "left_out": merged.left_out,
         "time_ms": merged.time_ms,
         "files": merged.files,
+        "partial": job.is_partial,
         "flags": merged.flags or None,
         "properties": merged.properties or None,
         "unreadable": sorted(unreadable, key=lambda one: (one["member"], one["reason"])),

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 FAILURE = test_failure.c
+USUAL_JOBS = 600  # that say what a family usually runs
 MOST_JOBS = 2_000  # of a commit or run
 MOST_FAILURES = 5_000  # of a commit or run
 MOST_SUITES = 2_000  # of a file
@@ -253,10 +254,13 @@ async def usual_counts(
     tx: Transaction, repository_id: int, family: str, *, before: int, limit: int
 ) -> list[int]:
     """Return how many tests a family of jobs ran in its newest trusted runs, all shards together, the newest first."""
-    ran, newest = sa.func.sum(JOB.tests - JOB.skipped), sa.func.max(JOB.at)
-    query = (
-        sa.select(ran)
+    jobs = (
+        sa.select(JOB.run_id, JOB.run_attempt, JOB.at, (JOB.tests - JOB.skipped).label("ran"))
         .where(BASELINE, JOB.repository_id == repository_id, JOB.family == family, JOB.at < before)
-        .group_by(JOB.run_id, JOB.run_attempt)
+        .order_by(JOB.at.desc(), JOB.generation)
+        .limit(USUAL_JOBS)
+        .subquery()
     )
+    newest = sa.func.max(jobs.c.at)
+    query = sa.select(sa.func.sum(jobs.c.ran)).group_by(jobs.c.run_id, jobs.c.run_attempt)
     return [int(value) for value in (await tx.run(query.order_by(newest.desc()).limit(limit))).scalars()]

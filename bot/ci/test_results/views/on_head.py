@@ -164,26 +164,26 @@ async def thin_jobs(tx: Transaction, head: Head) -> dict[str, FewTests]:
             families[job["backend"].casefold(), job["repository_id"], job["family"]].append(job)
     found: dict[str, FewTests] = {}
     for (backend, repository_id, family), jobs in sorted(families.items()):
-        if any(job["failed"] or job["errors"] or job["crashed"] for job in jobs):
-            continue
-        usual = await result_rows.usual_counts(
-            tx, repository_id, family, before=min(job["at"] for job in jobs), limit=few_tests.USUAL_RUNS
-        )
-        newest = _of_newest_attempt(jobs)
-        little = few_tests.compare_with_usual(sum(job["tests"] - job["skipped"] for job in newest), usual)
-        if little and (files := await exclusions.files_of(tx, newest)):
-            left_out = await exclusions.usual_tests(
-                tx,
-                repository_id,
-                family,
-                files,
-                before=min(job["at"] for job in jobs),
-                runs=few_tests.USUAL_RUNS,
-            )
-            little = few_tests.explain_by_exclusions(little, len(files), left_out)
+        little = await compare_family(tx, repository_id, family, jobs)
         if little and (backend not in found or _worse(little, found[backend])):
             found[backend] = little
     return found
+
+
+async def compare_family(
+    tx: Transaction, repository_id: int, family: str, jobs: Sequence[TestJobRow]
+) -> FewTests | None:
+    """Return that jobs of a family ran far fewer tests than usual; None where one failed or runs, or enough ran."""
+    if any(job["failed"] or job["errors"] or job["crashed"] or job["partial"] for job in jobs):
+        return None
+    began, runs = min(job["at"] for job in jobs), few_tests.USUAL_RUNS
+    usual = await result_rows.usual_counts(tx, repository_id, family, before=began, limit=runs)
+    newest = _of_newest_attempt(jobs)
+    little = few_tests.compare_with_usual(sum(job["tests"] - job["skipped"] for job in newest), usual)
+    if little and (files := await exclusions.files_of(tx, newest)):
+        left_out = await exclusions.usual_tests(tx, repository_id, family, files, before=began, runs=runs)
+        little = few_tests.explain_by_exclusions(little, len(files), left_out)
+    return little
 
 
 def _worse(one: FewTests, other: FewTests) -> bool:

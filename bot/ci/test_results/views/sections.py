@@ -268,7 +268,8 @@ def _counts(jobs: Sequence[TestJobRow]) -> str:
         f"{counts['skipped']:,} skipped" if counts["skipped"] else "",
         f"{counts['flaky']:,} flaky" if counts["flaky"] else "",
     ]
-    return ", ".join(part for part in parts if part)
+    so_far = "so far " if any(job["partial"] for job in jobs) else ""
+    return so_far + ", ".join(part for part in parts if part)
 
 
 def _short(text: str, most: int) -> str:

@@ -79,6 +79,30 @@ def upgrade() -> None:
     index("ix_bisect_step_dispatch", "bisect_step", "dispatch_id")
     index("ix_bisect_step_open", "bisect_step", "bisect_id", where="outcome IS NULL")
     index("ix_bisect_step_sent", "bisect_step", "created_at")
+        "benchmark_point", must("series_id", Big), must("repository_id", Big), must("object_id", Big),
+        must("day", Integer), must("at", Big), must("trusted", Boolean), must("head_sha", Text),
+        must("n", Integer), column("median", Float), must("status", Text), column("min", Float),
+        column("max", Float), column("stdev", Float), column("target", Float), column("extra", Json),
+        key=["series_id", "repository_id", "object_id"],
+    )
+    index("ix_benchmark_point_day", "benchmark_point", "day")
+    index("ix_benchmark_point_head_sha", "benchmark_point", "repository_id", "head_sha")
+    index("ix_benchmark_point_series", "benchmark_point", "repository_id", "series_id", "at")
+    index("ix_benchmark_point_source", "benchmark_point", "repository_id", "object_id")
+    table(
+        "benchmark_series", must("benchmark", Text), must("model", Text), must("metric", Text),
+        must("device", Text), must("mode", Text), must("dtype", Text), must("backend", Text),
+        must("arch", Text), must("id", Big), must("digest", Bytes),
+        sa.UniqueConstraint("digest", name="uq_benchmark_series"), key=["id"], sqlite_autoincrement=True,
+    )
+    index("ix_benchmark_series_model", "benchmark_series", "benchmark", "model", "metric")
+    table(
+        "benchmark_trend", must("repository_id", Big), must("series_id", Big), must("at", Big),
+        must("head_sha", Text), column("value", Float), must("status", Text), column("usual", Float),
+        column("change", Float), column("step_change", Float), column("step_at", Big),
+        column("step_sha", Text), must("worse", Boolean), key=["repository_id", "series_id"],
+    )
+    index("ix_benchmark_trend_at", "benchmark_trend", "repository_id", "at")
     table(
         "branch_commit", must("repository_id", Big), must("branch", Text), must("sha", Text),
         column("parent", Text), column("replaces", Text), must("at", Big), must("title", Text),
@@ -130,6 +154,28 @@ def upgrade() -> None:
     table(
         "ci_budget", must("account", Text), must("calls", Float), must("bytes", Float), must("at", Big),
         must("minutes", Json), key=["account"],
+    )
+    table(
+        "ci_cache_day", must("repository_id", Big), must("base_name", Text), must("day", Integer),
+        must("jobs", Integer), must("seconds", Big), must("hits", Json), must("misses", Json),
+        must("errors", Big), must("not_cacheable", Big), must("reasons", Json),
+        key=["repository_id", "base_name", "day"],
+    )
+    table(
+        "ci_cache_stats", must("repository_id", Big), must("object_id", Big), must("tool", Text),
+        must("base_name", Text), must("day", Integer), must("at", Big), must("trusted", Boolean),
+        must("head_sha", Text), must("requests", Big), must("executed", Big), must("hits", Json),
+        must("misses", Json), must("errors", Big), must("not_cacheable", Big), must("reasons", Json),
+        must("write_seconds", Float), must("read_seconds", Float), must("version", Text), column("raw", Json),
+        key=["repository_id", "object_id", "tool"],
+    )
+    index("ix_ci_cache_stats_build", "ci_cache_stats", "repository_id", "base_name", "day")
+    index("ix_ci_cache_stats_day", "ci_cache_stats", "day")
+    table(
+        "ci_cache_trend", must("repository_id", Big), must("base_name", Text), must("language", Text),
+        must("at", Big), must("head_sha", Text), must("hits", Big), must("misses", Big),
+        column("rate", Float), column("usual", Float), column("fell_at", Big), column("fell_sha", Text),
+        key=["repository_id", "base_name", "language"],
     )
     table(
         "ci_cell", must("repository_id", Big), must("head_sha", Text), must("column_id", Big),
@@ -209,6 +255,27 @@ def upgrade() -> None:
     index("ix_ci_log_head_sha", "ci_log", "head_sha", "repository_id")
     index("ix_ci_log_run", "ci_log", "repository_id", "run_id")
     table(
+        "ci_metric", must("repository_id", Big), must("object_id", Big), must("seq", Integer),
+        must("metric", Text), must("day", Integer), must("at", Big), must("trusted", Boolean),
+        must("config", Text), must("values", Json), must("labels", Json), must("source", Text),
+        key=["repository_id", "object_id", "seq"],
+    )
+    index("ix_ci_metric_day", "ci_metric", "repository_id", "metric", "day")
+    index("ix_ci_metric_of_day", "ci_metric", "day")
+    table(
+        "ci_metric_day", must("repository_id", Big), must("metric", Text), must("value_name", Text),
+        must("group_key", Text), must("count", Integer), must("sum", Float), must("min", Float),
+        must("max", Float), must("sample", Json), must("day", Integer),
+        key=["repository_id", "metric", "day", "value_name", "group_key"],
+    )
+    table(
+        "ci_metric_trend", must("repository_id", Big), must("metric", Text), must("value_name", Text),
+        must("last_day", Integer), must("count", Big), must("recent", Float), column("before", Float),
+        column("change", Float), column("since_day", Integer), must("days", Json),
+        key=["repository_id", "metric", "value_name"],
+    )
+    index("ix_ci_metric_trend_change", "ci_metric_trend", "repository_id", "change")
+    table(
         "ci_pull_closes", must("repository_id", Big), must("number", Big), must("head_sha", Text),
         must("issues", Json), key=["repository_id", "number"],
     )
@@ -238,6 +305,20 @@ def upgrade() -> None:
         key=["signature", "family", "day"],
     )
     index("ix_ci_signature_day_day", "ci_signature_day", "day", "family")
+    table(
+        "ci_source", must("repository_id", Big), must("object_id", Big), must("run_id", Big),
+        must("run_attempt", Integer), must("job_id", Big), must("repo", Text), must("workflow", Text),
+        must("job_name", Text), must("base_name", Text), must("config", Text), must("head_sha", Text),
+        column("upstream_sha", Text), column("upstream_repo", Text), column("head_branch", Text),
+        column("pr_number", Big), must("trusted", Boolean), must("at", Big), must("day", Integer),
+        column("seconds", Integer), must("kind", Text), must("artifact", Text), must("sha256", Text),
+        must("records", Integer), must("problems", Json), must("problem_count", Integer),
+        must("received_at", Big), key=["repository_id", "object_id"],
+    )
+    index("ix_ci_source_head_sha", "ci_source", "head_sha")
+    index("ix_ci_source_received_at", "ci_source", "received_at")
+    index("ix_ci_source_run", "ci_source", "repository_id", "run_id")
+    index("ix_ci_source_upstream_sha", "ci_source", "upstream_sha")
     table(
         "ci_storage_day", must("repository_id", Big), must("day", Integer), must("workflow", Text),
         must("artifacts", Big), must("bytes", Big), key=["repository_id", "day", "workflow"],
@@ -276,6 +357,19 @@ def upgrade() -> None:
         "ix_ci_verdict_signature", "ci_verdict", "signature", "day", where="current = 1 AND rank = 0",
         where_on_postgresql="current AND rank = 0",
     )
+    table(
+        "contribution_day", must("repository_id", Big), must("day", Integer), must("pr_count", Integer),
+        must("users", Json), must("new_users", Integer), must("review_hours", Json),
+        must("merge_hours", Json), key=["repository_id", "day"],
+    )
+    table(
+        "contribution_pull", must("repository_id", Big), must("number", Big), must("login", Text),
+        must("state", Text), must("created_at", Big), column("day", Integer), column("merged_at", Big),
+        column("reviewed_at", Big), key=["repository_id", "number"],
+    )
+    index("ix_contribution_pull_day", "contribution_pull", "repository_id", "day")
+    index("ix_contribution_pull_login", "contribution_pull", "repository_id", "login", "day")
+    index("ix_contribution_pull_waiting", "contribution_pull", "repository_id", "state", "created_at")
     table(
         "delivery", must("id", Big), must("guid", Text), must("event", Text), column("action", Text),
         column("repo", Text), column("repository_id", Big), column("installation_id", Big),
@@ -620,6 +714,7 @@ def upgrade() -> None:
         column("submitted_at", Big), column("updated_at", Big), column("deleted_at", Big),
         must("merge_state", Json), key=["repository_id", "id"],
     )
+    index("ix_pull_review_pull_request_url", "pull_review", "pull_request_url")
     index("ix_pull_review_repo", "pull_review", sa.text("lower(repo)"), "id")
     table(
         "pull_review_comment", must("repository_id", Big), must("repo", Text), must("received_at", Big),
@@ -657,6 +752,11 @@ def upgrade() -> None:
     index("ix_repository_repo", "repository", sa.text("lower(repo)"), "id")
     table("repository_name", must("repository_id", Big), must("name", Text), key=["repository_id", "name"])
     index("ix_repository_name_name", "repository_name", "name")
+    table(
+        "running_listing", must("repository_id", Big), must("run_id", Big), must("run_attempt", Integer),
+        must("at", Big), key=["repository_id", "run_id", "run_attempt"],
+    )
+    index("ix_running_listing_at", "running_listing", "at")
     table("schema_support", must("oldest", Text), key=["oldest"])
     table("secret", must("name", Text), must("value", Bytes), key=["name"])
     table(
@@ -679,6 +779,12 @@ def upgrade() -> None:
         must("run", Text), column("sent_at", Big), must("sent", Big), must("began_at", Big),
         column("filled_from", Big), column("filled_after", Text), must("filled", Big), key=["sink", "what"],
     )
+        "stable_push", must("repository_id", Big), must("branch", Text), must("sha", Text),
+        must("committed_at", Big), must("title", Text), must("jobs_passed", Integer), must("day", Integer),
+        must("at", Big), key=["repository_id", "branch", "sha"],
+    )
+    index("ix_stable_push_at", "stable_push", "repository_id", "at")
+    index("ix_stable_push_day", "stable_push", "day")
     table(
         "sweep", must("app_id", Big), must("name", Text), must("created_at", Big), column("tried_at", Big),
         column("reached", Big), column("finished_at", Big), must("found", Big), key=["app_id", "name"],
@@ -698,6 +804,13 @@ def upgrade() -> None:
     index("ix_task_state", "task", "state", "id")
     index("ux_task_running", "task", "kind", "key", unique=True, where="state = 'running'")
     index("ux_task_waiting", "task", "kind", "key", unique=True, where="state = 'waiting'")
+    table(
+        "td_miss", must("repository_id", Big), must("pr_number", Big), must("test_id", Big),
+        must("file", Text), must("head_sha", Text), must("run_id", Big), must("at", Big),
+        must("left_out_run_id", Big), must("day", Integer), key=["repository_id", "pr_number", "test_id"],
+    )
+    index("ix_td_miss_day", "td_miss", "day")
+    index("ix_td_miss_run", "td_miss", "repository_id", "run_id")
     table(
         "test", must("id", Big), must("repository_id", Big), must("class_id", Big), must("digest", Bytes),
         must("canonical", Big), must("name", Text), column("declared_name", Text), column("language", Text),
@@ -752,7 +865,8 @@ def upgrade() -> None:
         column("shards", Integer), must("rerun_disabled", Boolean), must("tests", Integer),
         must("passed", Integer), must("failed", Integer), must("errors", Integer), must("skipped", Integer),
         must("xfailed", Integer), must("xpassed", Integer), must("flaky", Integer), must("crashed", Integer),
-        must("left_out", Integer), must("time_ms", Big), must("files", Integer), column("flags", Json),
+        must("left_out", Integer), must("time_ms", Big), must("files", Integer),
+        must("partial", Boolean, server_default=sa.false()), column("flags", Json),
         column("properties", Json), must("unreadable", Json), column("notes", Json), must("at", Big),
         must("received_at", Big), must("counted", Big), column("counted_day", Integer),
         column("counted_group", Text), column("counted_block", Bytes), column("block", Bytes),

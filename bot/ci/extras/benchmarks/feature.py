@@ -1,0 +1,19 @@
+"""The feature `benchmarks`: what a commit makes slower, on which device."""
+
+from __future__ import annotations
+
+from bot.core.feature import Feature
+
+FEATURE = Feature(
+    name="benchmarks",
+    tables="bot.ci.extras.benchmarks.tables",
+    tasks={"benchmarks": "bot.ci.extras.benchmarks.receive_benchmarks:judge_source"},
+    background=frozenset({"benchmarks"}),
+    parsers={"benchmark": "bot.ci.extras.parse.benchmark_records:parse_benchmarks"},
+    receivers={"benchmark": "bot.ci.extras.benchmarks.receive_benchmarks:RECEIVER"},
+    prune="bot.ci.extras.benchmarks.receive_benchmarks:prune",
+    views="bot.ci.extras.benchmarks.routes:VIEWS",
+    routes="bot.ci.extras.benchmarks.routes:setup",
+    sections={"pull": "bot.ci.extras.benchmarks.sections:show_pull"},
+    settings="bot.ci.extras.benchmarks.directions:BenchmarkSettings",
+)

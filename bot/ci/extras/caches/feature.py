@@ -1,0 +1,16 @@
+"""The feature `caches`: what compiler caches save."""
+
+from __future__ import annotations
+
+from bot.core.feature import Feature
+
+FEATURE = Feature(
+    name="caches",
+    tables="bot.ci.extras.caches.tables",
+    sums=("bot.ci.extras.caches.receive_stats:CACHES",),
+    parsers={"sccache": "bot.ci.extras.parse.cache_stats:parse_stats"},
+    receivers={"sccache": "bot.ci.extras.caches.receive_stats:RECEIVER"},
+    prune="bot.ci.extras.caches.receive_stats:prune",
+    views="bot.ci.extras.caches.builds_page:VIEWS",
+    routes="bot.ci.extras.caches.builds_page:setup",
+)

@@ -1,0 +1,213 @@
+"""GET /{owner}/{repo}/contributions and its JSON: what outside people contribute, week by week, and who waits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct
+
+from bot.ci.extras import shown_days, shown_repositories
+from bot.ci.extras.contributions import pull_rows
+from bot.ci.extras.contributions.count_days import CONTRIBUTIONS
+from bot.ci.extras.contributions.outsiders import DAY, ContributionSettings
+from bot.queue import sums
+from bot.web import html, parameters
+from bot.web import operations as op
+from bot.web import view_parameters as declare
+from bot.web.answers import Answer
+from bot.web.charts import chart
+from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY
+from bot.web.view import Json, Page, View
+from bot.web.view_parameters import REPO, REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aiohttp import web
+
+    from bot.ci.extras.contributions.tables import ContributionDayRow
+    from bot.web.asked import Asked
+    from bot.web.charts import Chart
+
+WEEK, MONDAY = 7, 4  # days, and from the Thursday that 1970 began with to a Monday
+LONG = 7 * DAY  # that somebody waits
+WAITING_SHOWN = 30
+MEAN_OF = 4  # weeks
+DAYS = declare.days(default=90)
+
+
+class ContributionsOfDay(Struct, frozen=True, kw_only=True):
+    """What outside people had merged on a day."""
+
+    date: str
+    pr_count: int
+    user_count: int
+    new_users: Annotated[int, Meta(description="of whom nothing was merged before")]
+    review_hours: Annotated[float | None, Meta(description="median, to the first review by a member")]
+    merge_hours: Annotated[float | None, Meta(description="median, to the merge")]
+    users: Annotated[list[str] | None, Meta(description="with CI_CONTRIBUTORS=names; else null")]
+
+
+class Contributions(Answer, frozen=True, kw_only=True):
+    """What outside people contribute"""
+
+    waiting: Annotated[int, Meta(description="open for over 7 days without a review by a member")]
+    days: list[ContributionsOfDay]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Week:
+    """What was merged in a week."""
+
+    first: int  # a Monday; days since 1970
+    pulls: int
+    users: int
+    new_users: int
+    review_hours: float | None
+    merge_hours: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What outside people contribute to a repository."""
+
+    repo: str
+    window: int
+    names: bool
+    days: list[ContributionDayRow]
+    weeks: list[Week]
+    waiting: int
+    oldest: list[dict[str, Any]]
+    backends: list[tuple[str, int, int]]  # name, pull requests, people
+    counted_until: int | None
+
+
+async def read_contributions(asked: Asked) -> Found:
+    """Read what outside people contribute."""
+    tx, window = asked.tx, asked[DAYS]
+    owners = await shown_repositories.owners(asked)
+    today = tx.now // DAY
+    first = _monday(today - window + 1)
+    days = await pull_rows.days(tx, owners, first=first)
+    waiting, oldest = await pull_rows.waiting(tx, owners, before=tx.now - LONG, limit=WAITING_SHOWN)
+    return Found(
+        repo=asked[REPO],
+        window=window,
+        names=asked.settings.of(ContributionSettings).ci_contributors == "names",
+        days=days,
+        weeks=_weeks(days, first, today),
+        waiting=waiting,
+        oldest=oldest,
+        backends=await _backends(asked, first) if asked.for_page else [],
+        counted_until=await sums.counted_until(tx, CONTRIBUTIONS, owners, first=first),
+    )
+
+
+async def _backends(asked: Asked, first: int) -> list[tuple[str, int, int]]:
+    found = []
+    for name, owners in await shown_repositories.backends(asked, asked[REPO]):
+        if rows := await pull_rows.days(asked.tx, owners, first=first):
+            people = {user for row in rows for user in row["users"]}
+            found.append((name, sum(row["pr_count"] for row in rows), len(people)))
+    return sorted(found, key=lambda one: (-one[1], one[0]))
+
+
+def _monday(day: int) -> int:
+    return day - (day - MONDAY) % WEEK
+
+
+def _weeks(days: Sequence[ContributionDayRow], first: int, today: int) -> list[Week]:
+    """Return the weeks of a window, the oldest first, also those in which nothing was merged."""
+    by_week: defaultdict[int, list[ContributionDayRow]] = defaultdict(list)
+    for row in days:
+        by_week[_monday(row["day"])].append(row)
+    return [_week(monday, by_week[monday]) for monday in range(first, today + 1, WEEK)]
+
+
+def _week(monday: int, rows: Sequence[ContributionDayRow]) -> Week:
+    reviews = [hours for row in rows for hours in row["review_hours"]]
+    merges = [hours for row in rows for hours in row["merge_hours"]]
+    return Week(
+        first=monday,
+        pulls=sum(row["pr_count"] for row in rows),
+        users=len({user for row in rows for user in row["users"]}),
+        new_users=sum(row["new_users"] for row in rows),
+        review_hours=median(reviews) if reviews else None,
+        merge_hours=median(merges) if merges else None,
+    )
+
+
+def show(found: Found) -> dict[str, Any]:
+    """Return what the page shows."""
+    return {
+        "repo": found.repo,
+        "found": found,
+        "windows": parameters.windows(found.window),
+        "charts": _charts(found.weeks) if any(one.pulls for one in found.weeks) else [],
+        "weeks": found.weeks[::-1],
+        "counted_until": found.counted_until,
+    }
+
+
+def _charts(weeks: Sequence[Week]) -> list[Chart]:
+    labels = [shown_days.iso(one.first) for one in weeks]
+    pulls = [float(one.pulls) for one in weeks]
+    means = [fmean(pulls[max(0, at - MEAN_OF + 1) : at + 1]) for at in range(len(pulls))]
+    waits = [
+        ("first review", [one.review_hours for one in weeks]),
+        ("merge", [one.merge_hours for one in weeks]),
+    ]
+    return [
+        chart(
+            "Merged in a week",
+            labels,
+            [("merged", pulls), ("mean of 4 weeks", means)],
+            show=shown_days.number,
+        ),
+        chart("Median hours to", labels, waits, show=lambda value: f"{value:,.0f} h"),
+    ]
+
+
+def answer(found: Found) -> Contributions:
+    """Return the JSON of contributions."""
+    return Contributions(
+        waiting=found.waiting,
+        days=[
+            ContributionsOfDay(
+                date=shown_days.iso(one["day"]),
+                pr_count=one["pr_count"],
+                user_count=len(one["users"]),
+                new_users=one["new_users"],
+                review_hours=median(one["review_hours"]) if one["review_hours"] else None,
+                merge_hours=median(one["merge_hours"]) if one["merge_hours"] else None,
+                users=one["users"] if found.names else None,
+            )
+            for one in found.days
+        ],
+    )
+
+
+VIEW = View(
+    read=read_contributions,
+    parameters=(REPO, DAYS),
+    page=Page(path=f"{REPOSITORY}/contributions", template="contributions.html", values=show),
+    json=Json(
+        path="/api/ci/contributions/{owner}/{repo}",
+        answer=answer,
+        content=Contributions,
+        name="contributions",
+        summary="What outside people contribute, day by day",
+        topic=op.CI,
+        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
+        link=lambda found: {"repo": found.repo, "days": found.window},
+    ),
+)
+VIEWS = (VIEW,)
+
+
+def setup(app: web.Application) -> None:
+    """Add what the template uses."""
+    html.add_names(app, filters={"amount": shown_days.number, "date": shown_days.iso})

@@ -1,0 +1,18 @@
+"""The feature `contributions`: what outside people contribute, and how long they wait."""
+
+from __future__ import annotations
+
+from bot.core.feature import Feature
+
+FEATURE = Feature(
+    name="contributions",
+    tables="bot.ci.extras.contributions.tables",
+    tasks={"contributions": "bot.ci.extras.contributions.count_days:describe_pull"},
+    background=frozenset({"contributions"}),
+    sums=("bot.ci.extras.contributions.count_days:CONTRIBUTIONS",),
+    before_commit="bot.ci.extras.contributions.count_days:note_changed",
+    prune="bot.ci.extras.contributions.count_days:prune",
+    views="bot.ci.extras.contributions.contributions_page:VIEWS",
+    routes="bot.ci.extras.contributions.contributions_page:setup",
+    settings="bot.ci.extras.contributions.outsiders:ContributionSettings",
+)

@@ -1,0 +1,18 @@
+"""The feature `metrics`: numbers that scripts of CI emit."""
+
+from __future__ import annotations
+
+from bot.core.feature import Feature
+
+FEATURE = Feature(
+    name="metrics",
+    tables="bot.ci.extras.metrics.tables",
+    sums=("bot.ci.extras.metrics.receive_metrics:METRICS",),
+    parsers={"metrics": "bot.ci.extras.parse.metric_lines:parse_metrics"},
+    receivers={"metrics": "bot.ci.extras.metrics.receive_metrics:RECEIVER"},
+    prune="bot.ci.extras.metrics.receive_metrics:prune",
+    views="bot.ci.extras.metrics.metrics_page:VIEWS",
+    routes="bot.ci.extras.metrics.metrics_page:setup",
+    metrics="bot.ci.extras.metrics.alerts:measure_alerts",
+    settings="bot.ci.extras.metrics.settings:MetricSettings",
+)

@@ -1,0 +1,3 @@
+"""Results of runs that are not over."""
+
+from __future__ import annotations
