@@ -46,6 +46,31 @@ def upgrade() -> None:
         column("default_events", Text), key=["id"],
     )
     table(
+        "benchmark_point", must("series_id", Big), must("repository_id", Big), must("object_id", Big),
+        must("day", Integer), must("at", Big), must("trusted", Boolean), must("head_sha", Text),
+        must("n", Integer), column("median", Float), must("status", Text), column("min", Float),
+        column("max", Float), column("stdev", Float), column("target", Float), column("extra", Json),
+        key=["series_id", "repository_id", "object_id"],
+    )
+    index("ix_benchmark_point_day", "benchmark_point", "day")
+    index("ix_benchmark_point_head_sha", "benchmark_point", "repository_id", "head_sha")
+    index("ix_benchmark_point_series", "benchmark_point", "repository_id", "series_id", "at")
+    index("ix_benchmark_point_source", "benchmark_point", "repository_id", "object_id")
+    table(
+        "benchmark_series", must("benchmark", Text), must("model", Text), must("metric", Text),
+        must("device", Text), must("mode", Text), must("dtype", Text), must("backend", Text),
+        must("arch", Text), must("id", Big), must("digest", Bytes),
+        sa.UniqueConstraint("digest", name="uq_benchmark_series"), key=["id"], sqlite_autoincrement=True,
+    )
+    index("ix_benchmark_series_model", "benchmark_series", "benchmark", "model", "metric")
+    table(
+        "benchmark_trend", must("repository_id", Big), must("series_id", Big), must("at", Big),
+        must("head_sha", Text), column("value", Float), must("status", Text), column("usual", Float),
+        column("change", Float), column("step_change", Float), column("step_at", Big),
+        column("step_sha", Text), must("worse", Boolean), key=["repository_id", "series_id"],
+    )
+    index("ix_benchmark_trend_at", "benchmark_trend", "repository_id", "at")
+    table(
         "bisect", must("id", Text), must("upstream_repo", Text), must("repository_id", Big),
         must("branch", Text), must("backend", Text), must("job", Text), must("test", Text),
         must("signature", Text), must("good_sha", Text), must("bad_sha", Text), must("state", Text),
@@ -79,30 +104,6 @@ def upgrade() -> None:
     index("ix_bisect_step_dispatch", "bisect_step", "dispatch_id")
     index("ix_bisect_step_open", "bisect_step", "bisect_id", where="outcome IS NULL")
     index("ix_bisect_step_sent", "bisect_step", "created_at")
-        "benchmark_point", must("series_id", Big), must("repository_id", Big), must("object_id", Big),
-        must("day", Integer), must("at", Big), must("trusted", Boolean), must("head_sha", Text),
-        must("n", Integer), column("median", Float), must("status", Text), column("min", Float),
-        column("max", Float), column("stdev", Float), column("target", Float), column("extra", Json),
-        key=["series_id", "repository_id", "object_id"],
-    )
-    index("ix_benchmark_point_day", "benchmark_point", "day")
-    index("ix_benchmark_point_head_sha", "benchmark_point", "repository_id", "head_sha")
-    index("ix_benchmark_point_series", "benchmark_point", "repository_id", "series_id", "at")
-    index("ix_benchmark_point_source", "benchmark_point", "repository_id", "object_id")
-    table(
-        "benchmark_series", must("benchmark", Text), must("model", Text), must("metric", Text),
-        must("device", Text), must("mode", Text), must("dtype", Text), must("backend", Text),
-        must("arch", Text), must("id", Big), must("digest", Bytes),
-        sa.UniqueConstraint("digest", name="uq_benchmark_series"), key=["id"], sqlite_autoincrement=True,
-    )
-    index("ix_benchmark_series_model", "benchmark_series", "benchmark", "model", "metric")
-    table(
-        "benchmark_trend", must("repository_id", Big), must("series_id", Big), must("at", Big),
-        must("head_sha", Text), column("value", Float), must("status", Text), column("usual", Float),
-        column("change", Float), column("step_change", Float), column("step_at", Big),
-        column("step_sha", Text), must("worse", Boolean), key=["repository_id", "series_id"],
-    )
-    index("ix_benchmark_trend_at", "benchmark_trend", "repository_id", "at")
     table(
         "branch_commit", must("repository_id", Big), must("branch", Text), must("sha", Text),
         column("parent", Text), column("replaces", Text), must("at", Big), must("title", Text),
@@ -779,6 +780,7 @@ def upgrade() -> None:
         must("run", Text), column("sent_at", Big), must("sent", Big), must("began_at", Big),
         column("filled_from", Big), column("filled_after", Text), must("filled", Big), key=["sink", "what"],
     )
+    table(
         "stable_push", must("repository_id", Big), must("branch", Text), must("sha", Text),
         must("committed_at", Big), must("title", Text), must("jobs_passed", Integer), must("day", Integer),
         must("at", Big), key=["repository_id", "branch", "sha"],
