@@ -43,9 +43,8 @@ def copy_upstream_job(_export: Export) -> TableCopy:
 def copy_item(_export: Export, row: Row) -> list[StoredItem]:
     """Return a job as an item with the columns of `crcr_workflow_job`, without what is not known."""
     job = cast("JobRow", row)
-    times = shown.times(job)
-    known = {"queue_time": job["queue_time"], "execution_time": job["execution_time"], **times._asdict()}
-    columns = {**crcr_columns.columns(job), **known}
+    columns = crcr_columns.columns(job)
+    columns |= {name: None for name, at in shown.times(job)._asdict().items() if at is None}
     return [StoredItem(table="oot-workflow-job", key=crcr_columns.key(job), attributes=columns)]
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 WHOLE, REAL = re.compile(r"U?Int\d+"), re.compile(r"(BFloat|Float|Decimal)\d*")
 NAMED = re.compile(r"(?:`([^`]+)`|(\w+))\s+(\S.*)", re.DOTALL)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECONDS_BELOW = 10**11  # a smaller number counts seconds, as some of GitHub's do, not milliseconds
 MILLISECONDS = 3  # digits of a second in our own times
 
 
@@ -146,7 +147,7 @@ def _map(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _ticks(value: Any, digits: int) -> int:
-    """Return a time as a number of fractions of a second: of milliseconds, of a text of ISO 8601, of a datetime."""
+    """Return a time as a number of fractions of a second: of a number, of a text of ISO 8601, of a datetime."""
     if value is None:
         return 0
     if isinstance(value, str):
@@ -155,7 +156,7 @@ def _ticks(value: Any, digits: int) -> int:
     if isinstance(value, datetime):
         millis = (value - EPOCH) // timedelta(milliseconds=1)
     else:
-        millis = int(value)
+        millis = int(value) if value >= SECONDS_BELOW else int(value * 1000)
     if digits >= MILLISECONDS:
         return int(millis * 10 ** (digits - MILLISECONDS))
     return int(millis // 10 ** (MILLISECONDS - digits))

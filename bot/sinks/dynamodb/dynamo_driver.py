@@ -101,7 +101,7 @@ async def _first_failure(work: Any) -> Exception | None:
 
 def update_of(one: StoredItem, version: int) -> Mapping[str, Any]:
     """Return the update that gives an item its attributes, unless it has newer ones."""
-    values = fit_item(one.attributes)
+    values = fit_item({name: value for name, value in one.attributes.items() if name != KEY})
     values[one.version] = {"N": str(version)}
     names = {f"#{place}": name for place, name in enumerate(values)}
     changes = [f"#{place} = :{place}" for place in range(len(values))]

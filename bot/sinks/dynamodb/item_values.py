@@ -56,7 +56,7 @@ def fit_item(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
     left = sum(sizes.values())
     truncated: list[str] = []
     candidates = [name for name in LEFT_OUT_FIRST if name in sizes]
-    candidates += sorted(sizes.keys() - set(candidates), key=lambda name: -sizes[name])
+    candidates += sorted(sizes.keys() - set(candidates), key=lambda name: (-sizes[name], name))
     for name in candidates:
         if left <= ITEM_MOST - RESERVE:
             break
