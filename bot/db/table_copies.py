@@ -81,7 +81,7 @@ def column_types(
         if isinstance(declared, Field) and column.name not in unwanted and declared.type is not bytes:
             found[column.name] = _type(declared)
     named = {name: found[name] for name in first}
-    repo = {} if {"repo", "downstream_repo", "upstream_repo"} & found.keys() else {"repo": _few(TEXT)}
+    repo = {} if {"repo", "downstream_repo"} & found.keys() else {"repo": _few(TEXT)}
     return {**named, **repo, **found}
 
 
