@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 CACHED_LINES = 4_000  # rendered lines: most stay the same for long
-# part of the stylesheet's address, so that browsers may cache it
-STYLE_VERSION, SCRIPT_VERSION = (
-    hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:8] for name in ("style.css", "grid.js")
+# parts of addresses, so that browsers may cache the files
+STYLE_VERSION, SCRIPT_VERSION, COMFORT_VERSION = (
+    hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:8]
+    for name in ("style.css", "grid.js", "comfort.js")
 )
 TEMPLATES: web.AppKey[jinja2.Environment] = web.AppKey("templates", jinja2.Environment)
 SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "wait": "…", "idle": "–"}  # noqa: RUF001 - a dash is the sign
@@ -61,7 +62,6 @@ def environment(compiled: jinja2.BytecodeCache | None = None) -> jinja2.Environm
         "duration": core_text.duration,
         "short": core_text.short,
         "percent": core_text.percent,
-        "sparkline": charts.sparkline,
         "minute": lambda at: iso_time(at)[:16].replace("T", " ") + " UTC",
         "time": iso_time,
         "path": path,
@@ -70,7 +70,7 @@ def environment(compiled: jinja2.BytecodeCache | None = None) -> jinja2.Environm
         "values": charts.values,
     }
     made.globals |= {"SIGNS": SIGNS, "version": bot.__version__, "style_version": STYLE_VERSION}
-    made.globals["script_version"] = SCRIPT_VERSION
+    made.globals |= {"script_version": SCRIPT_VERSION, "comfort_version": COMFORT_VERSION}
     made.globals["TABS"] = {}
     made.globals["cached_line"] = functools.lru_cache(CACHED_LINES)(functools.partial(_line, made))
     return made

@@ -47,9 +47,8 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 }
-SCRIPTED = "/hud/"  # pages with a script, our own
-WITH_SCRIPT = HEADERS | {
-    "Content-Security-Policy": HEADERS["Content-Security-Policy"] + "; script-src 'self'"
+PAGE = HEADERS | {  # pages have scripts of our own, which read nothing but our pages
+    "Content-Security-Policy": HEADERS["Content-Security-Policy"] + "; script-src 'self'; connect-src 'self'"
 }
 
 
@@ -76,7 +75,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     metrics.count_request(endpoint, response.status, time.perf_counter() - began)
     response.headers["X-Request-Id"] = identity
     if request.method != "POST":  # machines post, and read nothing but JSON
-        response.headers.update(WITH_SCRIPT if request.path.startswith(SCRIPTED) else HEADERS)
+        response.headers.update(PAGE if response.content_type == "text/html" else HEADERS)
         response.headers.setdefault("Cache-Control", "no-store")
     return response
 

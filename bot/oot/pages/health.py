@@ -81,6 +81,10 @@ class Health:
         names = f"{self.repo} {self.device or ''}".casefold()
         return all(word in names for word in words.casefold().split())
 
+    def has_oncall(self, login: str) -> bool:
+        """Whether this person (case folded) is on call for it; without one any backend is meant."""
+        return not login or login in map(str.casefold, self.oncalls)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
