@@ -111,6 +111,16 @@ class CellSubject:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ColumnsSubject:
+    """The subject of sections at `column`: broken jobs of a branch, upstream's and backends', by their grid names."""
+
+    repo: str
+    repository_id: int
+    branch: str
+    first_bad: Mapping[str, str]  # of each: the first bad commit
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSubject:
     """The subject of sections at `run`: a run with all its attempts."""
 
@@ -238,6 +248,17 @@ async def cell_lines(features: Features, tx: Transaction, subject: CellSubject) 
     for add in sections(features, "cell"):
         for job_id, line in (await add(tx, subject)).items():
             found.setdefault(job_id, []).append(line)
+    return found
+
+
+async def column_lines(
+    features: Features, tx: Transaction, subject: ColumnsSubject
+) -> dict[str, list[BlockLine]]:
+    """Return what features say of broken jobs of a branch, such as the search for the culprit, by the job's name."""
+    found: dict[str, list[BlockLine]] = {}
+    for add in sections(features, "column") if subject.first_bad else ():
+        for name, line in (await add(tx, subject)).items():
+            found.setdefault(name, []).append(line)
     return found
 
 

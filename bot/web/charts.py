@@ -106,7 +106,7 @@ def chart(
     upper = ticks[-1] or 1
     texts = [[NOTHING if value is None else show(value) for value in values] for _, values in series]
     lines = tuple(
-        _line(name, labels, values, shown, upper, links)
+        _line(name, labels, values, shown, links, upper=upper)
         for (name, values), shown in zip(series, texts, strict=True)
     )
     return Chart(
@@ -174,8 +174,9 @@ def _line(
     labels: Sequence[str],
     values: Sequence[float | None],
     texts: Sequence[str],
-    upper: float,
     links: Sequence[str],
+    *,
+    upper: float,
 ) -> Line:
     step = WIDTH / max(len(values) - 1, 1)
     points, path, pen_down = [], [], False

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 STATIC = Path(__file__).parent / "static"
 CACHE_CONTROL = "public, max-age=86400"  # the stylesheet's address changes with its content
 KINDS = {
-    "style.css": "text/css", "favicon.svg": "image/svg+xml", "grid.js": "text/javascript", "comfort.js": "text/javascript",
+    "style.css": "text/css", "favicon.svg": "image/svg+xml",
+    "grid.js": "text/javascript", "comfort.js": "text/javascript",
 }  # fmt: skip
 # the icon's colour by the state of its page; any other has that of its file
 COLOURS = {"good": "#1b6e3a", "warn": "#8a5300", "bad": "#b3261e", "idle": "#5d6973"}

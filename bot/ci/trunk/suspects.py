@@ -98,7 +98,8 @@ async def find_broken(
     identifier = branch.repository["repository_id"]
     folded = await folded_commits.commits_of_heads(tx, identifier, branch.name, heads, most=SUSPECTS_MOST)
     return [
-        _broken(grid, place, one, lines.get(place, []), folded, backends) for place, one in found.items()
+        _broken(grid, place, one, lines.get(place, []), folded, backends=backends)
+        for place, one in found.items()
     ]
 
 
@@ -119,6 +120,7 @@ def _broken(
     breakage: Breakage,
     lines: Sequence[CommitRow],
     folded: Mapping[str, Sequence[Came]],
+    *,
     backends: Collection[str],
 ) -> Broken:
     at, newest = next(

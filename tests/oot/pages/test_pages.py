@@ -93,7 +93,9 @@ async def test_the_health_page_counts_what_was_reported_and_shows_the_worst_firs
     bot.clock.advance(180)
     text = await page_text(bot, "/oot")
     l4 = text[text.index("L4 Blocking") : text.index("L3 Check runs")]
-    assert re.search(rf"tpu {L4} ✕ 0 % [· ]+✕ 1 1 0 0 .*dave 3 min ago relayed/chip ! not on the allowlist ✓ 100 % ", l4)
+    assert re.search(
+        rf"tpu {L4} ✕ 0 % [· ]+✕ 1 1 0 0 .*dave 3 min ago relayed/chip ! not on the allowlist ✓ 100 % ", l4
+    )
     assert re.search(rf"{L2} ✓ 100 % [· ]+✓ 1 0 0 0 .* alice , bob ", text)
 
 

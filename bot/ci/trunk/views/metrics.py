@@ -65,7 +65,9 @@ def show(found: BranchDays) -> dict[str, Any]:
     answered, jobs = answer(found), found.jobs()
     return found.names() | {
         "whole": answered.whole,
-        "charts": [each for each in _charts(answered, found.branch.repository["full_name"]) if not each.empty],
+        "charts": [
+            each for each in _charts(answered, found.branch.repository["full_name"]) if not each.empty
+        ],
         "runners": answered.runners,
         "longest": sorted(jobs, key=lambda one: (-one.job_seconds, one.name))[:LONGEST_MOST],
         "failing": [one for one in jobs if one.runs > one.passed][:FAILING_MOST],

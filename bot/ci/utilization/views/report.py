@@ -221,7 +221,9 @@ def _charts(found: Found) -> list[Chart]:
             [("median", [one.p50 for one in each]), ("p95", [one.p95 for one in each])],
             show=lambda value: f"{value:.0f} %",
             top=100.0,
-            over="Day (UTC)" if found.chosen.granularity == "day" else f"First day of the {found.chosen.granularity}",
+            over="Day (UTC)"
+            if found.chosen.granularity == "day"
+            else f"First day of the {found.chosen.granularity}",
             links=links,
         )
         if not made.empty:

@@ -1,0 +1,7 @@
+"""What the page of everything that is red adds to the program."""
+
+from __future__ import annotations
+
+from bot.core.feature import Feature
+
+FEATURE = Feature(name="red", views="bot.red.red_view:VIEWS")
