@@ -90,6 +90,11 @@ def _day_cell(day: int, rate: float | None) -> str:
     return f'<b class={tone} title="{iso_time(day * DAY)[:10]}: {percent(rate)}">{sign}</b>'
 
 
+def newest_cell(grid: Matrix, place: int) -> str:
+    """Return the key of a column's newest cell; empty where it has none."""
+    return next((cell.key for line in grid.lines if (cell := line.cells[place])), "")
+
+
 def make_cells(grid: Matrix) -> Callable[[Line, str], Markup]:
     """Return a function that makes the cells of a line, given the rest of the page's query.
 
@@ -123,6 +128,7 @@ FILTERS = {
     "anchor": anchor_of,
     "worst_tone": job_matrix.worst,
     "day_cells": day_cells,
+    "newest_cell": newest_cell,
     "tone_of_word": READY.__getitem__,
     "state": words.word,
     "job_word": words.job_word,
