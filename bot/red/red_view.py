@@ -153,7 +153,8 @@ def answer(found: Found) -> RedAnswer:
 
 def _people(red: RedNow) -> set[str]:
     """Return who is on call for any of it."""
-    oncalls = [one.oncalls for one in (*red.broken, *red.queues)]
+    oncalls = [one.oncalls for one in red.broken]
+    oncalls += [one.oncalls for one in red.queues]
     oncalls += [one.health.oncalls for one in red.red]
     oncalls += [one.health.oncalls for one in red.silent]
     return {name for names in oncalls for name in names}

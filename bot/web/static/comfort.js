@@ -97,15 +97,22 @@
     };
   };
 
-  const replace = (text) => {
-    const page = new DOMParser().parseFromString(text, "text/html");
+  let seconds = 0; // between two looks at the page; 0: none
+  let timer = 0;
+  const schedule = (page) => {
+    seconds = Number(page.documentElement.dataset.refresh || 0);
+    clearTimeout(timer);
+    if (seconds) timer = setTimeout(refresh, seconds * 1000);
+  };
+  const replace = (page) => {
     const [here, there] = [document, page].map((one) => one.getElementById("main"));
     if (!there) return;
     const restore = remember(here);
     here.replaceWith(document.adoptNode(there));
-    for (const part of ["footer", "link[rel=icon]"]) {
+    for (const part of ["footer", "link[rel=icon]", "#refreshing"]) {
       const [old, made] = [document, page].map((one) => one.querySelector(part));
       if (old && made) old.replaceWith(document.adoptNode(made));
+      else if (old) old.remove(); // what ran has ended: there is nothing to wait for
     }
     document.title = page.title;
     start();
@@ -116,15 +123,18 @@
   const isBusy = () =>
     document.hidden || Boolean(document.activeElement?.closest("main :is(input, select, textarea)")) || !getSelection().isCollapsed;
   const refresh = async () => {
-    if (isBusy()) return;
-    const note = document.getElementById("refreshing");
+    let shown = document;
     try {
+      if (isBusy()) return;
       const answer = await fetch(location.href.split("#")[0], { headers: { Accept: "text/html" } });
       if (!answer.ok) throw new Error(answer.statusText);
-      replace(await answer.text());
-      if (note) note.classList.remove("bad");
+      shown = new DOMParser().parseFromString(await answer.text(), "text/html");
+      replace(shown);
     } catch {
-      if (note) note.classList.add("bad"); // what stands here stays; the next attempt may succeed
+      // what stands here stays; the next attempt may succeed
+      document.getElementById("refreshing")?.classList.add("bad");
+    } finally {
+      schedule(shown);
     }
   };
 
@@ -133,7 +143,6 @@
     makeSortable(document.getElementById("main"));
   };
   start();
-  const seconds = Number(document.documentElement.dataset.refresh);
-  if (seconds) setInterval(refresh, seconds * 1000);
+  schedule(document);
   document.addEventListener("visibilitychange", () => seconds && refresh());
 })();
