@@ -16,7 +16,7 @@ from bot.oot.pages import dispatch_rows, health
 from bot.oot.statistics.stats import grade
 from bot.red import rows
 from bot.web import blocks
-from bot.web.blocks import ColumnsSubject
+from bot.web.blocks import GridSubject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from bot.core.feature import Features
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.oot.allowlist.entry import Entry
     from bot.oot.pages.health import Health
     from bot.oot.statistics.day_sums_cache import DaySumsCache
     from bot.red.rows import Streak
@@ -131,67 +130,74 @@ class Wanted:
     oncall: str = ""
     repo: str = ""
 
-    def has(self, oncalls: Sequence[str]) -> bool:
-        """Whether what these people are on call for is wanted."""
-        return not self.oncall or self.oncall in map(str.casefold, oncalls)
+    def has(self, one: BrokenJob | Health | LongQueue) -> bool:
+        """Whether it is wanted: anything, or what this person is on call for."""
+        return not self.oncall or self.oncall in map(str.casefold, one.oncalls)
 
 
 async def read_red(
     tx: Transaction, settings: Settings, features: Features, cache: DaySumsCache, wanted: Wanted
 ) -> RedNow:
     """Read everything that is red now."""
-    allowlist = await allowlists.in_force(tx)
-    entries = allowlist.entries if allowlist else ()
+    oncalls = await _oncalls(tx)
     branches = await read_standings(tx, settings, wanted.hidden, repo=wanted.repo)
+    broken = [one for each in branches for one in await _broken_jobs(tx, settings, features, each, oncalls)]
     week = await health.read_backends(tx, wanted.hidden, WEEK, cache)
     queues = [*await _runner_queues(tx, settings, branches), *await _backend_queues(tx, wanted, week)]
     return RedNow(
         branches=tuple(branches),
-        broken=tuple(
-            await _broken(
-                tx, features, branches, {entry.label.casefold(): entry for entry in entries}, wanted
-            )
-        ),
+        broken=tuple(sorted(filter(wanted.has, broken), key=lambda one: not one.trouble.blocks)),
         red=tuple(await _red_backends(tx, cache, wanted)),
         silent=tuple(
             SilentBackend(health=one, since=one.last_report_at)
             for one in week
-            if one.stale and one.listed and one.last_report_at and wanted.has(one.oncalls)
+            if one.stale and one.listed and one.last_report_at and wanted.has(one)
         ),
-        queues=tuple(one for one in queues if wanted.has(one.oncalls)),
+        queues=tuple(filter(wanted.has, queues)),
     )
 
 
-async def _broken(
+async def _oncalls(tx: Transaction) -> dict[str, tuple[str, ...]]:
+    """Return who is on call by what the backends go by in the grid, case folded; some share a device."""
+    allowlist = await allowlists.in_force(tx)
+    found: dict[str, tuple[str, ...]] = {}
+    for entry in allowlist.entries if allowlist else ():
+        name = (entry.device or entry.repo).casefold()
+        found[name] = (*found.get(name, ()), *entry.oncalls)
+    return found
+
+
+async def _broken_jobs(
     tx: Transaction,
+    settings: Settings,
     features: Features,
-    branches: Sequence[StandingBranch],
-    entries: Mapping[str, Entry],
-    wanted: Wanted,
+    one: StandingBranch,
+    oncalls: Mapping[str, tuple[str, ...]],
 ) -> list[BrokenJob]:
-    found = []
-    for branch, standing in branches:
-        notes = await blocks.column_lines(features, tx, _subject(branch, standing.troubles))
-        for trouble in (*standing.blocking, *standing.watched):
-            entry = entries.get((trouble.backend or "").casefold())
-            one = BrokenJob(
-                repo=branch.repository["full_name"],
-                branch=branch.name,
-                trouble=trouble,
-                oncalls=entry.oncalls if entry else (),
-                notes=tuple(notes.get(trouble.name, ())),
-            )
-            if wanted.has(one.oncalls):
-                found.append(one)
-    return sorted(found, key=lambda one: not one.trouble.blocks)
+    branch, standing = one
+    if not standing.troubles:
+        return []
+    notes = await blocks.grid_notes(features, tx, _subject(branch, standing.troubles, settings))
+    return [
+        BrokenJob(
+            repo=branch.repository["full_name"],
+            branch=branch.name,
+            trouble=trouble,
+            oncalls=oncalls.get((trouble.backend or "").casefold(), ()),
+            notes=notes.columns.get(trouble.name, ()),
+        )
+        for trouble in standing.troubles
+    ]
 
 
-def _subject(branch: Branch, troubles: Sequence[Trouble]) -> ColumnsSubject:
-    return ColumnsSubject(
+def _subject(branch: Branch, troubles: Sequence[Trouble], settings: Settings) -> GridSubject:
+    return GridSubject(
         repo=branch.repository["full_name"],
         repository_id=branch.repository["repository_id"],
         branch=branch.name,
-        first_bad={one.name: one.first_bad["sha"] for one in troubles},
+        shas=tuple({one.first_bad["sha"] for one in troubles}),
+        broken=tuple(one.name for one in troubles),
+        settings=settings,
     )
 
 
@@ -199,7 +205,7 @@ async def _red_backends(tx: Transaction, cache: DaySumsCache, wanted: Wanted) ->
     found = [
         one
         for one in await health.read_backends(tx, wanted.hidden, DAY, cache)
-        if (one.turned == "red" or grade(one.stats.pass_rate) == "red") and wanted.has(one.oncalls)
+        if (one.turned == "red" or grade(one.stats.pass_rate) == "red") and wanted.has(one)
     ]
     return [
         RedBackend(

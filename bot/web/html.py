@@ -17,7 +17,7 @@ from bot.core.disk import find_shortage
 from bot.core.errors import Rejected, StoreUnavailable
 from bot.core.json_fields import FULL_NAME, iso_time
 from bot.web import charts, page_cache, parameters
-from bot.web.access import SIGNED_IN
+from bot.web.access import FORM_KEY, SIGNED_IN
 from bot.web.app_keys import CONTEXT
 from bot.web.log_limiter import LOG_LIMITER
 
@@ -128,7 +128,7 @@ def render(
         counted_until=counted_until,
         ago=since,
         low_disk=shortage,
-        **values,
+        **{"form_key": request.get(FORM_KEY, ""), **values},
     )
     return web.Response(text=text, content_type="text/html", charset="utf-8", status=status)
 

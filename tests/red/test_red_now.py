@@ -6,7 +6,7 @@ import pytest
 
 from bot.core.feature import Feature
 from bot.features import FEATURES
-from bot.web.blocks import BlockLine
+from bot.web.blocks import BlockLine, GridNotes
 from tests import harness
 from tests.ci.trunk.branch import COMMITS, deliver, job, push, repository
 from tests.harness import L2, L3, L4, UPSTREAM
@@ -184,13 +184,15 @@ async def test_a_private_upstream_is_for_the_administrator_alone(bot):
 
 async def search_for_culprit(tx, subject):
     """What a feature says of broken jobs."""
-    assert subject.first_bad[NPU] == COMMITS["B"]
-    return {NPU: BlockLine(text="<b>bisecting</b>: at most 2 more runs", url="/somewhere", tone="wait")}
+    assert NPU in subject.broken
+    assert COMMITS["B"] in subject.shas
+    line = BlockLine(text="<b>bisecting</b>: at most 2 more runs", url="/somewhere", tone="wait")
+    return GridNotes(columns={NPU: (line,)})
 
 
 @SQLITE
 async def test_what_other_features_say_of_a_broken_job_stands_beside_it(settings, github, issuer, clock):
-    extra = Feature(name="culprits", sections={"column": f"{__name__}:search_for_culprit"})
+    extra = Feature(name="culprits", sections={"grid": f"{__name__}:search_for_culprit"})
     async with harness.running(
         settings, github=github, issuer=issuer, app=github.app, clock=clock, features=(*FEATURES, extra)
     ) as bot:
@@ -200,4 +202,7 @@ async def test_what_other_features_say_of_a_broken_job_stands_beside_it(settings
         for path in ("/red", f"/hud/{UPSTREAM}/main"):
             _, page = await bot.get(path)
             check_escaped(page)
-            assert '<a href="/somewhere">&lt;b&gt;bisecting&lt;/b&gt;: at most 2 more runs</a>' in page
+            assert (
+                '<a href="/somewhere"><bdi>&lt;b&gt;bisecting&lt;/b&gt;: at most 2 more runs</bdi></a>'
+                in page
+            )

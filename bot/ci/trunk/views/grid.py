@@ -15,7 +15,7 @@ from bot.core.links import web_url
 from bot.web import blocks
 from bot.web import operations as op
 from bot.web import view_parameters as declare
-from bot.web.blocks import ColumnsSubject
+from bot.web.blocks import GridNotes, GridSubject
 from bot.web.refusals import NOT_FOUND, UNKNOWN_COMMIT, UNKNOWN_REPOSITORY
 from bot.web.view import Json, Page, View
 from bot.web.view_parameters import REPO
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from bot.ci.trunk.branch_standing import Standing
     from bot.ci.trunk.reading import Branch
     from bot.ci.trunk.suspects import Broken
-    from bot.ci.trunk.tables import CommitRow
     from bot.ci.trunk.views.hud_filter import Filter
     from bot.web.asked import Asked
-    from bot.web.blocks import BlockLine
 
 RUNNING = 30  # seconds until a page on which something runs is reloaded
 SUSPECTS_MOST = 30  # of a broken job; its JSON has more
@@ -52,9 +50,8 @@ class Beside:
     )  # seconds until the result of a commit was complete
     opened: opened_cell.Opened | None = None
     deleted: int | None = None
-    # of other features, about broken jobs by their name
-    notes: Mapping[str, Sequence[BlockLine]] = field(default_factory=dict)
     known: Sequence[str] = ()  # other branches, where this one has no commits
+    notes: GridNotes = field(default_factory=GridNotes)  # what other features say of its columns and commits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,26 +94,29 @@ async def read_grid(asked: Asked) -> Found:
         standing=standing,
         following=commits[-1]["sha"] if more and commits else None,
         github=web_url(settings.github_api_url),
-        beside=await _read_beside(asked, branch, found, broken, commits) if asked.for_page else Beside(),
+        beside=await _read_beside(asked, branch, found, chosen, broken) if asked.for_page else Beside(),
     )
 
 
 async def _read_beside(
-    asked: Asked, branch: Branch, found: grid.Grid, broken: Sequence[Broken], commits: list[CommitRow]
+    asked: Asked, branch: Branch, found: grid.Grid, chosen: Filter, broken: Sequence[Broken]
 ) -> Beside:
     tx, identifier = asked.tx, branch.repository["repository_id"]
-    subject = ColumnsSubject(
+    commits = [line.commit for line in found.lines]
+    about = GridSubject(
         repo=branch.repository["full_name"],
         repository_id=identifier,
         branch=branch.name,
-        first_bad={one.name: one.first_bad["sha"] for one in broken},
+        shas=tuple(row["sha"] for row in commits),
+        broken=tuple(one.name for one in broken),
+        settings=asked.settings,
     )
     return Beside(
         took=await day_rows.signal_seconds(tx, identifier, branch.name, commits),
-        opened=await opened_cell.read_opened(tx, asked.context, branch, found, hud_filter.chosen_by(asked)),
-        notes=await blocks.column_lines(asked.context.features, tx, subject),
+        opened=await opened_cell.read_opened(tx, asked.context, branch, found, chosen),
         deleted=await branches.deleted_at(tx, identifier, branch.name),
         known=[] if commits else await rows.branches(tx, identifier),
+        notes=await blocks.grid_notes(asked.context.features, tx, about),
     )
 
 
@@ -134,8 +134,8 @@ def show(found: Found) -> dict[str, Any]:
         "view": hud_view.make_view(found.grid, found.chosen, home, {one.place for one in found.broken}),
         "broken": found.broken,
         "standing": found.standing,
-        "notes": beside.notes,
         "took": beside.took,
+        "notes": beside.notes,
         "most_broken": suspects.BROKEN_MOST,
         "most_suspects": SUSPECTS_MOST,
         "columns": len(found.grid.columns),
