@@ -41,6 +41,11 @@ class Column:
     source: Source
     blocking: bool
 
+    @property
+    def backend(self) -> str | None:
+        """What the backend whose job it is goes by, None where it is no backend's."""
+        return self.name.split(" / ")[1] if self.source == "oot" else None
+
 
 @dataclass(kw_only=True, eq=False)
 class Line:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from bot.ci.trunk import broken_columns
-from bot.ci.trunk.grid import key_of_column
+from bot.ci.trunk.branch_standing import blocks_merging
+from bot.ci.trunk.grid import UNSTABLE, key_of_column
 from bot.ci.trunk.store import folded_commits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from bot.ci.trunk.broken_columns import Breakage
-    from bot.ci.trunk.grid import Grid
+    from bot.ci.trunk.grid import Column, Grid
     from bot.ci.trunk.reading import Branch
     from bot.ci.trunk.store.folded_commits import Came
     from bot.ci.trunk.tables import CommitRow, FoldedCommitRow
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 BROKEN_MOST = 20  # columns whose suspects are shown
 SUSPECTS_MOST = 100  # of a column
+Kind = Literal["blocking", "watched", "unstable"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,7 @@ class Broken:
 
     place: int
     name: str
+    kind: Kind
     breakage: Breakage
     first_bad: CommitRow
     last_good: CommitRow | None
@@ -80,8 +83,13 @@ class Broken:
         return len(self.suspects) + self.more
 
 
-async def find_broken(tx: Transaction, branch: Branch, grid: Grid, places: Iterable[int]) -> list[Broken]:
-    """Return the columns that are broken, of some places; beyond the first of them without suspects."""
+async def find_broken(
+    tx: Transaction, branch: Branch, grid: Grid, places: Iterable[int], *, backends: Collection[str]
+) -> list[Broken]:
+    """Return the columns that are broken, of some places; beyond the first of them without suspects.
+
+    `backends` are those that merging waits for.
+    """
     grid = grid.on_branch()
     found = {place: one for place in places if (one := broken_columns.breakage(grid.column(place)))}
     shown = dict(list(found.items())[:BROKEN_MOST])
@@ -89,7 +97,15 @@ async def find_broken(tx: Transaction, branch: Branch, grid: Grid, places: Itera
     heads = sorted({line["sha"] for each in lines.values() for line in each if line["folded"]})
     identifier = branch.repository["repository_id"]
     folded = await folded_commits.commits_of_heads(tx, identifier, branch.name, heads, most=SUSPECTS_MOST)
-    return [_broken(grid, place, one, lines.get(place, []), folded) for place, one in found.items()]
+    return [
+        _broken(grid, place, one, lines.get(place, []), folded, backends) for place, one in found.items()
+    ]
+
+
+def _kind(column: Column, backends: Collection[str]) -> Kind:
+    if column.group == UNSTABLE:
+        return "unstable"
+    return "blocking" if blocks_merging(column, backends) else "watched"
 
 
 def _lines(grid: Grid, breakage: Breakage) -> list[CommitRow]:
@@ -103,6 +119,7 @@ def _broken(
     breakage: Breakage,
     lines: Sequence[CommitRow],
     folded: Mapping[str, Sequence[Came]],
+    backends: Collection[str],
 ) -> Broken:
     at, newest = next(
         (at, cell) for at, cell in enumerate(grid.column(place)) if cell is not None and cell.broken
@@ -112,6 +129,7 @@ def _broken(
     return Broken(
         place=place,
         name=grid.columns[place].name,
+        kind=_kind(grid.columns[place], backends),
         breakage=breakage,
         first_bad=grid.lines[breakage.first_bad].commit,
         last_good=good,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from bot.ci.trunk import grid, reading, suspects
+from bot.ci.trunk import branch_standing, grid, reading, suspects
 from bot.ci.trunk.settings import TrunkSettings
 from bot.ci.trunk.store import branches, day_rows, rows
 from bot.ci.trunk.views import grid_answer, hud_filter, hud_view, opened_cell
@@ -21,6 +21,7 @@ from bot.web.view_parameters import REPO
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from bot.ci.trunk.branch_standing import Standing
     from bot.ci.trunk.reading import Branch
     from bot.ci.trunk.suspects import Broken
     from bot.ci.trunk.tables import CommitRow
@@ -60,6 +61,7 @@ class Found:
     grid: grid.Grid
     wanted: list[int]  # places of the columns asked for
     broken: Sequence[Broken]
+    standing: Standing  # of its newest commits, whichever are shown
     following: str | None  # the commit that the next page begins after
     github: str
     beside: Beside
@@ -73,12 +75,18 @@ async def read_grid(asked: Asked) -> Found:
     facts = await reading.read_facts(tx, settings, branch, commits, jobs=chosen.shards)
     found = grid.build_grid(facts, settings.of(TrunkSettings), shards=chosen.shards)
     wanted = sorted(chosen.columns(found))
+    backends = await branch_standing.blocking_backends(tx)
+    if chosen.shows_newest:
+        standing = branch_standing.judge_branch(found, branch.name, backends)
+    else:
+        standing = await branch_standing.read_standing(tx, settings, branch)
     return Found(
         branch=branch,
         chosen=chosen,
         grid=found,
         wanted=wanted,
-        broken=await suspects.find_broken(tx, branch, found, wanted),
+        broken=await suspects.find_broken(tx, branch, found, wanted, backends=backends),
+        standing=standing,
         following=commits[-1]["sha"] if more and commits else None,
         github=web_url(settings.github_api_url),
         beside=await _read_beside(asked, branch, found, chosen, commits) if asked.for_page else Beside(),
@@ -110,6 +118,7 @@ def show(found: Found) -> dict[str, Any]:
         "groups": list(dict.fromkeys(column.group for column in found.grid.columns)),
         "view": hud_view.make_view(found.grid, found.chosen, home, {one.place for one in found.broken}),
         "broken": found.broken,
+        "standing": found.standing,
         "took": beside.took,
         "most_broken": suspects.BROKEN_MOST,
         "most_suspects": SUSPECTS_MOST,
@@ -122,7 +131,9 @@ def show(found: Found) -> dict[str, Any]:
 
 def answer(found: Found) -> Hud:
     """Return the JSON of the grid."""
-    return grid_answer.answer(found.grid, found.wanted, found.broken, found.branch.name, found.following)
+    return grid_answer.answer(
+        found.grid, found.wanted, found.broken, standing=found.standing, following=found.following
+    )
 
 
 def _refresh(found: Found) -> int:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.ci.trunk import grid
+    from bot.ci.trunk.branch_standing import Standing
     from bot.ci.trunk.cells import Cell
     from bot.ci.trunk.grid import Column
     from bot.ci.trunk.suspects import Broken
@@ -103,10 +104,26 @@ class HudBroken(Struct, frozen=True, kw_only=True):
     more_suspects: int
 
 
+class HudStanding(Struct, frozen=True, kw_only=True):
+    """How the branch stands, by its newest 50 commits whichever are in the answer"""
+
+    state: Annotated[
+        Literal["green", "broken", "red", "running", "unknown"],
+        Meta(description="of the blocking jobs; red: a commit failed, and no job is broken"),
+    ]
+    since: str | None
+    at_least: Annotated[bool, Meta(description="whether it began before these commits")]
+    last_good: str | None
+    unfinished: Annotated[int, Meta(description="newer commits whose blocking jobs still run")]
+    blocking: Annotated[list[str], Meta(description="broken jobs that merging waits for")]
+    watched: Annotated[list[str], Meta(description="broken jobs that block nothing")]
+
+
 class Hud(Answer, frozen=True, kw_only=True):
     """A branch, newest commit first; `next` is the `before` of the page after, null at the end"""
 
     branch: str
+    standing: HudStanding
     columns: list[HudColumn]
     lines: list[HudLine]
     broken: Annotated[list[HudBroken], Meta(description="the first of the columns that are broken")]
@@ -114,15 +131,21 @@ class Hud(Answer, frozen=True, kw_only=True):
 
 
 def answer(
-    found: grid.Grid, wanted: Sequence[int], broken: Sequence[Broken], branch: str, following: str | None
+    found: grid.Grid,
+    wanted: Sequence[int],
+    broken: Sequence[Broken],
+    *,
+    standing: Standing,
+    following: str | None,
 ) -> Hud:
     """Return the JSON of a grid, with the columns that were asked for, by their places."""
     cells_of: dict[int, broken_columns.Column] = {place: found.column(place) for place in wanted}
-    standing = found.on_branch()
+    on_branch = found.on_branch()
     return Hud(
-        branch=branch,
+        branch=standing.branch,
+        standing=_standing(standing),
         columns=[
-            _column(found.columns[place], cells_of[place] if standing is found else standing.column(place))
+            _column(found.columns[place], cells_of[place] if on_branch is found else on_branch.column(place))
             for place in wanted
         ],
         lines=_lines(
@@ -132,6 +155,18 @@ def answer(
         ),
         broken=[_broken(one) for one in broken[: suspects.BROKEN_MOST]],
         next=following,
+    )
+
+
+def _standing(one: Standing) -> HudStanding:
+    return HudStanding(
+        state=one.state,
+        since=one.since["sha"] if one.since else None,
+        at_least=one.at_least,
+        last_good=one.last_good["sha"] if one.last_good else None,
+        unfinished=one.unfinished,
+        blocking=[each.name for each in one.blocking],
+        watched=[each.name for each in one.watched],
     )
 
 

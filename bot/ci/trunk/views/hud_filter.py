@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlencode
 
 from bot.ci.trunk import cells, name_patterns
+from bot.ci.trunk.branch_standing import LINES
 from bot.ci.trunk.grid import RERUNS, UNSTABLE
 from bot.core import escaping
 from bot.web import operations as op
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from bot.ci.trunk.grid import Column, Grid
     from bot.web.asked import Asked, Parameter
 
-LINES, LINES_MOST = 50, 500
+LINES_MOST = 500
 TEXT_MOST = 200  # characters of a name filter
 HIDABLE = {"reruns": ("rerun_disabled_tests", "mem_leak_check"), "unstable": ("unstable",)}
 GROUPS = {"reruns": RERUNS, "unstable": UNSTABLE}
@@ -43,6 +44,11 @@ class Filter:
     folds: bool = True  # columns without trouble are folded, group by group
     open: tuple[str, ...] = ()  # groups that are not
     cell: str = ""  # the one whose runs are shown
+
+    @property
+    def shows_newest(self) -> bool:
+        """Whether it shows the commits that tell how a branch stands, each job as one column."""
+        return self.per == LINES and not self.before and not self.shards
 
     def query(self, **changes: object) -> str:
         """Return the query string of this choice, changed; empty where nothing is chosen."""
