@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class NavigationEntry:
-    """A page in a bar of links that its neighbours have too; `{repo}` in a path stands for owner/name."""
+    """A page in a bar of links that its neighbours have too; `{repo}` in path and label stands for owner/name."""
 
     bar: (
         str  # site: on every page; repository: on all of its pages; any other: on the pages of the bar itself
@@ -69,6 +69,7 @@ class Feature:
     search: str = ""
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
     # backend, job, run, repository: its home; missing: what there is where a page is not;
+    # instead: the path that such an address leads to, or None;
     # job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
     # head: the tests of a pull request's head, for both; cell: a line by the id of a job;
     # admin: a section of the administrator's page, of the settings

@@ -139,7 +139,8 @@ def _bar(name: str, entries: Iterable[NavigationEntry], path: str, repo: str) ->
     links = []
     for place, one in enumerate(own):
         to = one.path.replace("{repo}", repo)
-        links.append(Link(path=to, label=one.label, current=_current(to, path) if place == best else ""))
+        label = one.label.replace("{repo}", repo)
+        links.append(Link(path=to, label=label, current=_current(to, path) if place == best else ""))
     return Bar(name=name, links=tuple(links))
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bot.web.blocks import Tone
 
 LONGEST = 200  # characters
-EACH_MOST = 10  # hits of one kind
+EACH_MOST = 6  # hits of one kind
 Kind = Literal[
     "pull request",
     "commit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -11,12 +12,13 @@ from bot.word_index.tables import Title, TitleRow, title, word
 from bot.word_index.words import TEXT_MOST, after, asked_words, begins_each, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from bot.db.transaction import Transaction
 
 TITLE, WORD = title.c, word.c
 CANDIDATES = 1_000  # titles that have the rarest word, and are looked at
+READ_FOR_EACH = 20  # titles that have the further words anywhere, for each that is wanted
 ASKED_MOST = 8  # words of one search
 LOOKED_AT = 2_000  # titles that are looked at together, whether there is still what they are of
 HOUR = 3_600_000  # milliseconds
@@ -70,12 +72,18 @@ async def find_titles(
     wanted = asked_words(text)[:ASKED_MOST]
     if not wanted or not owners:
         return []
-    counts = [await _count(tx, kind, one) for one in wanted]
+    counts = [await _count(tx, kind, one) for one in wanted] if len(wanted) > 1 else [0]
     rarest = wanted[counts.index(min(counts))]
-    ids = await _candidates(tx, kind, rarest, many=min(counts) > CANDIDATES)
-    query = select(TitleRow, title).where(TITLE.id.in_(ids), TITLE.repository_id.in_(sorted(owners)))
-    found = await tx.fetch(query.order_by(TITLE.id.desc()))
-    return [row for row in found if begins_each(wanted, row["text"])][:limit]
+    having = TITLE.id.in_(_candidates(kind, rarest)), TITLE.repository_id.in_(sorted(owners))
+    query = select(TitleRow, title).where(*having).order_by(TITLE.id.desc())
+    if len(wanted) == 1:
+        return await tx.fetch(query.limit(limit))
+    for one in wanted:
+        if one.isascii():  # databases fold no other letters alike
+            query = query.where(TITLE.text.icontains(one.decode(), autoescape=True))
+    some = await tx.fetch(query.limit(READ_FOR_EACH * limit))
+    fitting = (row for row in some if begins_each(wanted, row["text"]))
+    return list(islice(fitting, limit))
 
 
 async def forget_titles(tx: Transaction, kind: str, *, kept: sa.ColumnElement[bool]) -> int:
@@ -102,14 +110,12 @@ async def _count(tx: Transaction, kind: str, wanted: bytes) -> int:
     return int((await tx.run(sa.select(sa.func.count()).select_from(some))).scalar_one())
 
 
-async def _candidates(tx: Transaction, kind: str, wanted: bytes, *, many: bool) -> Sequence[int]:
-    """Return titles that have a word that begins so."""
+def _candidates(kind: str, wanted: bytes) -> sa.CompoundSelect[tuple[int]]:
+    """Return titles with a word that begins so: the newest that have exactly this one, and the first of the others."""
     ids = sa.select(WORD.title_id).limit(CANDIDATES)
-    found = (await tx.run(ids.where(*_begins(kind, wanted)))).scalars()
-    if not many:
-        return found
-    exact = ids.where(WORD.kind == kind, WORD.word == wanted).order_by(WORD.title_id.desc())
-    return [*(await tx.run(exact)).scalars(), *found]
+    exact = ids.where(WORD.kind == kind, WORD.word == wanted).order_by(WORD.title_id.desc()).subquery()
+    begun = ids.where(*_begins(kind, wanted)).subquery()
+    return sa.union(sa.select(exact.c.title_id), sa.select(begun.c.title_id))
 
 
 def _begins(kind: str, wanted: bytes) -> tuple[sa.ColumnElement[bool], ...]:

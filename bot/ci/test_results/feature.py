@@ -55,6 +55,13 @@ FEATURE = Feature(
             shown=HAS_TESTS,
             covers=("/{repo}/test",),
         ),
+        NavigationEntry(
+            bar="repository",
+            path="/oot/{repo}/tests",
+            label="Beside upstream",
+            place=6,
+            shown="bot.ci.test_results.views.backend_tests:can_compare",
+        ),
         NavigationEntry(bar="tests", path="/{repo}/flaky", label="Flaky", place=20, shown=HAS_TESTS),
         NavigationEntry(bar="tests", path="/{repo}/tests/lost", label="Lost", place=30, shown=HAS_TESTS),
     ),

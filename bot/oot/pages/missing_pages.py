@@ -21,7 +21,7 @@ async def describe(tx: Transaction, subject: MissingSubject) -> list[Block]:
     hidden, settings = subject.asked.hidden, subject.asked.settings
     if subject.path.startswith("/oot"):
         found += await _backends(tx, subject)
-    if subject.code in {"unknown_pull_request", "unknown_commit"} and subject.repo:
+    if subject.code in {"unknown", "unknown_pull_request", "unknown_commit"} and subject.repo:
         found += await _pulls(tx, subject)
     upstreams = [one for one in settings.upstream_repo if not hidden.has(one)]
     lines = tuple(BlockLine(text=one, url=f"/{one}") for one in upstreams)

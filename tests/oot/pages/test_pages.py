@@ -83,7 +83,7 @@ async def test_every_listed_backend_is_shown_before_anybody_reported_and_l1_only
     assert text.count("no data") == 3  # once for each
     page = (await bot.get("/oot"))[1]
     mark = '<span class="hidden"> on GitHub</span>'
-    assert f'/{L1}" rel="noopener noreferrer nofollow">{L1}{mark}</a>' in page
+    assert f'/{L1}" rel="noopener noreferrer nofollow" class="github">{L1}{mark}</a>' in page
     assert f"/oot/{L1}" not in page
 
 

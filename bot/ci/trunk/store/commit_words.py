@@ -57,6 +57,13 @@ async def commits_by_sha(
     return await tx.fetch(query.order_by(COMMIT.sha, COMMIT.branch).limit(limit))
 
 
+async def commit_of_pull(tx: Transaction, repository_id: int, number: int) -> str | None:
+    """Return the newest commit of a branch that came from a pull request, None where none is known."""
+    query = sa.select(COMMIT.sha).where(COMMIT.repository_id == repository_id, COMMIT.pr_number == number)
+    found: str | None = (await tx.run(query.order_by(COMMIT.at.desc(), COMMIT.sha).limit(1))).scalar()
+    return found
+
+
 async def branches_by_name(
     tx: Transaction, owners: Collection[int], text: str, *, limit: int
 ) -> list[tuple[int, str]]:

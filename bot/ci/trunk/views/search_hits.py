@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from bot.web.asked import Asked
     from bot.web.search import Words
 
+JOBS = 100  # with their shards
+
 
 async def find_hits(asked: Asked, words: Words, limit: int) -> list[Hit]:
     """Return commits, branches and jobs."""
@@ -69,8 +71,11 @@ async def _branches(asked: Asked, words: Words, shown: Mapping[int, str], limit:
 async def _jobs(asked: Asked, words: Words, shown: Mapping[int, str], limit: int) -> list[Hit]:
     if words.number is not None:
         return []
-    found = await commit_words.jobs_by_name(asked.tx, shown.keys(), words.text.split()[:8], limit=limit)
-    return [await _job(asked, row, shown[row["repository_id"]]) for row in found]
+    found = await commit_words.jobs_by_name(asked.tx, shown.keys(), words.text.split()[:8], limit=JOBS)
+    unsharded: dict[tuple[object, ...], ColumnRow] = {}
+    for row in sorted(found, key=lambda row: len(row["job"])):
+        unsharded.setdefault((row["repository_id"], row["workflow"], row["base_name"], row["config"]), row)
+    return [await _job(asked, row, shown[row["repository_id"]]) for row in list(unsharded.values())[:limit]]
 
 
 async def _job(asked: Asked, row: ColumnRow, repo: str) -> Hit:
