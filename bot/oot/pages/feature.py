@@ -15,7 +15,13 @@ FEATURE = Feature(
         NavigationEntry(bar="backends", path="/oot", label="Health", place=10),
         NavigationEntry(bar="backends", path="/oot/metrics", label="Backend metrics", place=20),
         NavigationEntry(bar="backends", path="/oot/levels", label="Levels", place=30),
-        NavigationEntry(bar="repository", path="/{repo}", label="{repo}", place=0),
+        NavigationEntry(
+            bar="repository",
+            path="/{repo}",
+            label="{repo}",
+            place=0,
+            shown="bot.oot.pages.repository_page:has_home",
+        ),
         NavigationEntry(
             bar="repository",
             path="/oot/{repo}",

@@ -41,7 +41,9 @@ class Home:
 
 async def read_home(asked: Asked) -> Home:
     """Read the home of a repository; raises Rejected 404."""
-    repo = await _known_name(asked)
+    repo = await _known_name(asked, asked[REPO])
+    if repo is None:
+        raise UNKNOWN_REPOSITORY.because(f"nothing of {asked[REPO][:200]} is known here")
     is_upstream = asked.settings.is_upstream(repo)
     pulls = await pull_rows.page_of_pulls(asked.tx, repo, state="open", author="", before=None, limit=PULLS)
     days = asked.request.app[DAY_SUMS]
@@ -58,12 +60,16 @@ async def read_home(asked: Asked) -> Home:
     )
 
 
-async def _known_name(asked: Asked) -> str:
-    """Return a repository as it is spelled, if it may be shown and anything of it is; raises Rejected 404."""
-    repo, settings = asked[REPO], asked.settings
-    unknown = UNKNOWN_REPOSITORY.because(f"nothing of {repo[:200]} is known here")
+async def has_home(asked: Asked, repo: str) -> bool:
+    """Whether a repository has a home: upstream, a listed backend, or one that GitHub has told of."""
+    return await _known_name(asked, repo) is not None
+
+
+async def _known_name(asked: Asked, repo: str) -> str | None:
+    """Return a repository as it is spelled, None where nothing of it is known, or may be shown."""
+    settings = asked.settings
     if asked.hidden.has(repo):
-        raise unknown
+        return None
     if settings.is_upstream(repo):
         return next(one for one in settings.upstream_repo if one.casefold() == repo.casefold())
     private = access.reads_private(asked.request)
@@ -73,9 +79,7 @@ async def _known_name(asked: Asked) -> str:
             return name
     allowlist = await allowlists.in_force(asked.tx)
     entry = allowlist.find(repo) if allowlist else None
-    if entry is None or all(map(asked.hidden.has, settings.upstream_repo)):
-        raise unknown
-    return entry.repo
+    return None if entry is None or all(map(asked.hidden.has, settings.upstream_repo)) else entry.repo
 
 
 def show(found: Home) -> dict[str, Any]:
