@@ -22,8 +22,10 @@ from bot.oot.verdict.feature import FEATURE as VERDICT
 from bot.ops.feature import FEATURE as OPS
 from bot.queue.feature import FEATURE as QUEUE
 from bot.red.feature import FEATURE as RED
+from bot.word_index.feature import FEATURE as WORD_INDEX
 
 FEATURES = (
+    WORD_INDEX,
     QUEUE,
     INGEST,
     ALLOWLIST,

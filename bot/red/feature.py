@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from bot.core.feature import Feature
+from bot.core.feature import Feature, NavigationEntry
 
-FEATURE = Feature(name="red", views="bot.red.red_view:VIEWS")
+FEATURE = Feature(
+    name="red",
+    views="bot.red.red_view:VIEWS",
+    navigation=(NavigationEntry(bar="site", path="/red", label="Red now", place=15),),
+)

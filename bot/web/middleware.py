@@ -65,7 +65,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
                 parameters.require_storable_address(request)
                 response = await handler(request)
             except Exception as error:  # noqa: BLE001 - outermost: every error gets an answer
-                response = _answer(request, _refusal(request, error))
+                response = await _answer(request, _refusal(request, error))
             if span:
                 span.set_attribute("http.response.status_code", response.status)
     finally:
@@ -145,10 +145,10 @@ def refusal_body(refusal: Rejected) -> dict[str, Any]:
     return {"ok": False, "error": refusal.code, "detail": refusal.detail}
 
 
-def _answer(request: web.Request, refusal: Rejected) -> web.Response:
+async def _answer(request: web.Request, refusal: Rejected) -> web.Response:
     """Return a page to a browser, to other clients the JSON that every refusal has."""
     if _endpoint(request.path) == "page" and html.wants_html(request):
-        answer = html.refusal(request, refusal)
+        answer = await html.refusal(request, refusal)
     else:
         answer = web.json_response(refusal_body(refusal), status=refusal.status, headers=refusal.headers)
     if "Connection" in refusal.headers:  # aiohttp does not look at the header

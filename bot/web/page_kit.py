@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from bot.core.links import web_url
 from bot.web import html, page_cache, render_thread
+from bot.web.app_keys import CONTEXT
+from bot.web.navigation import NAVIGATION_CACHE, NavigationCache
 from bot.web.page_cache import PAGE_CACHE, CachedPage, PageCache
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ STATIC = Path(__file__).parent / "static"
 CACHE_CONTROL = "public, max-age=86400"  # the stylesheet's address changes with its content
 KINDS = {
     "style.css": "text/css", "favicon.svg": "image/svg+xml",
-    "grid.js": "text/javascript", "comfort.js": "text/javascript",
+    "page.js": "text/javascript", "grid.js": "text/javascript", "comfort.js": "text/javascript",
 }  # fmt: skip
 # the icon's colour by the state of its page; any other has that of its file
 COLOURS = {"good": "#1b6e3a", "warn": "#8a5300", "bad": "#b3261e", "idle": "#5d6973"}
@@ -31,6 +34,8 @@ def setup(app: web.Application, compiled: jinja2.BytecodeCache | None = None) ->
     """Add what every page needs; parts add their templates and routes afterwards. `compiled` keeps templates."""
     render_thread.setup(app)
     app[html.TEMPLATES] = html.environment(compiled)
+    app[html.TEMPLATES].globals["GITHUB"] = web_url(app[CONTEXT].settings.github_api_url)
+    app[NAVIGATION_CACHE] = NavigationCache()
     app[PAGE_CACHE] = PageCache()
     files = {name: (STATIC / name).read_text(encoding="utf-8") for name in KINDS}
     app[FILES] = {name: _sealed(text, KINDS[name]) for name, text in files.items()}

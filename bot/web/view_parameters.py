@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # other addresses begin with these words: /oot/{org}/{repo} is no page of a repository
-OWNER = r"{owner:(?!(?:oot|hud|api|admin|static)/)[^{}/]+}"
+OWNER = r"{owner:(?!(?:oot|hud|api|admin|static|failures)/)[^{}/]+}"
 REPOSITORY = f"/{OWNER}/{{repo}}"
 COUNTED_BACK = "the window, counted back from now"
 TEXT_MOST = 1_000  # characters

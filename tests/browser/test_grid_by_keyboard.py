@@ -45,14 +45,14 @@ async def test_pages_may_run_scripts_of_ours_and_nothing_else_may(bot):
             )
             return rules.get("script-src"), rules.get("connect-src"), (await answer.text()).count("<script")
 
-    assert await policy(HUD) == ("'self'", "'self'", 2)
+    assert await policy(HUD) == ("'self'", "'self'", 3)
     for path in ("/oot", f"/{UPSTREAM}/metrics", f"/{UPSTREAM}/commit/{COMMITS['A']}", "/admin"):
-        assert await policy(path) == ("'self'", "'self'", 1)
+        assert await policy(path) == ("'self'", "'self'", 2)
     for path in (f"/api/ci{HUD}", "/static/grid.js", "/static/comfort.js", "/static/favicon.svg", "/nowhere"):
         assert await policy(path) == (None, None, 0)
     page = (await bot.get(HUD))[1]
     scripts = re.findall(r'<script src="([^"]+)"', page)
-    assert len(scripts) == 2
+    assert len(scripts) == 3
     for address in scripts:
         async with bot.http.get(bot.url + address) as answer:
             assert (answer.status, answer.headers["Content-Type"]) == (200, "text/javascript; charset=utf-8")

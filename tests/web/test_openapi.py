@@ -24,6 +24,7 @@ pytestmark = pytest.mark.logic
 
 DRAWN = 12  # requests for each door and database, two thirds of them spoilt: over 300 in all
 PAGES = {
+    "/{owner}/{repo}", "/{owner}/{repo}/pulls", "/search",
     "/{owner}/{repo}/logs", "/{owner}/{repo}/commit/{sha}/logs", "/{owner}/{repo}/job/{id}", "/{owner}/{repo}/job/{id}/log", "/{owner}/{repo}/job/{id}/log.txt", "/failures", "/failures/{signature}", "/{owner}/{repo}/run/{id}", "/hud", "/hud/{owner}/{repo}", "/{owner}/{repo}/metrics", "/{owner}/{repo}/reliability", "/{owner}/{repo}/queue", "/{owner}/{repo}/disabled", "/{owner}/{repo}/disabled/suggestions",
     "/{owner}/{repo}/commit/{sha}/tests", "/{owner}/{repo}/run/{id}/tests", "/{owner}/{repo}/test/{digest}", "/{owner}/{repo}/tests",
     "/{owner}/{repo}/tests/file/{path}", "/{owner}/{repo}/tests/lost", "/{owner}/{repo}/flaky", "/oot/{org}/{repo}/tests",
