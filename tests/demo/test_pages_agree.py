@@ -1,4 +1,4 @@
-"""The demo's month: do all pages, and their JSON, say the same of everything that two of them show?"""
+"""The demo's month: do all pages, and their JSON, say the same of what two of them show, and do all links lead on?"""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ import pytest
 from bot.demo import environment, own_ci, participants, trunk_history
 from bot.demo.scenario import Scenario
 from tests import shown_facts
-from tests.walk import walk
+from tests.walk import find_dead_links, walk
 
-START = (f"/hud/{participants.UPSTREAM}/main", "/failures", "/oot", "/oot/metrics", "/oot/levels")
+START = (
+    f"/{participants.UPSTREAM}",
+    f"/hud/{participants.UPSTREAM}/main",
+    "/failures",
+    "/oot",
+    "/oot/metrics",
+    "/oot/levels",
+)
 SEVERAL = (
     "broken since",
     "last good",
@@ -61,8 +68,10 @@ async def check(play, *, alike):
             if not (found or missing) or time.monotonic() > until:
                 break
             await asyncio.sleep(AGAIN)
+        dead = await find_dead_links(env.http, env.bot.url, pages, alike=alike)
     assert found == {}
     assert missing == []
+    assert dead == []
 
 
 async def _play_some(scenario):

@@ -1597,6 +1597,7 @@ CREATE TABLE test (
 )
 CREATE INDEX ix_test_canonical ON test (canonical)
 CREATE INDEX ix_test_class_id ON test (class_id, id)
+CREATE INDEX ix_test_name ON test (name)
 CREATE TABLE test_class (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
 	repository_id INTEGER NOT NULL,
@@ -1938,6 +1939,21 @@ CREATE INDEX ix_utilization_job_head_sha ON utilization_job (head_sha, repositor
 CREATE INDEX ix_utilization_job_job ON utilization_job (repository_id, job_id)
 CREATE INDEX ix_utilization_job_newest ON utilization_job (repository_id, received_at)
 CREATE INDEX ix_utilization_job_run ON utilization_job (run_id, run_attempt)
+CREATE TABLE word (
+	kind TEXT NOT NULL,
+	word BLOB NOT NULL,
+	title_id INTEGER NOT NULL,
+	CONSTRAINT pk_word PRIMARY KEY (kind, word, title_id)
+)
+CREATE TABLE word_title (
+	id INTEGER NOT NULL,
+	kind TEXT NOT NULL,
+	repository_id INTEGER NOT NULL,
+	ref TEXT NOT NULL,
+	text TEXT NOT NULL,
+	CONSTRAINT pk_word_title PRIMARY KEY (id),
+	CONSTRAINT uq_word_title UNIQUE (kind, repository_id, ref)
+)
 CREATE TABLE workflow_job (
 	repository_id INTEGER NOT NULL,
 	repo TEXT NOT NULL,

@@ -20,7 +20,7 @@ from bot.oot.pages.upstream_ci import read_upstream_ci
 from bot.oot.pages.visible_names import hide_in_jobs, read_names
 from bot.oot.publish import check_run_text
 from bot.oot.verdict.private_view import hide_in_backend
-from bot.web import blocks, parameters
+from bot.web import blocks, missing, parameters
 from bot.web import operations as op
 from bot.web import view_parameters as declare
 from bot.web.answers import matching
@@ -88,9 +88,11 @@ async def show_pull(request: web.Request) -> web.Response:
     except Rejected as refusal:
         if refusal.code != pulls.UNKNOWN_PULL.code:
             raise
+        if path := await missing.find_instead(request, refusal.code):
+            return web.Response(status=302, headers={"Location": path})
         named = f"pull request #{request.match_info['number'][:20]}"
         number = parameters.number(request.match_info["number"])
-        return answer_unknown(request, parameters.repo(request), named, f"pull/{number}")
+        return await answer_unknown(request, parameters.repo(request), named, f"pull/{number}")
     settings = asked.settings
     unfinished = shown.page.unfinished or (shown.page.current and shown.own.running)
     sha = f"?sha={shown.page.sha}" if asked[SHA] else ""

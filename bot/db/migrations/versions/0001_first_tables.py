@@ -822,6 +822,7 @@ def upgrade() -> None:
     )
     index("ix_test_canonical", "test", "canonical")
     index("ix_test_class_id", "test", "class_id", "id")
+    index("ix_test_name", "test", "name", postgresql_ops={"name": "text_pattern_ops"})
     table(
         "test_class", must("id", Big), must("repository_id", Big), must("file", Text), must("suite", Text),
         must("last_at", Big), sa.UniqueConstraint("repository_id", "file", "suite", name="uq_test_class"),
@@ -984,6 +985,15 @@ def upgrade() -> None:
     index("ix_utilization_job_job", "utilization_job", "repository_id", "job_id")
     index("ix_utilization_job_newest", "utilization_job", "repository_id", "received_at")
     index("ix_utilization_job_run", "utilization_job", "run_id", "run_attempt")
+    table(
+        "word", must("kind", Text), must("word", Bytes), must("title_id", Big),
+        key=["kind", "word", "title_id"],
+    )
+    table(
+        "word_title", must("id", Big), must("kind", Text), must("repository_id", Big), must("ref", Text),
+        must("text", Text), sa.UniqueConstraint("kind", "repository_id", "ref", name="uq_word_title"),
+        key=["id"],
+    )
     table(
         "workflow_job", must("repository_id", Big), must("repo", Text), must("received_at", Big),
         must("id", Big), column("run_id", Big), column("run_attempt", Big), column("node_id", Text),
