@@ -21,6 +21,7 @@ from bot.oot.statistics.feature import FEATURE as STATISTICS
 from bot.oot.verdict.feature import FEATURE as VERDICT
 from bot.ops.feature import FEATURE as OPS
 from bot.queue.feature import FEATURE as QUEUE
+from bot.red.feature import FEATURE as RED
 from bot.word_index.feature import FEATURE as WORD_INDEX
 
 FEATURES = (
@@ -38,6 +39,7 @@ FEATURES = (
     COLLECT,
     TRUNK,
     PAGES,
+    RED,
     DISABLED,
     LOGS,
     TEST_RESULTS,

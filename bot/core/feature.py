@@ -72,6 +72,7 @@ class Feature:
     # instead: the path that such an address leads to, or None;
     # job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
     # head: the tests of a pull request's head, for both; cell: a line by the id of a job;
+    # grid: notes on a branch's columns and commits;
     # admin: a section of the administrator's page, of the settings
     sections: Mapping[str, str] = field(default_factory=dict)
 

@@ -40,6 +40,16 @@ class BlockLine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BlockForm:
+    """A button for people who are signed in; its texts may come from outside."""
+
+    action: str  # below /admin: the address of one of the features' forms
+    label: str
+    fields: Mapping[str, str]
+    about: str = ""  # what it does, beside the button
+
+
+@dataclass(frozen=True, kw_only=True)
 class Excerpt:
     """Some lines of a log; their text comes from outside: without control characters, and escaped where it is shown."""
 
@@ -109,6 +119,27 @@ class CellSubject:
     repository_id: int
     sha: str
     job_ids: frozenset[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridSubject:
+    """The subject of sections at `grid`: a branch, the commits shown of it, and its broken columns."""
+
+    repo: str
+    repository_id: int
+    branch: str
+    shas: tuple[str, ...]
+    broken: tuple[str, ...]  # names of columns
+    settings: Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridNotes:
+    """What a section at `grid` says."""
+
+    columns: Mapping[str, tuple[BlockLine, ...]] = field(default_factory=dict)  # of broken ones
+    forms: Mapping[str, BlockForm] = field(default_factory=dict)  # of these, by the name of the column
+    commits: Mapping[str, tuple[BlockLine, ...]] = field(default_factory=dict)  # by SHA
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,6 +289,20 @@ async def cell_lines(features: Features, tx: Transaction, subject: CellSubject) 
         for job_id, line in (await add(tx, subject)).items():
             found.setdefault(job_id, []).append(line)
     return found
+
+
+async def grid_notes(features: Features, tx: Transaction, subject: GridSubject) -> GridNotes:
+    """Return what features say of a branch's broken columns and commits; of two about one, both."""
+    columns: dict[str, tuple[BlockLine, ...]] = {}
+    commits: dict[str, tuple[BlockLine, ...]] = {}
+    forms: dict[str, BlockForm] = {}
+    for add in sections(features, "grid"):
+        notes: GridNotes = await add(tx, subject)
+        forms |= notes.forms
+        for whole, part in ((columns, notes.columns), (commits, notes.commits)):
+            for name, lines in part.items():
+                whole[name] = (*whole.get(name, ()), *lines)
+    return GridNotes(columns=columns, forms=forms, commits=commits)
 
 
 async def admin_sections(features: Features, tx: Transaction, settings: Settings) -> list[AdminSection]:

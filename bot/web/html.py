@@ -17,7 +17,7 @@ from bot.core.disk import find_shortage
 from bot.core.errors import Rejected, StoreUnavailable
 from bot.core.json_fields import FULL_NAME, iso_time
 from bot.web import charts, missing, navigation, page_cache, parameters
-from bot.web.access import SIGNED_IN
+from bot.web.access import FORM_KEY, SIGNED_IN
 from bot.web.app_keys import CONTEXT
 from bot.web.log_limiter import LOG_LIMITER
 from bot.web.navigation import NAVIGATION
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 CACHED_LINES = 4_000  # rendered lines: most stay the same for long
-# parts of the addresses of stylesheet and scripts, so that browsers may cache them
+# parts of addresses, so that browsers may cache the files
 STYLE_VERSION, SCRIPT_VERSION = (
     hashlib.sha256(b"".join((STATIC / name).read_bytes() for name in names)).hexdigest()[:8]
-    for names in (("style.css",), ("page.js", "grid.js"))
+    for names in (("style.css",), ("page.js", "comfort.js", "grid.js"))
 )
 TEMPLATES: web.AppKey[jinja2.Environment] = web.AppKey("templates", jinja2.Environment)
 SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "wait": "…", "idle": "–"}  # noqa: RUF001 - a dash is the sign
@@ -63,7 +63,6 @@ def environment(compiled: jinja2.BytecodeCache | None = None) -> jinja2.Environm
         "duration": core_text.duration,
         "short": core_text.short,
         "percent": core_text.percent,
-        "sparkline": charts.sparkline,
         "minute": lambda at: iso_time(at)[:16].replace("T", " ") + " UTC",
         "time": iso_time,
         "path": path,
@@ -124,7 +123,7 @@ def render(
         ago=since,
         low_disk=shortage,
         navigation=request.get(NAVIGATION) or navigation.read_site(request),
-        **values,
+        **{"form_key": request.get(FORM_KEY, ""), **values},
     )
     return web.Response(text=text, content_type="text/html", charset="utf-8", status=status)
 

@@ -45,7 +45,10 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; script-src 'self'",
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+}
+PAGE = HEADERS | {  # pages have scripts of our own, which read nothing but our pages
+    "Content-Security-Policy": HEADERS["Content-Security-Policy"] + "; script-src 'self'; connect-src 'self'"
 }
 
 
@@ -72,7 +75,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     metrics.count_request(endpoint, response.status, time.perf_counter() - began)
     response.headers["X-Request-Id"] = identity
     if request.method != "POST":  # machines post, and read nothing but JSON
-        response.headers.update(HEADERS)
+        response.headers.update(PAGE if response.content_type == "text/html" else HEADERS)
         response.headers.setdefault("Cache-Control", "no-store")
     return response
 

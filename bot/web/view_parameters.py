@@ -135,6 +135,14 @@ def days(description: str = COUNTED_BACK, *, default: int = parameters.DAYS) -> 
     return whole("days", parameters.MOST_DAYS, description, default=default)
 
 
+def day(name: str, description: str, *, only: Only = "") -> Parameter[int | None]:
+    """Return a day (UTC), written as 2026-11-25, as its number since 1970; None without it."""
+    kind = Annotated[str, matching(parameters.DATE)]
+    return parsed(
+        name, kind, description, parse=lambda given: parameters.day(name, given), default=None, only=only
+    )
+
+
 def limit(default: int, *, most: int = op.MOST_ROWS) -> Parameter[int]:
     """Return how many rows JSON has at most; a page has its own."""
     return whole("limit", most, "how many rows at most", default=default, only="json")

@@ -25,7 +25,7 @@ async def test_the_grid_shows_a_breakage_flakes_an_outage_and_a_backend_that_bro
     assert outage.count("X") == 11
     assert columns[BACKEND].startswith(" XXXXX")
     assert "1 watching backend is broken" in page
-    assert "blocking job" not in page
+    assert "merging waits" not in page
     assert "many failed at once" in page
     assert "?" in "".join(cells[0] for cells in columns.values())
 

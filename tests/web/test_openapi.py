@@ -31,7 +31,7 @@ PAGES = {
     "/{owner}/{repo}/job/{id}/utilization", "/{owner}/{repo}/run/{id}/utilization", "/{owner}/{repo}/utilization",
     "/{owner}/{repo}/storage", "/{owner}/{repo}/upload/{id}", "/{owner}/{repo}/upload/{id}/log", "/{owner}/{repo}/upload/{id}/log.txt",
     "/hud/{owner}/{repo}/{branch}",  # and what they need: for people, who find the JSON behind each linked there
-    "/", "/api", "/oot", "/oot/levels", "/oot/metrics", "/oot/{org}/{repo}", "/{owner}/{repo}/pull/{number}",
+    "/", "/api", "/red", "/oot", "/oot/dispatches", "/oot/levels", "/oot/metrics", "/oot/{org}/{repo}", "/{owner}/{repo}/pull/{number}",
     "/{owner}/{repo}/commit/{sha}", "/static/{name}", "/favicon.ico", "/admin", "/admin/deliveries",
     "/admin/deliveries/{guid}", "/admin/failures", "/admin/tasks", "/admin/sign-in", "/admin/sign-out",
     "/admin/tasks/{id}/retry", "/admin/tests/{owner}/{repo}/{digest}/reset",

@@ -97,7 +97,10 @@ async def find_broken(
     heads = sorted({line["sha"] for each in lines.values() for line in each if line["folded"]})
     identifier = branch.repository["repository_id"]
     folded = await folded_commits.commits_of_heads(tx, identifier, branch.name, heads, most=SUSPECTS_MOST)
-    return [_broken(grid, place, one, lines.get(place, []), folded, backends) for place, one in found.items()]
+    return [
+        _broken(grid, place, one, lines.get(place, []), folded, backends=backends)
+        for place, one in found.items()
+    ]
 
 
 def _kind(column: Column, backends: Collection[str]) -> Kind:
@@ -117,6 +120,7 @@ def _broken(
     breakage: Breakage,
     lines: Sequence[CommitRow],
     folded: Mapping[str, Sequence[Came]],
+    *,
     backends: Collection[str],
 ) -> Broken:
     at, newest = next(

@@ -12,8 +12,10 @@ from bot.ci.trunk.store import branches, day_rows, rows
 from bot.ci.trunk.views import grid_answer, hud_filter, hud_view, opened_cell
 from bot.ci.trunk.views.grid_answer import Hud
 from bot.core.links import web_url
+from bot.web import blocks
 from bot.web import operations as op
 from bot.web import view_parameters as declare
+from bot.web.blocks import GridNotes, GridSubject
 from bot.web.refusals import NOT_FOUND, UNKNOWN_COMMIT, UNKNOWN_REPOSITORY
 from bot.web.view import Json, Page, View
 from bot.web.view_parameters import REPO
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from bot.ci.trunk.branch_standing import Standing
     from bot.ci.trunk.reading import Branch
     from bot.ci.trunk.suspects import Broken
-    from bot.ci.trunk.tables import CommitRow
     from bot.ci.trunk.views.hud_filter import Filter
     from bot.web.asked import Asked
 
@@ -50,6 +51,7 @@ class Beside:
     opened: opened_cell.Opened | None = None
     deleted: int | None = None
     known: Sequence[str] = ()  # other branches, where this one has no commits
+    notes: GridNotes = field(default_factory=GridNotes)  # what other features say of its columns and commits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,9 @@ async def read_grid(asked: Asked) -> Found:
     """Read the newest commits of a branch."""
     tx, settings, chosen = asked.tx, asked.settings, hud_filter.chosen_by(asked)
     branch = await reading.find_branch(tx, asked.hidden, asked[REPO], asked[BRANCH])
-    commits, more = await reading.newest_commits(tx, branch, before=chosen.before, limit=chosen.per)
+    commits, more = await reading.newest_commits(
+        tx, branch, before=chosen.before, limit=chosen.per, until=chosen.until
+    )
     facts = await reading.read_facts(tx, settings, branch, commits, jobs=chosen.shards)
     found = grid.build_grid(facts, settings.of(TrunkSettings), shards=chosen.shards)
     wanted = sorted(chosen.columns(found))
@@ -80,28 +84,39 @@ async def read_grid(asked: Asked) -> Found:
         standing = branch_standing.judge_branch(found, branch.name, backends)
     else:
         standing = await branch_standing.read_standing(tx, settings, branch)
+    broken = await suspects.find_broken(tx, branch, found, wanted, backends=backends)
     return Found(
         branch=branch,
         chosen=chosen,
         grid=found,
         wanted=wanted,
-        broken=await suspects.find_broken(tx, branch, found, wanted, backends=backends),
+        broken=broken,
         standing=standing,
         following=commits[-1]["sha"] if more and commits else None,
         github=web_url(settings.github_api_url),
-        beside=await _read_beside(asked, branch, found, chosen, commits) if asked.for_page else Beside(),
+        beside=await _read_beside(asked, branch, found, chosen, broken) if asked.for_page else Beside(),
     )
 
 
 async def _read_beside(
-    asked: Asked, branch: Branch, found: grid.Grid, chosen: Filter, commits: list[CommitRow]
+    asked: Asked, branch: Branch, found: grid.Grid, chosen: Filter, broken: Sequence[Broken]
 ) -> Beside:
     tx, identifier = asked.tx, branch.repository["repository_id"]
+    commits = [line.commit for line in found.lines]
+    about = GridSubject(
+        repo=branch.repository["full_name"],
+        repository_id=identifier,
+        branch=branch.name,
+        shas=tuple(row["sha"] for row in commits),
+        broken=tuple(one.name for one in broken),
+        settings=asked.settings,
+    )
     return Beside(
         took=await day_rows.signal_seconds(tx, identifier, branch.name, commits),
         opened=await opened_cell.read_opened(tx, asked.context, branch, found, chosen),
         deleted=await branches.deleted_at(tx, identifier, branch.name),
         known=[] if commits else await rows.branches(tx, identifier),
+        notes=await blocks.grid_notes(asked.context.features, tx, about),
     )
 
 
@@ -120,6 +135,7 @@ def show(found: Found) -> dict[str, Any]:
         "broken": found.broken,
         "standing": found.standing,
         "took": beside.took,
+        "notes": beside.notes,
         "most_broken": suspects.BROKEN_MOST,
         "most_suspects": SUSPECTS_MOST,
         "columns": len(found.grid.columns),
@@ -138,7 +154,7 @@ def answer(found: Found) -> Hud:
 
 def _refresh(found: Found) -> int:
     running = any(line.verdict == "running" for line in found.grid.lines)
-    return RUNNING if running and not found.chosen.before else 0
+    return RUNNING if running and found.chosen.shows_newest else 0
 
 
 def _link(found: Found) -> dict[str, object]:

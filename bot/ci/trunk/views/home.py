@@ -52,14 +52,15 @@ async def redirect_to_first(request: web.Request) -> web.Response:
 
 @page
 async def redirect_to_default(request: web.Request) -> web.Response:
-    """Redirect to the default branch of a repository."""
+    """Redirect to the default branch of a repository, with the query."""
     repo = parameters.repo(request)
     async with request.app[CONTEXT].store.read() as tx:
         hidden = await access.hidden_from(request, tx)
         branch = await reading.find_branch(tx, hidden, repo, "")
     if not branch.name:
         raise UNKNOWN_BRANCH.because(f"GitHub has not said what the default branch of {repo} is")
-    return web.Response(status=302, headers={"Location": address(branch)})
+    asked = parameters.query(request.query)
+    return web.Response(status=302, headers={"Location": address(branch) + (f"?{asked}" if asked else "")})
 
 
 async def has_grid(asked: Asked, repo: str) -> bool:

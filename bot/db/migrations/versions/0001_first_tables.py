@@ -580,7 +580,7 @@ def upgrade() -> None:
     )
     index("ix_test_canonical", "test", "canonical")
     index("ix_test_class_id", "test", "class_id", "id")
-    index("ix_test_name", "test", "name", postgresql_ops={'name': 'text_pattern_ops'})
+    index("ix_test_name", "test", "name", postgresql_ops={"name": "text_pattern_ops"})
     table(
         "test_class", must("id", Big), must("repository_id", Big), must("file", Text), must("suite", Text),
         must("last_at", Big), sa.UniqueConstraint("repository_id", "file", "suite", name="uq_test_class"),
