@@ -52,7 +52,7 @@ async def test_pages_may_run_scripts_of_ours_and_nothing_else_may(bot):
         assert await policy(path) == (None, None, 0)
     page = (await bot.get(HUD))[1]
     scripts = re.findall(r'<script src="([^"]+)"', page)
-    assert len(scripts) == 2
+    assert len(scripts) == 3
     for address in scripts:
         async with bot.http.get(bot.url + address) as answer:
             assert (answer.status, answer.headers["Content-Type"]) == (200, "text/javascript; charset=utf-8")
