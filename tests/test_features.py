@@ -302,7 +302,7 @@ async def test_its_table_tasks_page_json_and_section_appear_in_a_running_bot(bot
     page = (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1]
     assert "<h2>Tiny &amp; &lt;small&gt;</h2>" in page
     assert f'href="/tiny?a=1&amp;b=2"><bdi>read at {pull.head_sha}</bdi>' in page
-    assert f'<a href="/{UPSTREAM}/tiny">Tiny</a>' in page
+    assert f'<a href="/{UPSTREAM}/tiny"><bdi>Tiny</bdi></a>' in page
     assert "<bdi>&lt;b&gt;from outside&lt;/b&gt;</bdi>" in page
     assert "javascript:" not in page
 

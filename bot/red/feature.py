@@ -7,5 +7,5 @@ from bot.core.feature import Feature, NavigationEntry
 FEATURE = Feature(
     name="red",
     views="bot.red.red_view:VIEWS",
-    navigation=(NavigationEntry(bar="site", path="/red", label="Red now", place=15),),
+    navigation=(NavigationEntry(bar="site", path="/red", label="Red now", place=5),),
 )

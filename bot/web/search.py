@@ -32,7 +32,6 @@ Kind = Literal[
 ORDER: tuple[Kind, ...] = (
     "repository", "pull request", "commit", "branch", "backend", "run", "job", "test", "failure", "list", "logs",
 )  # fmt: skip
-NUMBER_MOST = 10**18 - 1
 FURTHER: frozenset[Kind] = frozenset({"list", "logs"})  # kinds that lead to another search, and stand last
 # kinds that are shown at once where a text has the number or the SHA of one
 DIRECT: frozenset[Kind] = frozenset({"pull request", "commit", "run", "job"})
