@@ -29,6 +29,9 @@ SECONDS = 300  # one that takes longer hangs
         ),
         ("tasks", "--rounds 1 --events 5"),
         pytest.param(
+            "providers", "--rounds 1 --events 90 --seconds 0.5 --settled 0", marks=pytest.mark.nightly
+        ),
+        pytest.param(
             "ingest", "--only half_load --rounds 1 --seconds 0.3 --settled 0", marks=pytest.mark.nightly
         ),
         pytest.param(
