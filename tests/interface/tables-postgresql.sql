@@ -594,6 +594,7 @@ CREATE TABLE ci_source (
 	seconds INTEGER,
 	kind TEXT NOT NULL,
 	artifact TEXT NOT NULL,
+	sha256 TEXT NOT NULL,
 	records INTEGER NOT NULL,
 	problems JSONB NOT NULL,
 	problem_count INTEGER NOT NULL,
