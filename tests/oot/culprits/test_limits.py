@@ -39,6 +39,7 @@ async def test_a_backend_that_does_not_answer_is_asked_twice_and_then_given_up(b
     assert [step["outcome"] for step in steps] == ["silent", "silent"]
 
 
+@pytest.mark.nightly
 async def test_a_late_answer_counts_all_the_same(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)
@@ -102,6 +103,7 @@ async def test_both_ends_have_to_be_commits_of_the_branch_in_order(bot, github):
     assert await bot.rows("bisect") == []
 
 
+@pytest.mark.nightly
 async def test_a_hundred_commands_in_a_minute_begin_one_search(bot, github):
     branch = await broken_branch(bot, github)
     github.set_permission(UPSTREAM, WRITER, "write")
@@ -158,6 +160,7 @@ async def test_pull_requests_go_first(bot, github):
     assert branch.asked_names() == ["c5", "c10"]
 
 
+@pytest.mark.nightly
 async def test_a_search_ends_after_its_hours(bot, github):
     await bot.list_backends(listed(", bisect: {max_hours: 1}"))
     branch = await broken_branch(bot, github)
@@ -202,6 +205,7 @@ async def test_a_command_in_an_issue_is_answered_there(bot, github):
     assert (await branch.search())["comment_on"] == pull.number
 
 
+@pytest.mark.nightly
 async def test_a_search_that_is_cancelled_sends_nothing_more(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)

@@ -157,12 +157,16 @@ async def test_a_comment_is_written_once_where_the_entry_says_so(bot, github):
     said = [one.body for one in github.comments(pull) if "ootbot:culprit" in one.body]
     assert len(said) == 1
     assert "is broken by #" in said[0]
+    _, page = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
+    assert f"is broken by #{pull.number}" in page
+    assert f'href="/{UPSTREAM}/bisects/{found["id"]}"' in page
     async with bot.store.transaction() as tx:
         tx.enqueue("bisect_found", found["id"])
     await bot.settle(horizon=60)
     assert len([one for one in github.comments(pull) if "ootbot:culprit" in one.body]) == 1
 
 
+@pytest.mark.nightly
 async def test_a_culprit_that_is_reverted_counts_as_right(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)
