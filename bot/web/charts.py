@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 WIDTH, HEIGHT = 560, 150  # of the plot, in units of the drawing
+DASH = 6  # width of a lone day in a line of 90
 MOST_TICKS = 4
 MOST_MARKS = 5  # labels under the plot
 DAYS = "Day (UTC)"
@@ -75,6 +76,30 @@ class Chart:
     def empty(self) -> bool:
         """Whether there is nothing to draw."""
         return not any(line.points for line in self.lines)
+
+
+def sparkline(rates: Sequence[float | None], *, width: int = 90, height: int = 18) -> str:
+    """Return the path of pass rates, 0 at the bottom; days without a rate leave a gap.
+
+    A lone day is a dash at its height, and where there is no other one it stands on a stem.
+    """
+    step = width / max(len(rates) - 1, 1)
+    drawn = [
+        None if rate is None else (round(at * step), round((1 - rate) * height))
+        for at, rate in enumerate(rates)
+    ]
+    only = sum(point is not None for point in drawn) == 1
+    parts: list[str] = []
+    for before, point, after in zip([None, *drawn], drawn, [*drawn[1:], None], strict=False):
+        if point is None:
+            continue
+        x, y = point
+        if before is None and after is None:
+            start = min(max(x - DASH // 2, 0), width - DASH)
+            parts.append((f"M{x} {height}V{y}" if only else "") + f"M{start} {y}h{DASH}")
+        else:
+            parts.append(f"{'M' if before is None else 'L'}{x} {y}")
+    return "".join(parts)
 
 
 def bars(counts: Sequence[int], *, width: int = 90, height: int = 18) -> str:
