@@ -764,7 +764,6 @@ def upgrade() -> None:
         "sink_mark", must("sink", Text), must("what", Text), must("key", Text), must("since", Big),
         must("generation", Integer), key=["sink", "what", "key"],
     )
-    index("ix_sink_mark_delivery", "sink_mark", "key", where="what = 'deliveries'")
     index("ix_sink_mark_since", "sink_mark", "sink", "what", "since", "key")
     table(
         "sink_refused", must("sink", Text), must("what", Text), must("key", Text), must("error", Text),
