@@ -36,6 +36,7 @@ FEATURE = Feature(
     },
     commands={"bisect": "bot.console.bisect:bisect"},
     metrics="bot.oot.culprits.metrics:measure_searches",
+    conditions="bot.oot.culprits.conditions:read_conditions",
     doctor="bot.oot.culprits.doctor:check_own_runs",
     views="bot.oot.culprits.views:VIEWS",
     navigation=(
