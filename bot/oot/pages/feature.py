@@ -17,6 +17,7 @@ FEATURE = Feature(
         NavigationEntry(bar="backends", path="/oot/dispatches", label="Dispatches", place=15),
         NavigationEntry(bar="backends", path="/oot/metrics", label="Backend metrics", place=20),
         NavigationEntry(bar="backends", path="/oot/levels", label="Levels", place=30),
+        NavigationEntry(bar="backends", path="/oot/commands", label="Commands", place=35),
         NavigationEntry(
             bar="repository",
             path="/{repo}",
