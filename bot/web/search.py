@@ -25,12 +25,14 @@ Kind = Literal[
     "job",
     "test",
     "failure",
+    "command",
     "list",
     "logs",
     "repository",
 ]
 ORDER: tuple[Kind, ...] = (
-    "repository", "pull request", "commit", "branch", "backend", "run", "job", "test", "failure", "list", "logs",
+    "repository", "pull request", "commit", "branch", "backend", "run", "job", "test", "failure", "command", "list",
+    "logs",
 )  # fmt: skip
 FURTHER: frozenset[Kind] = frozenset({"list", "logs"})  # kinds that lead to another search, and stand last
 # kinds that are shown at once where a text has the number or the SHA of one

@@ -7,7 +7,9 @@ import time
 
 import pytest
 
+from bot.console.demo_past import write_past
 from bot.demo import environment, own_ci, participants, trunk_history
+from bot.demo.environment import Wanted
 from bot.demo.scenario import Scenario
 from tests import shown_facts
 from tests.walk import find_dead_links, walk
@@ -58,7 +60,7 @@ async def test_what_two_of_all_pages_show_is_the_same():
 
 
 async def check(play, *, alike):
-    async with environment.running(port=0, start_timeout="1h") as env:
+    async with environment.running(Wanted(write_past=write_past)) as env:
         await play(Scenario(env))
         until = time.monotonic() + LONG_ENOUGH
         while True:

@@ -16,8 +16,8 @@ FEATURE = Feature(
         NavigationEntry(bar="backends", path="/oot", label="Health", place=10),
         NavigationEntry(bar="backends", path="/oot/dispatches", label="Dispatches", place=15),
         NavigationEntry(bar="backends", path="/oot/metrics", label="Backend metrics", place=20),
-        NavigationEntry(bar="backends", path="/oot/dispatches", label="Dispatches", place=25),
         NavigationEntry(bar="backends", path="/oot/levels", label="Levels", place=30),
+        NavigationEntry(bar="backends", path="/oot/commands", label="Commands", place=35),
         NavigationEntry(
             bar="repository",
             path="/{repo}",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bot.ingest import record_reads
 from bot.oot.allowlist import rows as allowlists
+from bot.oot.commands.described import describe_commands
 from bot.oot.pages import pull_rows, pull_words
 from bot.web import access
 from bot.web.search import Hit
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 
 
 async def find_hits(asked: Asked, words: Words, limit: int) -> list[Hit]:
-    """Return upstream repositories, backends and pull requests."""
+    """Return upstream repositories, backends, pull requests and commands in comments."""
     private = access.reads_private(asked.request)
     shown = await record_reads.shown_repositories(asked.tx, asked.hidden, private=private)
     return [
         *_upstreams(asked, words),
         *await _backends(asked, words, limit),
         *await _pulls(asked, words, shown, limit),
+        *_commands(asked, words),
     ]
 
 
@@ -36,6 +38,24 @@ def _upstreams(asked: Asked, words: Words) -> list[Hit]:
         Hit(kind="repository", title=repo, path=f"/{repo}", repo=repo, exact=repo.casefold() == words.folded)
         for repo in asked.settings.upstream_repo
         if words.folded in repo.casefold() and not asked.hidden.has(repo)
+    ]
+
+
+def _commands(asked: Asked, words: Words) -> list[Hit]:
+    """Return the command of this name, with `/oot` all that fit."""
+    said = words.folded.removeprefix("/oot").strip()
+    every = words.folded.startswith("/oot")
+    verb = said.partition(" ")[0]
+    return [
+        Hit(
+            kind="command",
+            title=f"/oot {one.usage}",
+            path=f"/oot/commands#{one.verb}",
+            detail=one.does,
+            exact=every and verb == one.verb,
+        )
+        for one in describe_commands(asked.context.features)
+        if verb == one.verb or (every and one.verb.startswith(verb))
     ]
 
 
