@@ -61,8 +61,8 @@ class Facts(Reports):
     @property
     def answered(self) -> bool:
         """Whether the dispatch itself was reported on, or need not be."""
-        mine = any(row["dispatch_id"] == self.dispatch["id"] for row in self.jobs)
-        return mine or self.dispatch["answers"] == "some"
+        kind = self.dispatch["event_type"]
+        return self.dispatch["answers"] == "some" or any(row["event_type"] == kind for row in self.jobs)
 
     def dispatch_of(self, run_id: str) -> str:
         """Return our key of the dispatch that a run was reported on."""
