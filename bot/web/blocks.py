@@ -205,6 +205,7 @@ class BackendPageSubject:
     """The subject of sections at `backend`: the page of a backend."""
 
     repo: str
+    upstreams: tuple[str, ...]  # of the settings, that may be shown
 
 
 @dataclass(frozen=True, kw_only=True)
