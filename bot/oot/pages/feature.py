@@ -10,6 +10,7 @@ FEATURE = Feature(
     prune="bot.oot.pages.pull_words:forget_words",
     views="bot.oot.pages.views:VIEWS",
     routes="bot.oot.pages.views:setup",
+    sections={"backend": "bot.oot.pages.backend_sections:show_backend"},
     conditions="bot.oot.pages.conditions:read_conditions",
     navigation=(
         NavigationEntry(bar="site", path="/oot", label="Backends", place=20, covers=("/oot/",)),
