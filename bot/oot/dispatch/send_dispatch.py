@@ -20,6 +20,7 @@ from bot.db.db_errors import retry_until_stored
 from bot.github.enterprise_server import RUN_DETAILS
 from bot.ingest import inbox
 from bot.oot.allowlist import rows as allowlists
+from bot.oot.dispatch import machines
 from bot.oot.dispatch.payload import client_payload, closing, inputs, permission_may_be_unknown, refusal
 from bot.oot.reports import callback_token
 from bot.oot.reports.store import pings
@@ -96,7 +97,7 @@ async def _try(context: Context, dispatch: DispatchRow, entry: Entry) -> None:
     repository = await read_pinned(client, entry)
 
     async def begin(tx: Transaction) -> tuple[dict[str, Any], int] | None:
-        if not await dispatches.begin_attempt(tx, dispatch):
+        if await machines.hold_back(tx, dispatch, entry) or not await dispatches.begin_attempt(tx, dispatch):
             return None
         return await _payload(tx, context, dispatch, entry), tx.now
 

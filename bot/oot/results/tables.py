@@ -43,7 +43,8 @@ class DispatchBackend(TypedDict):
 class DispatchState(TypedDict):
     """How far it has come, and when it was recorded."""
 
-    # pending | held (by policy) | sent | not_installed | failed | superseded | cancelled | never_started | not_run
+    # pending | held (by policy) | waiting (for a machine) | skipped_ and the rule that decided
+    # | sent | not_installed | failed | superseded | cancelled | never_started | not_run
     state: Text
     attempts: Int
     created_at: Millis
@@ -108,6 +109,10 @@ ENDED_UNANSWERED = oot_dispatch.c.state.in_(
 )
 _silent = (oot_dispatch.c.backend_key, oot_dispatch.c.created_at)
 partial_index("ix_oot_dispatch_unanswered", *_silent, where=ENDED_UNANSWERED)
+WAITING = oot_dispatch.c.state == sa.literal_column("'waiting'")
+partial_index("ix_oot_dispatch_waiting", oot_dispatch.c.backend_key, oot_dispatch.c.created_at, where=WAITING)
+_BEGUN = oot_dispatch.c.dispatched_at.is_not(None)
+partial_index("ix_oot_dispatch_begun", oot_dispatch.c.backend_key, oot_dispatch.c.dispatched_at, where=_BEGUN)
 sa.Index("ix_oot_dispatch_head", oot_dispatch.c.head_sha)
 sa.Index("ix_oot_dispatch_source", oot_dispatch.c.source_guid)
 
