@@ -112,7 +112,7 @@ def check_selection(
     found: Mapping[str, Any], fields: Mapping[str, Field], events: frozenset[str] | None, problems: Problems
 ) -> None:
     """Add what is wrong with keys that stand beside one another; `events` None: they are not readable."""
-    if "paths_pass" in fields and "paths" not in fields:
+    if "paths_pass" in found and "paths" not in fields:
         fix = "add `paths`, or remove it"
         problems.add(fields["paths_pass"].at, f"`paths_pass` is about `paths`, and there are none: {fix}")
     both = {name.casefold() for name in found.get("labels") or ()}
@@ -123,9 +123,9 @@ def check_selection(
     if events is None:
         return
     for name in _OF_PULLS:
-        if name in fields and "pull_request" not in events:
+        if name in found and "pull_request" not in events:
             fix = f"add `pull_request` to `events`, or remove `{name}`"
             problems.add(fields[name].at, f"`{name}` is about pull requests, and none are asked for: {fix}")
-    if "sample" in fields and "push" not in events:
+    if "sample" in found and "push" not in events:
         fix = "add `push` to `events`, or remove `sample`"
         problems.add(fields["sample"].at, f"`sample` is about pushes, and none are asked for: {fix}")

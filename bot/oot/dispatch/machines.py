@@ -68,6 +68,11 @@ async def hold_back(tx: Transaction, dispatch: DispatchRow, entry: Entry) -> boo
     return True
 
 
+def patience(entry: Entry) -> int:
+    """Return the milliseconds that an entry's dispatches may wait for machines."""
+    return WAITS_MOST if entry.limited else 0
+
+
 async def release_waiting(context: Context, _task: Task) -> None:
     """Have the next dispatches sent to every backend that has machines again, or no limits any more."""
     async with context.store.read() as tx:
@@ -91,9 +96,11 @@ async def _release(tx: Transaction, backend_key: str) -> None:
     free = len(waiting)
     if entry is not None and entry.limited:
         free = min(free, max(0, (await read_room(tx, entry, unsent=True)).free))
+    limited = entry is not None and entry.limited
     for row in waiting[:free]:
-        # START_TIMEOUT counts from now
-        if await rows_machines.end_wait(tx, row, state="pending", created_at=tx.now, error=None):
+        # without limits START_TIMEOUT counts from now; with them its time says whose turn it is
+        begun_at = row["created_at"] if limited else tx.now
+        if await rows_machines.end_wait(tx, row, state="pending", created_at=begun_at, error=None):
             tx.enqueue("dispatch", row["id"])
             request_publish(tx, row["upstream_repo"], row["pr_number"])
     for row in waiting[free:]:

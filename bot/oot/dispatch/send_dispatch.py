@@ -85,7 +85,7 @@ async def send_dispatch(context: Context, task: Task) -> None:
 async def _try(context: Context, dispatch: DispatchRow, entry: Entry) -> None:
     """Send it once; raises GiveUp and GitHubRefused when it can never be sent, RetryLater when it can later."""
     timeout = entry.start_timeout or context.settings.start_timeout
-    if context.clock.now() - dispatch["created_at"] > timeout * 1000:
+    if context.clock.now() - dispatch["created_at"] > timeout * 1000 + machines.patience(entry):
         raise GiveUp("GitHub did not take it in time")
     if arrival := await _find_arrival(context, dispatch, entry):
         await _settle(context, dispatch, state="sent", run_id=arrival.run_id)

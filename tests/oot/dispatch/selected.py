@@ -28,6 +28,7 @@ def asked_for_files(github):
 
 
 async def open_pull(bot, github, *files, **more):
+    bot.clock.advance(1)
     pull = await github.open_pull(UPSTREAM, files=files or ("torch/csrc/a.cpp",), **more)
     await bot.settle()
     return pull

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.logic
 async def rebased(bot, github, pull):
     """Push another commit with the same files."""
     bot.clock.advance(5)
-    made = git.commit(pull.repo, at=bot.clock.now(), message="again", author="octocat", parents=(pull.head_sha,))
+    made = git.commit(
+        pull.repo, at=bot.clock.now(), message="again", author="octocat", parents=(pull.head_sha,)
+    )
     await github.push_commit(pull, commit=made.sha)
     await bot.settle()
 

@@ -194,7 +194,10 @@ async def test_a_sample_of_pushes_is_the_same_for_every_backend(bot, github):
     assert 3 <= first.count("sent") <= 22
     assert set(first) == {"sent", "skipped_sample"}
     rows = await bot.rows("oot_dispatch")
-    sent = {name: {row["head_sha"] for row in rows if row["backend"] == name and row["state"] == "sent"} for name in (L2, L3)}
+    sent = {
+        name: {row["head_sha"] for row in rows if row["backend"] == name and row["state"] == "sent"}
+        for name in (L2, L3)
+    }
     assert sent[L2] == sent[L3]
     assert len(first) == len(second) == 40
 
