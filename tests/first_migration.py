@@ -6,6 +6,7 @@ After it, tables change by further migrations only, and this file goes.
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import textwrap
 
@@ -140,7 +141,10 @@ def _index(index):
 
 def _options(item):
     """What is special to one database."""
-    return [f"{name}={value!r}" for name, value in sorted(item.dialect_kwargs.items())]
+    given = sorted(item.dialect_kwargs.items())
+    return [
+        f"{name}={json.dumps(value) if isinstance(value, dict) else repr(value)}" for name, value in given
+    ]
 
 
 def _same(expression):

@@ -99,6 +99,11 @@ class Settings:
         setting_types.some_of(PULL_ACTIONS, needed=AWAITED_ACTIONS),
         default=PULL_ACTIONS,
     )
+    pull_refs: tuple[str, ...] = option(
+        "The refs whose pushes are about a pull request, {number} standing for its own; comma separated.",
+        setting_types.numbered_refs,
+        default=("refs/tags/ciflow/trunk/{number}", "refs/heads/ciflow/trunk/{number}"),
+    )
     data_dir: Path = option(  # noqa: RUF009 - a field, as the others
         "The folder of the SQLite file.", Path, default=Path("data")
     )

@@ -259,7 +259,7 @@ async def findings(environment: Environment, pulls: list[Pull], own_jobs: Iterab
     """
     first, second = pulls
     own_job, *measured = own_jobs
-    hud = (participants.RISCV, "1 broken job") if environment.expected.history else ()
+    hud = (participants.RISCV, "1 watching backend is broken") if environment.expected.history else ()
     pages: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("/oot", participants.BACKENDS),
         (

@@ -9,7 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.demo import buildkite, job_documents, job_logs, participants, past_contributions, test_reports
+from bot.demo import (
+    buildkite,
+    job_documents,
+    job_logs,
+    participants,
+    past_contributions,
+    past_reports,
+    test_reports,
+)
 from bot.demo.github import git, payloads
 
 if TYPE_CHECKING:
@@ -18,7 +26,8 @@ if TYPE_CHECKING:
     from bot.demo.backends import FailedTest
     from bot.demo.environment import Environment
     from bot.demo.github import SimulatedGitHub
-    from bot.demo.github.models import Event, Repo, Run, WorkflowJob
+    from bot.demo.github.models import Event, Pull, Repo, Run, WorkflowJob
+    from bot.demo.past_reports import PastHead
 
 MINUTE, HOUR = 60_000, 3_600_000
 PUSHES, BETWEEN = 40, 18 * HOUR
@@ -146,13 +155,34 @@ class History:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Month:
+    """Upstream's pushes, the pull requests they came from, and what backends reported on these."""
+
+    trunk: History
+    pulls: Sequence[Pull]
+    reported: Sequence[PastHead]
+
+
+def make_month(github: SimulatedGitHub) -> Month:
+    """Make up what came before the demo; sends nothing."""
+    now = github.state.now()
+    trunk = make_history(github, participants.UPSTREAM, now=now)
+    pulls = past_contributions.make_pulls(github, trunk.commits)
+    return Month(trunk=trunk, pulls=pulls, reported=past_reports.make_past(github, pulls, now=now))
+
+
 async def send_history(environment: Environment) -> History:
     """Have the bot hear of it all, and of what a backend found out about these commits at night."""
     github, repo = environment.github, environment.github.state.repo(participants.UPSTREAM)
-    past = make_history(github, participants.UPSTREAM, now=github.state.now())
-    await github.webhooks.tell(past.events)
-    await github.webhooks.tell(list(past_contributions.contributions(github, past.commits)))
-    await github.webhooks.tell(list(past_contributions.nightlies(github, now=github.state.now())))
+    month = environment.month or make_month(github)
+    past = month.trunk
+    told = [
+        *past.events,
+        *past_contributions.contributions(github, month.pulls),
+        *past_contributions.nightlies(github, now=github.state.now()),
+    ]
+    await github.webhooks.tell(told, told=environment.progress)
     # only now: the bot is not to find in a list what it will have heard of in a moment
     repo.branches[repo.default_branch] = past.commits[-1]
     for sha, passed in past.backend_results.items():

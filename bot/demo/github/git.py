@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from bot.demo.github.models import Repo
 
+SHORTEST = 7  # characters of an abbreviated SHA
+
 
 def commit(
     repo: Repo,

@@ -62,6 +62,9 @@ class Repo:
     required_checks: dict[str, list[str]] = field(default_factory=dict, repr=False)  # by branch
     commits: dict[str, Commit] = field(default_factory=dict, repr=False)
     pulls: dict[int, Pull] = field(default_factory=dict, repr=False)
+    past_pulls: dict[int, Pull] = field(
+        default_factory=dict, repr=False
+    )  # their numbers are skipped: new ones start at 1
     issues: dict[int, Issue] = field(default_factory=dict, repr=False)
     comments: dict[int, Comment] = field(default_factory=dict, repr=False)
     check_runs: dict[int, CheckRun] = field(default_factory=dict, repr=False)

@@ -13,6 +13,7 @@ from yaml.nodes import MappingNode
 
 from bot.core.settings import PULL_ACTIONS
 from bot.oot.allowlist import selection, yaml_values
+from bot.oot.allowlist.relay_events import meant_events, reads_as_relay
 from bot.oot.allowlist.selection import Selection
 from bot.oot.allowlist.yaml_document import is_empty, line_of, pairs, shown
 
@@ -250,12 +251,16 @@ def read_entry(
             problems.add(field.at, f"{shown(name)} is no key of an entry: {_instead(name, level)}")
         elif level not in key.levels:
             problems.add(field.at, f"`{name}` means nothing at {level.name}, {key.why}: remove it")
+        elif name == "events" and is_empty(field.value):
+            continue  # as if it was left out, as to the relay
         elif name != "oncalls" and field.value is not field.at and is_empty(field.value):
             problems.add(field.at, f"`{name}` has no value: write one, or leave the key out")
         else:
             found[name] = key.read(field.value, problems)
     _check_names(found, fields, problems)
-    _check_company(found, fields, problems, found.get("events", default_events))
+    unreadable = "events" in found and found["events"] is None
+    events = None if unreadable else meant_events(found.get("events"), default_events)
+    _check_company(found, fields, problems, events, strict=not reads_as_relay(default_events))
     return found
 
 
@@ -289,10 +294,15 @@ def _check_names(found: dict[str, Any], fields: Fields, problems: Problems) -> N
 
 
 def _check_company(
-    found: dict[str, Any], fields: Fields, problems: Problems, events: frozenset[str] | None
+    found: dict[str, Any],
+    fields: Fields,
+    problems: Problems,
+    events: frozenset[str] | None,
+    *,
+    strict: bool,
 ) -> None:
     if events is not None:  # None: not readable, and said so
-        _check_events(found["level"], events, fields, problems)
+        _check_events(found["level"], events, fields, problems, strict=strict)
         if found.get("nightly") == "refused" and "nightly" in events:
             fix = "remove one of the two"
             problems.add(fields["nightly"].at, f"`nightly` is refused here and among the `events`: {fix}")
@@ -312,10 +322,14 @@ def _check_company(
         problems.add(fields["workflow_file"].at, f"`workflow_file` is not used: {fix}")
 
 
-def _check_events(level: Level, events: frozenset[str], fields: Fields, problems: Problems) -> None:
-    if level is Level.L1 and "nightly" in events:
+def _check_events(
+    level: Level, events: frozenset[str], fields: Fields, problems: Problems, *, strict: bool
+) -> None:
+    """Add what is wrong with the events; `strict`: they are not those of the relay, which takes more."""
+    if strict and level is Level.L1 and "nightly" in events:
         problems.add(fields["events"].at, f"`nightly` means nothing at L1, {_SILENT}: remove it")
-    if level in CHECKED and "pull_request" not in events:
+    relays = not strict and events == {"nightly"}
+    if level in CHECKED and "pull_request" not in events and not relays:
         fix = "add `pull_request`, or move the entry to L2"
         problems.add(fields["events"].at, f"{level.name} is about pull requests: {fix}")
     for name in ("refs", "deletions"):

@@ -15,7 +15,7 @@ from bot.core.errors import GiveUp, RetryLater
 from bot.core.json_fields import Kind, decode, read_member
 from bot.ingest import inbox, record_reads
 from bot.oot.allowlist import rows as allowlists
-from bot.oot.dispatch import approval, choose, commits
+from bot.oot.dispatch import approval, choose, commits, pull_refs
 from bot.oot.dispatch.rows import backend_columns, new_dispatch
 from bot.oot.results import task_keys
 from bot.oot.results.store import dispatches
@@ -173,19 +173,21 @@ async def plan_push(
         return
     deleted = bool(body.get("deleted")) or after == NO_COMMIT
     allowlist = await _allowlist(tx)
+    pull = None if deleted else await pull_refs.find_pull(tx, settings, guid, repo=repo, ref=ref, sha=after)
     columns: DispatchEvent = {
         "delivery_id": guid,
         "source_guid": guid,
         "upstream_repo": repo,
         "event_type": "push",
         "action": "closed" if deleted else None,
-        "pr_number": None,
+        "pr_number": pull["number"] if pull else None,
         "head_sha": None if deleted else after,
         "base_sha": None if body["before"] == NO_COMMIT else body["before"],
-        "base_ref": None,
+        "base_ref": pull["base_ref"] if pull else None,
         "labels": [],
     }
-    chooser = await choose.make_chooser(tx, settings, allowlist, repo, None if deleted else commit)
+    asked_for = deleted or pull is not None  # a ref that asks for a run of a pull request is one
+    chooser = await choose.make_chooser(tx, settings, allowlist, repo, None if asked_for else commit)
     recorded = 0
     for entry in allowlist.for_event("push", ref):
         if entry.deletions or not deleted:
@@ -232,7 +234,9 @@ async def _already_dispatched(tx: Transaction, event: PullEvent, allowlist: Allo
     if action == "closed":
         return set()
     rows = await dispatches.read_for_pull(tx, event.repo, event.number, heads={event.head_sha})
-    rows = [row for row in rows if row["base_ref"] == event.columns["base_ref"]]
+    rows = [
+        row for row in rows if row["event_type"] != "push" and row["base_ref"] == event.columns["base_ref"]
+    ]
     late = await _is_late(tx, rows, event)
     if not late and action not in SAME_COMMIT:
         return set()

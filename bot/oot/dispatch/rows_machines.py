@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.db.rows import select
+from bot.oot.dispatch.tables import WAITING
 from bot.oot.results.store.dispatches import COUNTED_BY
-from bot.oot.results.tables import AWAITED, WAITING, DispatchRow, oot_dispatch, oot_workflow_job
+from bot.oot.results.tables import AWAITED, DispatchRow, oot_dispatch, oot_workflow_job
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction

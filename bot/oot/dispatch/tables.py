@@ -1,10 +1,21 @@
-"""Tables of what is known of a commit before it is dispatched: the files it changes, its tree."""
+"""Tables of what is known of a commit before it is dispatched, its files and its tree; indexes of what waits."""
 
 from __future__ import annotations
 
 from typing import TypedDict
 
+import sqlalchemy as sa
+
+from bot.db.columns import partial_index
 from bot.db.rows import Big, Bool, Json, Millis, Text, table
+from bot.oot.results.tables import oot_dispatch
+
+_DISPATCH = oot_dispatch.c
+# literal: SQLite uses the partial index only for the same expression
+WAITING = _DISPATCH.state == sa.literal_column("'waiting'")
+partial_index("ix_oot_dispatch_waiting", _DISPATCH.backend_key, _DISPATCH.created_at, where=WAITING)
+_BEGUN = _DISPATCH.dispatched_at.is_not(None)
+partial_index("ix_oot_dispatch_begun", _DISPATCH.backend_key, _DISPATCH.dispatched_at, where=_BEGUN)
 
 
 class ChangedFilesRow(TypedDict):

@@ -98,14 +98,19 @@ class CommitInfo(
     pusher_name: str
 
 
-async def redirect_to_overview(_request: web.Request) -> web.Response:
+async def redirect_to_overview(request: web.Request) -> web.Response:
     """Redirect to the health page."""
-    return web.Response(status=302, headers={"Location": "/oot"})
+    return _redirect(request, "/oot")
+
+
+async def redirect_to_metrics(request: web.Request) -> web.Response:
+    """Redirect to the numbers of all backends."""
+    return _redirect(request, "/oot/metrics")
 
 
 async def redirect_to_backend(request: web.Request) -> web.Response:
     """Redirect to a backend's page."""
-    return web.Response(status=302, headers={"Location": f"/oot/{BACKEND.read(request)}"})
+    return _redirect(request, f"/oot/{BACKEND.read(request)}")
 
 
 @in_render_thread
@@ -143,6 +148,12 @@ async def send_commits(request: web.Request) -> web.Response:
     return _send([CommitInfo(sha, *found.get(sha.lower(), ("", ""))) for sha in asked[SHAS]])
 
 
+def _redirect(request: web.Request, path: str) -> web.Response:
+    """Return a redirect to a page of ours, which keeps the query."""
+    location = request.rel_url.with_path(path, keep_query=True)
+    return web.Response(status=302, headers={"Location": str(location)})
+
+
 def _send(answer: object) -> web.Response:
     headers = {"Content-Type": "application/json; charset=utf-8"}
     return web.Response(body=msgspec.json.encode(answer), headers=headers)
@@ -170,6 +181,7 @@ def _operation(
 
 ENDPOINTS = (
     Endpoint(web.get("/crcr", redirect_to_overview)),
+    Endpoint(web.get("/crcr/metrics", redirect_to_metrics)),
     Endpoint(web.get("/crcr/{org}/{repo}", redirect_to_backend)),
     Endpoint(
         web.get("/api/crcr/allowlist", send_allowlist),

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from bot.db.columns import partial_index
 from bot.db.rows import Big, Bool, Millis, Text, table
+from bot.ingest.tables import records
 
 
 class CheckRow(TypedDict):
@@ -38,6 +39,14 @@ sa.Index("ix_oot_check_run", oot_check.c.check_run_id)
 # literal in statements too: SQLite uses the partial index only for the same expression
 UNFINISHED = oot_check.c.status != sa.literal_column("'completed'")
 partial_index("ix_oot_check_unfinished", oot_check.c.name, oot_check.c.created_at, where=UNFINISHED)
+
+
+# an open pull request that asks for fewer check runs; literal, as above
+PULL = records["pull_request"].c
+DEMOTES = sa.and_(
+    PULL.state == sa.literal_column("'open'"), PULL.head_ref.like(sa.literal_column("'crcr-demotion/%'"))
+)
+partial_index("ix_pull_request_demotes", PULL.repository_id, PULL.head_ref, where=DEMOTES)
 
 
 class CommentRow(TypedDict):

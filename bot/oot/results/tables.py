@@ -109,10 +109,6 @@ ENDED_UNANSWERED = oot_dispatch.c.state.in_(
 )
 _silent = (oot_dispatch.c.backend_key, oot_dispatch.c.created_at)
 partial_index("ix_oot_dispatch_unanswered", *_silent, where=ENDED_UNANSWERED)
-WAITING = oot_dispatch.c.state == sa.literal_column("'waiting'")
-partial_index("ix_oot_dispatch_waiting", oot_dispatch.c.backend_key, oot_dispatch.c.created_at, where=WAITING)
-_BEGUN = oot_dispatch.c.dispatched_at.is_not(None)
-partial_index("ix_oot_dispatch_begun", oot_dispatch.c.backend_key, oot_dispatch.c.dispatched_at, where=_BEGUN)
 sa.Index("ix_oot_dispatch_head", oot_dispatch.c.head_sha)
 sa.Index("ix_oot_dispatch_source", oot_dispatch.c.source_guid)
 
@@ -223,13 +219,23 @@ class JobTests(TypedDict, total=False):
     failed_tests_json: Json[list[dict[str, Any]]] | None
 
 
-class JobDetails(TypedDict, total=False):
-    """What else was reported of it."""
+class JobReportedSpan(TypedDict, total=False):
+    """When it began and ended, according to its backend."""
+
+    reported_started_at: Millis | None
+    reported_completed_at: Millis | None
+
+
+class JobArtifacts(TypedDict, total=False):
+    """What it made, and where it ran."""
 
     artifact_url: Text | None
     environment: Json[dict[str, str]] | None
-    reported_started_at: Millis | None
-    reported_completed_at: Millis | None
+
+
+class JobDetails(JobArtifacts, JobReportedSpan, total=False):
+    """What else was reported of it."""
+
     triage_verdict: Json[dict[str, Any]] | None
 
 
@@ -245,6 +251,10 @@ class JobFlags(TypedDict):
     """What is unusual about it."""
 
     flags: Json[dict[str, Any]]  # late, no_start, url_dropped, ...
+
+
+class JobTimed(JobOutcome, JobSpan, JobReportedSpan, JobDurations, JobFlags):
+    """What says when it ran, and how long."""
 
 
 class JobTimes(TypedDict, total=False):

@@ -98,7 +98,10 @@ def judge(facts: Facts, entry: Entry | None, *, now: int) -> Verdict:
     """Return the verdict on a dispatched backend; `entry` is None when it has left the allowlist."""
     if not facts.jobs:
         return _judge_dispatch(facts.dispatch)
-    return judge_reports(facts, entry, blocks=facts.dispatch["level"] >= Level.L4, now=now)
+    found = judge_reports(facts, entry, blocks=facts.dispatch["level"] >= Level.L4, now=now)
+    if facts.answered or found.state.red:
+        return found
+    return replace(_judge_dispatch(facts.dispatch), jobs=found.jobs)  # a push's runs do not answer for it
 
 
 def judge_reports(reports: Reports, entry: Entry | None, *, blocks: bool, now: int) -> Verdict:

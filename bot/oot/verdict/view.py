@@ -214,7 +214,7 @@ def job_of(row: JobRow) -> Job:
         conclusion=row["conclusion"],
         url=shown.page(row),
         queue_time=row["queue_time"],
-        execution_time=row["execution_time"],
+        execution_time=shown.seconds(row),
         started_at=times.started_at,
         completed_at=times.completed_at,
         total=row["total_tests"],

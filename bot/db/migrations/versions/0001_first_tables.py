@@ -712,6 +712,11 @@ def upgrade() -> None:
         column("updated_at", Big), column("closed_at", Big), column("merged_at", Big),
         column("deleted_at", Big), must("merge_state", Json), key=["repository_id", "id"],
     )
+    index(
+        "ix_pull_request_demotes", "pull_request", "repository_id", "head_ref",
+        where="state = 'open' AND head_ref LIKE 'crcr-demotion/%'",
+        where_on_postgresql="state = 'open' AND head_ref LIKE 'crcr-demotion/%%'",
+    )
     index("ix_pull_request_head_sha", "pull_request", "head_sha")
     index("ix_pull_request_number", "pull_request", "number")
     index("ix_pull_request_open", "pull_request", "number", where="state = 'open'")
@@ -773,7 +778,6 @@ def upgrade() -> None:
         "sink_mark", must("sink", Text), must("what", Text), must("key", Text), must("since", Big),
         must("generation", Integer), key=["sink", "what", "key"],
     )
-    index("ix_sink_mark_delivery", "sink_mark", "key", where="what = 'deliveries'")
     index("ix_sink_mark_since", "sink_mark", "sink", "what", "since", "key")
     table(
         "sink_refused", must("sink", Text), must("what", Text), must("key", Text), must("error", Text),
@@ -831,6 +835,7 @@ def upgrade() -> None:
     )
     index("ix_test_canonical", "test", "canonical")
     index("ix_test_class_id", "test", "class_id", "id")
+    index("ix_test_name", "test", "name", postgresql_ops={"name": "text_pattern_ops"})
     table(
         "test_class", must("id", Big), must("repository_id", Big), must("file", Text), must("suite", Text),
         must("last_at", Big), sa.UniqueConstraint("repository_id", "file", "suite", name="uq_test_class"),
@@ -993,6 +998,15 @@ def upgrade() -> None:
     index("ix_utilization_job_job", "utilization_job", "repository_id", "job_id")
     index("ix_utilization_job_newest", "utilization_job", "repository_id", "received_at")
     index("ix_utilization_job_run", "utilization_job", "run_id", "run_attempt")
+    table(
+        "word", must("kind", Text), must("word", Bytes), must("title_id", Big),
+        key=["kind", "word", "title_id"],
+    )
+    table(
+        "word_title", must("id", Big), must("kind", Text), must("repository_id", Big), must("ref", Text),
+        must("text", Text), sa.UniqueConstraint("kind", "repository_id", "ref", name="uq_word_title"),
+        key=["id"],
+    )
     table(
         "workflow_job", must("repository_id", Big), must("repo", Text), must("received_at", Big),
         must("id", Big), column("run_id", Big), column("run_attempt", Big), column("node_id", Text),

@@ -189,6 +189,7 @@ async def last_sent(tx: Transaction, repo: str, number: int, backend_key: str) -
     query = select(DispatchRow, oot_dispatch).where(
         *_of(repo, number),
         ASKS_FOR_A_VERDICT,
+        oot_dispatch.c.event_type == "pull_request",
         oot_dispatch.c.backend_key == backend_key,
         oot_dispatch.c.dispatched_at.is_not(None),
     )
@@ -220,7 +221,7 @@ async def lock_pull(tx: Transaction, repo: str, number: int | None) -> None:
 async def not_installed(tx: Transaction, account: str) -> list[DispatchRow]:
     """Return `not_installed` dispatches to an account's repositories that are still the newest on an open head."""
     newer = oot_dispatch.alias("newer")
-    same = ("upstream_repo", "pr_number", "head_sha", "backend_key")
+    same = ("upstream_repo", "pr_number", "head_sha", "backend_key", "event_type")
     overtaken = sa.exists().where(
         *(newer.c[name] == oot_dispatch.c[name] for name in same),
         sa.tuple_(newer.c.created_at, newer.c.id) > sa.tuple_(oot_dispatch.c.created_at, oot_dispatch.c.id),
