@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 
-from bot.demo import culprits, own_ci, participants, test_reports, trunk_history
+from bot.demo import culprits, documentation, own_ci, participants, test_reports, trunk_history
 from bot.demo.participants import GATE, MATMUL, NPU, SCATTER, TPU
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Scenario:
         await self.push_commit()
         await self.rerun()
         await self.second_pull_request()
+        await documentation.change_documentation(self)
         await own_ci.disable(self)
         await own_ci.flake(self)
         measured = await own_ci.measure(self)

@@ -472,7 +472,7 @@ def upgrade() -> None:
     )
     table(
         "oot_changed_files", must("upstream_repo", Text), must("pr_number", Big), must("head_sha", Text),
-        must("base_ref", Text), must("paths", Json), must("asked_at", Big),
+        must("base_ref", Text), must("paths", Json), column("complete", Boolean), must("asked_at", Big),
         key=["upstream_repo", "pr_number", "head_sha"],
     )
     table(
@@ -534,6 +534,10 @@ def upgrade() -> None:
         where="heard_at IS NULL AND level > 1 AND oot_dispatch.action IS NOT 'closed'",
         where_on_postgresql="heard_at IS NULL AND level > 1 AND action IS DISTINCT FROM 'closed'",
     )
+    index(
+        "ix_oot_dispatch_begun", "oot_dispatch", "backend_key", "dispatched_at",
+        where="dispatched_at IS NOT NULL",
+    )
     index("ix_oot_dispatch_head", "oot_dispatch", "head_sha")
     index("ix_oot_dispatch_pull", "oot_dispatch", "upstream_repo", "pr_number")
     index("ix_oot_dispatch_source", "oot_dispatch", "source_guid")
@@ -542,6 +546,7 @@ def upgrade() -> None:
         "ix_oot_dispatch_unanswered", "oot_dispatch", "backend_key", "created_at",
         where="state IN ('failed', 'never_started', 'not_installed')",
     )
+    index("ix_oot_dispatch_waiting", "oot_dispatch", "backend_key", "created_at", where="state = 'waiting'")
     table("oot_failure_kind", must("job_key", Text), must("kind", Text), key=["job_key"])
     table(
         "oot_ignore", must("upstream_repo", Text), must("pr_number", Big), must("head_sha", Text),
@@ -595,6 +600,10 @@ def upgrade() -> None:
     table(
         "oot_run", must("backend_key", Text), must("run_id", Text), must("run_attempt", Integer),
         must("status", Text), must("checked_at", Big), key=["backend_key", "run_id", "run_attempt"],
+    )
+    table(
+        "oot_tree", must("upstream_repo", Text), must("head_sha", Text), must("tree_sha", Text),
+        must("asked_at", Big), key=["upstream_repo", "head_sha"],
     )
     table(
         "oot_workflow_job", must("job_key", Text), column("dispatch_id", Text), must("status", Text),
