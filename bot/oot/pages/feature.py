@@ -10,7 +10,6 @@ FEATURE = Feature(
     prune="bot.oot.pages.pull_words:forget_words",
     views="bot.oot.pages.views:VIEWS",
     routes="bot.oot.pages.views:setup",
-    sections={"backend": "bot.oot.pages.backend_sections:show_backend"},
     conditions="bot.oot.pages.conditions:read_conditions",
     navigation=(
         NavigationEntry(bar="site", path="/oot", label="Backends", place=20, covers=("/oot/",)),
@@ -43,5 +42,8 @@ FEATURE = Feature(
         ),
     ),
     search="bot.oot.pages.search_hits:find_hits",
-    sections={"missing": "bot.oot.pages.missing_pages:describe"},
+    sections={
+        "backend": "bot.oot.pages.backend_sections:show_backend",
+        "missing": "bot.oot.pages.missing_pages:describe",
+    },
 )
