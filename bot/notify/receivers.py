@@ -160,9 +160,7 @@ def _problem_of_times(one: Receiver) -> str:
     try:
         ZoneInfo(one.time_zone)
     except (KeyError, ValueError, OSError):
-        return (
-            f"{one.time_zone[:40]!r} is not a time zone known here: write one such as Europe/Berlin, or install tzdata"
-        )
+        return f"{one.time_zone[:40]!r} is not a known time zone: write one such as Europe/Berlin, or install tzdata"
     return ""
 
 
