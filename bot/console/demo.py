@@ -19,7 +19,7 @@ from bot.core import presets
 @click.option(
     "--github",
     is_flag=True,
-    help="Run only the GitHub and the backends, to try an installation with: docs/install.md.",
+    help="Run only the GitHub and the backends, to try an installation with: docs/install-try.md.",
 )
 @click.option(
     "--port",

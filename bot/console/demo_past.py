@@ -7,10 +7,10 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bot.app import make_context
 from bot.console.common import feature_settings
 from bot.core.settings_loading import load
-from bot.database import make_store
-from bot.features import FEATURES
+from bot.oot.allowlist.refresh import refresh
 from bot.oot.results.store import dispatches, jobs
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bot.demo.past_reports import PastDispatch, PastHead, PastJob
 
 SENT_AFTER = 2_000  # milliseconds from a push to its dispatches
+LISTED_BEFORE = 10 * 86_400_000  # milliseconds from the backends' listing to the first push
 
 
 class _PastClock:
@@ -39,22 +40,19 @@ class _PastClock:
 
 
 async def write_past(environ: Mapping[str, str], heads: Sequence[PastHead]) -> None:
-    """Write the dispatches of these commits, and the jobs that answered them, into the database of a bot.
+    """Write the allowlist, the dispatches of these commits, and the jobs that answered them into a bot's database.
 
     `environ` has its options. What features observe, such as sinks, is noted as for a running bot.
     """
     settings, _ = load(environ, Path(os.devnull), features=feature_settings())
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
     clock = _PastClock()
-    store = make_store(settings.database, clock=clock, features=FEATURES, settings=settings)
-    await store.open()
-    try:
+    async with make_context(settings, clock=clock, inline=True) as context:
+        clock.at = heads[0].at - LISTED_BEFORE
+        await refresh(context)
         for head in heads:
             clock.at = head.at + SENT_AFTER
-            async with store.transaction() as tx:
+            async with context.store.transaction() as tx:
                 await _write_head(tx, settings, head)
-    finally:
-        await store.close()
 
 
 async def _write_head(tx: Transaction, settings: Settings, head: PastHead) -> None:

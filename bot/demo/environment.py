@@ -149,6 +149,7 @@ def _environment(options: Mapping[str, str]) -> dict[str, str]:
 
 
 POLL_INTERVAL = 0.05  # seconds
+PAGE_INTERVAL = 0.5  # seconds: a page takes the bot some work
 TIMEOUT = 60.0  # seconds that an expectation may take to come true
 
 
@@ -190,7 +191,7 @@ class Environment:
         try:
             async with asyncio.timeout(self.timeout):
                 while not await self._has_texts(path, texts):  # noqa: ASYNC110 - another process's state
-                    await asyncio.sleep(POLL_INTERVAL)
+                    await asyncio.sleep(PAGE_INTERVAL)
         except TimeoutError:
             raise ExpectationError(expectation, f"not within {self.timeout:.0f} s") from None
 
@@ -329,6 +330,7 @@ def _options(github: SimulatedGitHub, issuer: Issuer, app: App, folder: Path) ->
         "OIDC_ISSUERS": json.dumps([{"issuer": issuer.url, "repository_claim": "repository"}]),
         "PUBLISH_INTERVAL": "1s",
         "CI_DISABLE": "suggest",
+        "CI_BRANCHES": "release/*",
         "WRITES_PER_MIN": "6000",
         "LOG_FORMAT": "json",
         **buildkite.settings(participants.UPSTREAM),

@@ -192,7 +192,9 @@ async def serve(port: int) -> None:
     for name in BACKENDS:
         backends.add(name, *JOBS)
     click.echo(f"a GitHub at {github.url}, its API at {github.api_url}; Ctrl-C stops it and deletes its data")
-    click.echo("next, in another terminal, register an App on it (docs/install.md has the further steps):")
+    click.echo(
+        "next, in another terminal, register an App on it (docs/install-try.md has the further steps):"
+    )
     click.echo(f"  ootbot init --upstream {UPSTREAM} --public-url {BOT} --github-api-url {github.api_url}")
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):

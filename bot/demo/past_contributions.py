@@ -20,8 +20,16 @@ FIRST_NUMBER = 140  # of the pull requests that the pushes' titles name
 REVIEWER = "grace"
 OUTSIDE = ("alice", "frank", "mallory", "judy", "oscar", "peggy", "trent", "victor")
 MEMBERS = ("octocat", "hubot", "grace")
+OWN = 2
 NIGHTS = 24
 NIGHTLY_JOB, BUILD_JOB = "npu / test (benchmarks, 1, 1, npu.8)", "npu / build"
+
+
+def author_of(place: int) -> str:
+    """Return who wrote the pull request of a push, by its place among them: every third is a member's."""
+    if place % 3 == OWN:
+        return MEMBERS[place % len(MEMBERS)]
+    return OUTSIDE[(place * place + place) % (1 + place // 4) % len(OUTSIDE)]
 
 
 def make_pulls(github: SimulatedGitHub, commits: Sequence[str]) -> list[Pull]:
@@ -29,24 +37,20 @@ def make_pulls(github: SimulatedGitHub, commits: Sequence[str]) -> list[Pull]:
 
     They are squashed when they are merged: no commit of theirs is on the branch.
     """
-    repo = github.state.repo(participants.UPSTREAM)
+    repo, pulls = github.state.repo(participants.UPSTREAM), []
     for place, sha in enumerate(commits):
         pull = _make_pull(github, repo, place, sha)
-        repo.past_pulls[pull.number] = pull
-    return list(repo.past_pulls.values())
+        repo.pulls[pull.number] = pull
+        pulls.append(pull)
+    return pulls
 
 
 def _make_pull(github: SimulatedGitHub, repo: Repo, place: int, sha: str) -> Pull:
-    commit, own = repo.commits[sha], place % 3 == 2
-    opened_at = commit.at - (6 + place * 11 % 90) * HOUR
+    commit, own = repo.commits[sha], place % 3 == OWN
+    opened_at = commit.at - (20 + place * 11 % 76) * HOUR
     title = commit.message.partition(" (#")[0]
-    author = (
-        MEMBERS[place % len(MEMBERS)]
-        if own
-        else OUTSIDE[(place * place + place) % (1 + place // 4) % len(OUTSIDE)]
-    )
     messages = (title, *["Address the review"] * (1 + place % 3))
-    heads = _push_heads(repo, commit.parents[0], messages, author, span=(opened_at, commit.at))
+    heads = _push_heads(repo, commit.parents[0], messages, commit.author, span=(opened_at, commit.at))
     return Pull(
         id=github.state.new_id(),
         issue_id=github.state.new_id(),
@@ -54,7 +58,7 @@ def _make_pull(github: SimulatedGitHub, repo: Repo, place: int, sha: str) -> Pul
         number=FIRST_NUMBER + place,
         title=title,
         body="",
-        author=author,
+        author=commit.author,
         author_association="MEMBER" if own else "CONTRIBUTOR",
         draft=False,
         from_fork=True,
@@ -81,7 +85,7 @@ def _push_heads(
     began, ended = span
     head, heads = base, []
     for number, message in enumerate(messages):
-        at = began + (ended - began) * number // (len(messages) + 1)
+        at = began + (ended - began) * number // len(messages)
         head = git.commit(repo, at=at, message=message, author=author, parents=(head,)).sha
         heads.append(head)
     return heads

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.demo import participants
+from bot.demo.github import payloads
 from bot.demo.participants import FPGA, NPU, RISCV, TPU, WATCHER
 
 if TYPE_CHECKING:
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 
     from bot.demo.backends import FailedTest
     from bot.demo.github import SimulatedGitHub
-    from bot.demo.github.models import Pull, Run
+    from bot.demo.github.models import Event, Pull, Run
 
 MINUTE, DAY = 60_000, 86_400_000
 SILENT_FOR = 9 * DAY  # the FPGA's CI has not answered since
 SLOWER_FOR = 8 * DAY  # since when the NPU's tests take longer
 BUSY_FOR = 5 * DAY  # since when the TPU's jobs wait longer
-UNANSWERED = "no report within 20 min"
+CONFIRMED = 12  # newest pull requests whose runs GitHub tells of: a blocking backend is green only then
 
 VARIANCE: FailedTest = {
     "name": "test_var", "classname": "TestReductions", "file": "test/test_reductions.py", "line": 388,
@@ -108,6 +109,16 @@ def make_past(github: SimulatedGitHub, pulls: Sequence[Pull], *, now: int) -> li
         )
         for number, (at, pull, sha) in enumerate(sorted(pushed, key=lambda one: one[0]))
     ]
+
+
+def confirmations(github: SimulatedGitHub, heads: Sequence[PastHead]) -> Iterator[Event]:
+    """Yield what GitHub tells of the blocking backend's runs on the last commits of the newest pull requests."""
+    runs = github.state.repo(TPU).runs
+    last = [head for head in heads if head.sha == head.pull.head_sha]
+    for head in last[-CONFIRMED:]:
+        numbers = {job.run_id for one in head.dispatches for job in one.jobs if one.backend == TPU}
+        for number in sorted(numbers):
+            yield payloads.workflow_run(github.state, runs[number], "completed")
 
 
 def _dispatches(github: SimulatedGitHub, number: int, at: int, *, age: int) -> Iterator[PastDispatch]:

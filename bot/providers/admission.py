@@ -131,7 +131,7 @@ def peek(body: bytes) -> Told:
         return _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Rejected(
-            400, "invalid_body", f"the body is no JSON object as it is sent here: {error}"
+            400, "invalid_body", f"the body is not a JSON object as it is sent here: {error}"
         ) from None
     except RecursionError:
         raise Rejected(400, "invalid_body", "the body is nested too deeply") from None

@@ -32,8 +32,7 @@ class CodePages:
         """Show a commit: its message, author, parents and check runs."""
         repo = self._pages.repo(request)
         found = _resolve(repo, request.match_info["sha"])
-        pulls = [each for each in repo.pulls.values() if found.sha in each.commits]
-        pulls += [each for each in repo.past_pulls.values() if each.head_sha == found.sha]
+        pulls = [each for each in repo.pulls.values() if found.sha in {*each.commits, each.merge_commit_sha}]
         runs = [each for each in repo.runs.values() if each.head_sha == found.sha]
         checks = self._pages.check_runs(repo, found.sha)
         return self._pages.page("commit.html", repo=repo, commit=found, pulls=pulls, runs=runs, checks=checks)

@@ -7,6 +7,7 @@ Objects that change compare by identity.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -62,9 +63,6 @@ class Repo:
     required_checks: dict[str, list[str]] = field(default_factory=dict, repr=False)  # by branch
     commits: dict[str, Commit] = field(default_factory=dict, repr=False)
     pulls: dict[int, Pull] = field(default_factory=dict, repr=False)
-    past_pulls: dict[int, Pull] = field(
-        default_factory=dict, repr=False
-    )  # their numbers are skipped: new ones start at 1
     issues: dict[int, Issue] = field(default_factory=dict, repr=False)
     comments: dict[int, Comment] = field(default_factory=dict, repr=False)
     check_runs: dict[int, CheckRun] = field(default_factory=dict, repr=False)
@@ -84,8 +82,10 @@ class Repo:
 
     @property
     def next_number(self) -> int:
-        """The number of the next pull request or issue."""
-        return 1 + max((*self.pulls, *self.issues), default=0)
+        """The number of the next pull request or issue: the smallest that is free, as a past one may have any."""
+        return next(
+            number for number in itertools.count(1) if number not in self.pulls and number not in self.issues
+        )
 
 
 @dataclass(kw_only=True, eq=False)

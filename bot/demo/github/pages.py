@@ -227,8 +227,7 @@ class Pages:
         return _find_or_refuse(self._github.state.repos, f"{parts['owner']}/{parts['repo']}".lower())
 
     def _pull(self, request: web.Request) -> Pull:
-        repo = self.repo(request)
-        return _find_or_refuse(repo.past_pulls | repo.pulls, request.match_info["number"])
+        return _find_or_refuse(self.repo(request).pulls, request.match_info["number"])
 
     def _check_run(self, request: web.Request) -> CheckRun:
         return _find_or_refuse(self.repo(request).check_runs, request.match_info["run"])

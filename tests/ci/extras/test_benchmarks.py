@@ -133,7 +133,7 @@ async def test_what_cannot_be_used_is_left_out_with_the_reason(bot, jobs):
         "the record is no object": 3,
         "benchmark is no object": {"metric": {}},
         "benchmark.name is missing": record(1) | {"benchmark": {"name": " "}},
-        "metric.benchmark_values is no list": record([]),
+        "metric.benchmark_values is not a list": record([]),
         "a value is no number": record([1, None]),
         "metric.target_value is no number": {**record(1), "metric": {"name": "m", "benchmark_values": [1], "target_value": "x"}},
     }  # fmt: skip

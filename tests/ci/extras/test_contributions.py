@@ -76,7 +76,7 @@ async def test_members_bots_and_drafts_do_not_count(bot, github):
     await bot.settle(horizon=60)
     assert await bot.rows("contribution_pull") == []
     _, page = await bot.get(f"/{UPSTREAM}/contributions")
-    assert "No pull request of somebody outside was merged" in page
+    assert "No pull request from outside was merged" in page
 
 
 @pytest.mark.logic

@@ -96,7 +96,7 @@ async def test_both_ends_have_to_be_commits_of_the_branch_in_order(bot, github):
         (f"{c3}..{c3}", f"both ends are {c3[:7]}"),
         (f"{c3}..{fork}", "is not on main: both ends have to be"),
         (f"{'a' * 40}..{c9}", f"GitHub knows no commit {'a' * 40}"),
-        ("abc..def", "abc is no commit"),
+        ("abc..def", "abc is not a commit"),
         (f"{c3}..{c9} {c3}..{c9}", "name one range"),
     ):
         reactions, _ = await begin(bot, github, f"/oot bisect npu {line}")

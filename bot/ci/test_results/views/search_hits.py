@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 from bot.ci.test_results.parse import identity
 from bot.ci.test_results.store import search_rows
 from bot.ingest import record_reads
+from bot.oot.allowlist import rows as allowlists
 from bot.web import access
 from bot.web.search import Hit
 
@@ -35,7 +36,7 @@ async def find_hits(asked: Asked, words: Words, limit: int) -> list[Hit]:
         hits += await _tests(asked, shown, suite, name, limit)
         suites = await search_rows.suites_by_name(asked.tx, shown.keys(), words.text, limit=SUITES)
         hits += [_suite(row, shown[row["repository_id"]]) for row in suites]
-    return [*hits, *_lists(asked, words)]
+    return [*hits, *await _beside_upstream(asked, words), *_lists(asked, words)]
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -77,6 +78,22 @@ def _suite(row: SuiteRow, repo: str) -> Hit:
         repo=repo,
         detail=f"suite, {row['file']}" if row["file"] else "suite",
     )
+
+
+async def _beside_upstream(asked: Asked, words: Words) -> list[Hit]:
+    """Return the way to the tests of the backend that the text names."""
+    allowlist = await allowlists.in_force(asked.tx)
+    if allowlist is None or all(map(asked.hidden.has, asked.settings.upstream_repo)):
+        return []
+    return [
+        Hit(
+            kind="list",
+            title=f"Tests of {one.device or one.repo} beside upstream",
+            path=f"/oot/{one.repo}/tests",
+        )
+        for one in allowlist.entries
+        if words.folded in {one.key, (one.device or one.repo).casefold()}
+    ]
 
 
 def _lists(asked: Asked, words: Words) -> list[Hit]:

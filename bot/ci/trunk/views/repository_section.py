@@ -10,6 +10,7 @@ from bot.ci.trunk import branch_standing, reading
 from bot.ci.trunk.branch_standing import describe_standing
 from bot.ci.trunk.store import branches, commit_words, rows
 from bot.core.errors import Rejected
+from bot.core.links import web_url
 from bot.web import parameters
 from bot.web.blocks import Block, BlockLine
 
@@ -37,7 +38,9 @@ async def describe_repository(tx: Transaction, subject: RepositorySubject) -> li
             await branch_standing.read_standing(tx, asked.settings, _branch(default, one))
             for one in watched[:JUDGED]
         ]
-        found = [_standings(judged, default, tx.now)] if judged else []
+        found = (
+            [_standings(judged, default, tx.now, web_url(asked.settings.github_api_url))] if judged else []
+        )
         others = [one for one in names if one not in watched[:JUDGED]]
         return [*found, *_red_now(judged, default), *_others(others, default)]
     return []
@@ -79,12 +82,21 @@ def _branch(default: Branch, name: str) -> Branch:
     return reading.Branch(repository=default.repository, names=default.names, name=name)
 
 
-def _standings(judged: Sequence[Standing], default: Branch, now: int) -> Block:
-    lines = tuple(
+def _standings(judged: Sequence[Standing], default: Branch, now: int, github: str) -> Block:
+    lines = [
         BlockLine(text=describe_standing(one, now=now), url=_grid(default, one.branch), tone=one.tone)
         for one in judged
-    )
-    return Block(heading="Branches", lines=lines)
+    ]
+    repository = f"{github}/{default.repository['full_name']}"
+    lines += [
+        BlockLine(
+            text=f"what is on {default.name} and not on {one.branch}",
+            url=f"{repository}/compare/{quote(one.branch, safe='')}...{quote(default.name, safe='')}",
+        )
+        for one in judged
+        if one.branch != default.name
+    ]
+    return Block(heading="Branches", lines=tuple(lines))
 
 
 def _red_now(judged: Sequence[Standing], default: Branch) -> list[Block]:
