@@ -11,8 +11,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-if sys.version_info < (3, 9):
-    sys.exit(f"report.py needs Python 3.9 or newer, and this is {sys.version.split()[0]}: use another `python3`")
+if sys.version_info < (3, 9):  # noqa: UP036 - runners may have an older one
+    sys.exit(
+        f"report.py needs Python 3.9 or newer, and this is {sys.version.split()[0]}: use another `python3`"
+    )
 
 import body
 import dry_run
@@ -76,7 +78,9 @@ def _send(sender: Sender, url: str, report: bytes) -> dict[str, Any]:
         return sender.send(report)
     except DeliveryError as error:
         if file := unsent.keep(url, report):
-            raise DeliveryError(f"{error} It is kept: --resend {file} sends it from this run again.") from error
+            raise DeliveryError(
+                f"{error} It is kept: --resend {file} sends it from this run again."
+            ) from error
         raise
 
 

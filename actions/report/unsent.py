@@ -41,14 +41,20 @@ def resend(options: argparse.Namespace, warn: Callable[[str], None]) -> int:
     A file is deleted once its report was taken. What was taken before is a duplicate to the bot: nothing counts twice.
     """
     given = Path(options.resend)
-    files = sorted(given.rglob(f"*{ENDING}"), key=lambda file: file.stat().st_mtime) if given.is_dir() else [given]
+    files = (
+        sorted(given.rglob(f"*{ENDING}"), key=lambda file: file.stat().st_mtime)
+        if given.is_dir()
+        else [given]
+    )
     if not files:
         warn(f"there is no report that was kept below {given}")
     lost = 0
     for file in files:
         try:
             kept = _read(file)
-            sender = Sender(options.url or kept["url"], Tokens(options.audience, options.token_file), options.deadline)
+            sender = Sender(
+                options.url or kept["url"], Tokens(options.audience, options.token_file), options.deadline
+            )
             sender.send(body.encode(kept["report"]))
         except (body.InputError, DeliveryError) as error:
             lost += 1
@@ -63,8 +69,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         with file.open(encoding="utf-8") as opened:
             kept = json.loads(opened.read(MOST_BYTES))
-        if not isinstance(kept["url"], str) or not isinstance(kept["report"]["workflow"], dict):
-            raise TypeError("no report")
+        url, report = str(kept["url"]), dict(kept["report"], workflow=dict(kept["report"]["workflow"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise body.InputError(f"not a report that was kept: {error!r}") from error
-    return dict(kept)
+    return {"url": url, "report": report}

@@ -156,7 +156,9 @@ class TestOld(unittest.TestCase):
 @pytest.mark.parametrize("breaks", [True, False], ids=["without teardown", "with teardown"])
 def test_a_subtest_that_always_fails_is_a_failure_however_often_it_is_run(run, breaks):
     _, found = run(conftest=f"BREAKS = {breaks}\n{RERUNS}", test_ops=SUBTESTS)
-    outcomes = {name: (outcome, attempts == failed) for name, (outcome, attempts, failed) in brief(found).items()}
+    outcomes = {
+        name: (outcome, attempts == failed) for name, (outcome, attempts, failed) in brief(found).items()
+    }
     assert outcomes == {"test_native": ("failed", True), "test_parts": ("failed", True)}
     assert found["counts"]["flaky"] == 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.actions.reported import ACTION, ACCEPTED
+from tests.actions.reported import ACCEPTED, ACTION
 
 OLD = sorted(Path("/root/.pyenv/versions").glob("3.8.*/bin/python"))
 DOWN = (503, {"error": "unavailable", "detail": "later"})
@@ -45,7 +45,9 @@ async def test_what_is_refused_stays_and_the_others_are_sent(service, job):
         await job.report(status="completed", conclusion="success", job_name=name, deadline="0")
     service.answers = [(403, {"error": "forbidden", "detail": "no"}), ACCEPTED]
     (job.folder / "ootbot-unsent" / "broken.unsent.json").write_text("[]")
-    code, output = await job.run("python3", str(ACTION / "report.py"), "--resend", str(job.folder / "ootbot-unsent"))
+    code, output = await job.run(
+        "python3", str(ACTION / "report.py"), "--resend", str(job.folder / "ootbot-unsent")
+    )
     assert code == 1
     assert len(kept(job)) == 2
     assert "not a report that was kept" in output

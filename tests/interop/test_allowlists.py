@@ -47,8 +47,7 @@ SAID = ONCALLS | st.fixed_dictionaries(
     {},
     optional={
         "oncalls": ONCALLS,
-        "events": st.none()
-        | st.lists(st.sampled_from(todays_allowlist.EVENTS), unique=True, min_size=1),
+        "events": st.none() | st.lists(st.sampled_from(todays_allowlist.EVENTS), unique=True, min_size=1),
     },
 )
 REPOS = [f"{owner}/{name}" for owner in ("org", "an-org", "o9") for name in ("a", "b.c", "D_e", "-f", "9.g")]
@@ -133,7 +132,11 @@ def test_what_the_page_says_is_refused_here_is_taken_today(what, text):
         ("L3: {npu: [a/b, c/d]}", "write each as `owner/repo:` below it", "L3: {npu: {a/b: , c/d: }}"),
         ("L3: [{a/b: , c/d: }]", "put their device's name above them", "L3: [{npu: {a/b: , c/d: }}]"),
         ("L3: {a/b: alice}", "put its device's name above it", "L3: {npu: {a/b: alice}}"),
-        ("L3: {npu: {a/b: , c: }}", "`c` is not a repository: write `owner/repo`", "L3: {npu: {a/b: , c/d: }}"),
+        (
+            "L3: {npu: {a/b: , c: }}",
+            "`c` is not a repository: write `owner/repo`",
+            "L3: {npu: {a/b: , c/d: }}",
+        ),
         ("L2: [{a/b: , c/d: }]", "begin each repository with its own `- `", "L2: [a/b, c/d]"),
     ],
 )

@@ -181,7 +181,9 @@ async def slash(bot, github, pull):
 
 
 async def pages(bot, github, pull):
-    return [(await bot.get(path, allow_redirects=False))[0] for path in ("/crcr", "/crcr/metrics", f"/crcr/{L2}")]
+    return [
+        (await bot.get(path, allow_redirects=False))[0] for path in ("/crcr", "/crcr/metrics", f"/crcr/{L2}")
+    ]
 
 
 async def lists(bot, github, pull):

@@ -8,6 +8,5 @@ FEATURE = Feature(
     name="pages",
     views="bot.oot.pages.views:VIEWS",
     routes="bot.oot.pages.views:setup",
-    sections={"backend": "bot.oot.pages.backend_sections:show_backend"},
     conditions="bot.oot.pages.conditions:read_conditions",
 )

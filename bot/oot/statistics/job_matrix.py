@@ -135,7 +135,9 @@ def build(rows: Iterable[GridJob], *, most: int, fold: int | None = FOLD) -> Mat
         if place not in commits and len(commits) >= most:
             more = True
             continue
-        commit = commits.setdefault(place, _Commit(at=_at(row), url=row["workflow_run_url"] if place[3] else None))
+        commit = commits.setdefault(
+            place, _Commit(at=_at(row), url=row["workflow_run_url"] if place[3] else None)
+        )
         commit.jobs[row["workflow_name"], row["job_name"]].append(row)
     groups = _groups({job for commit in commits.values() for job in commit.jobs})
     columns = sorted(set(groups.values()), key=lambda column: (column.workflow, column.name))

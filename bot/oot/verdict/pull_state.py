@@ -78,12 +78,9 @@ class _Dispatches:
         return cls(
             counting=counting,
             pushed=pushed,
-            recent=list(
-                {row["id"]: row for row in (*counting.values(), *pushed.values(), *recent)}.values()
-            ),
+            recent=list({row["id"]: row for row in (*counting.values(), *pushed.values(), *recent)}.values()),
             base_ref=dispatched[-1]["base_ref"] if dispatched else None,
         )
-
 
     @property
     def deciding(self) -> list[DispatchRow]:

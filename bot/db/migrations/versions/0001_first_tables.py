@@ -703,6 +703,11 @@ def upgrade() -> None:
         column("updated_at", Big), column("closed_at", Big), column("merged_at", Big),
         column("deleted_at", Big), must("merge_state", Json), key=["repository_id", "id"],
     )
+    index(
+        "ix_pull_request_demotes", "pull_request", "repository_id", "head_ref",
+        where="state = 'open' AND head_ref LIKE 'crcr-demotion/%'",
+        where_on_postgresql="state = 'open' AND head_ref LIKE 'crcr-demotion/%%'",
+    )
     index("ix_pull_request_head_sha", "pull_request", "head_sha")
     index("ix_pull_request_number", "pull_request", "number")
     index("ix_pull_request_open", "pull_request", "number", where="state = 'open'")
