@@ -204,7 +204,7 @@ def _identity(nodeid: str) -> tuple[str, str, str]:
     file, *suites = names.split("::")
     name = suites.pop() if suites else "collection"
     return (
-        _text(file[5:] if file.startswith("test/") else file),
+        _text(file.removeprefix("test/")),
         _text(".".join(suites)),
         _text(name + bracket + parameters),
     )

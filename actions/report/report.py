@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-if sys.version_info < (3, 9):
+if sys.version_info < (3, 9):  # noqa: UP036 - runners may have an older one
     sys.exit(
         f"report.py needs Python 3.9 or newer, and this is {sys.version.split()[0]}: use another `python3`"
     )

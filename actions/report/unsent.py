@@ -69,8 +69,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         with file.open(encoding="utf-8") as opened:
             kept = json.loads(opened.read(MOST_BYTES))
-        if not isinstance(kept["url"], str) or not isinstance(kept["report"]["workflow"], dict):
-            raise TypeError("no report")
+        url, report = str(kept["url"]), dict(kept["report"], workflow=dict(kept["report"]["workflow"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise body.InputError(f"not a report that was kept: {error!r}") from error
-    return dict(kept)
+    return {"url": url, "report": report}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.actions.reported import ACTION, ACCEPTED
+from tests.actions.reported import ACCEPTED, ACTION
 
 OLD = sorted(Path("/root/.pyenv/versions").glob("3.8.*/bin/python"))
 DOWN = (503, {"error": "unavailable", "detail": "later"})

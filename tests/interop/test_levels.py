@@ -21,7 +21,8 @@ async def run(bot, github, *conclusions, repo=L3, wait=60, took=600, **inputs):
     bot.clock.advance(wait)
     payload = bot.dispatch(repo).client_payload
     steps = [
-        Client(bot, repo, payload, job=f"job-{at}", run_id=str(900 + pull.number), audience="ootbot") for at in range(len(conclusions))
+        Client(bot, repo, payload, job=f"job-{at}", run_id=str(900 + pull.number), audience="ootbot")
+        for at in range(len(conclusions))
     ]
     for step in steps:
         await step.started()

@@ -86,15 +86,16 @@ async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str
             await redispatch(tx, again, cause)  # once, however many runs there were
             requested = True
         elif (scope == "all" or run_id in failed) and _reported(facts, run_id) == attempt:
+            mine = facts.dispatch_of(run_id)
             row = {
-                "dispatch_id": facts.dispatch_of(run_id),
+                "dispatch_id": mine,
                 "run_id": run_id,
                 "from_attempt": attempt,
                 "scope": scope,
                 "cause": cause,
             }
             if await reruns.request(tx, row):
-                tx.enqueue("run_again", task_keys.rerun_key(row["dispatch_id"], attempt, run_id))
+                tx.enqueue("run_again", task_keys.rerun_key(mine, attempt, run_id))
                 requested = True
     return requested
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from bot.core.json_fields import iso_time
 from bot.core.links import web_url
-from bot.oot.pages import health, rows
+from bot.oot.pages import backend_sections, health, rows
 from bot.oot.pages.backend_charts import charts_of
 from bot.oot.pages.backend_parameters import BACKEND, DAYS
 from bot.oot.pages.health import Window
@@ -132,7 +132,7 @@ async def read_backend_page(asked: Asked) -> BackendOnPage:
         latest=[names.of_row(row, one.repo) for row in latest],
         private=names.hides(one.repo),
         unanswered=await rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
-        blocks=await blocks.gather(asked.context.features, "backend", tx, _subject(asked, one.repo)),
+        blocks=await _blocks(asked, one.repo),
         form_key=asked.request.get(access.FORM_KEY),
         github=web_url(asked.settings.github_api_url),
     )
@@ -157,12 +157,12 @@ async def _tab(
     return tabs[0], filters[tabs[0]], []
 
 
-def _subject(asked: Asked, repo: str) -> BackendPageSubject:
-    """Return what other features add blocks about."""
+async def _blocks(asked: Asked, repo: str) -> list[Block]:
+    """Return what other features and our own rows say below the jobs."""
     shown = tuple(one for one in asked.settings.upstream_repo if not asked.hidden.has(one))
-    return BackendPageSubject(
-        repo=repo, upstreams=shown, hidden=frozenset(asked.hidden.names), settings=asked.settings
-    )
+    subject = BackendPageSubject(repo=repo, upstreams=shown)
+    others = await blocks.gather(asked.context.features, "backend", asked.tx, subject)
+    return [*others, *await backend_sections.show_backend(asked, subject)]
 
 
 def show(found: BackendOnPage) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from bot.web.blocks import Block, BlockLine
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.oot.pages.lowering_rows import LoweringJob
+    from bot.web.asked import Asked
     from bot.web.blocks import BackendPageSubject
 
 WINDOW = 7  # days
@@ -23,32 +24,39 @@ SHOWN = 20
 MOST_LEVELS = 20
 
 
-async def show_backend(tx: Transaction, subject: BackendPageSubject) -> list[Block]:
+async def show_backend(asked: Asked, subject: BackendPageSubject) -> list[Block]:
     """Return the history of its levels, and what degraded its numbers in the last week."""
-    return [*await _levels(tx, subject.repo), *await _lowering(tx, subject)]
+    return [*await _levels(asked.tx, subject.repo), *await _lowering(asked, subject)]
 
 
 async def _levels(tx: Transaction, repo: str) -> list[Block]:
     history = await allowlists.level_history(tx, repo)
     lines = tuple(
-        BlockLine(text=f"{f'L{level}' if level else 'not listed'} since {datetime.fromtimestamp(since / 1000, UTC):%Y-%m-%d}")
+        BlockLine(
+            text=f"{f'L{level}' if level else 'not listed'} since {datetime.fromtimestamp(since / 1000, UTC):%Y-%m-%d}"
+        )
         for level, since in history[:MOST_LEVELS]
     )
     return [Block(heading="Levels so far", lines=lines, last=True)] if lines else []
 
 
-async def _lowering(tx: Transaction, subject: BackendPageSubject) -> list[Block]:
+async def _lowering(asked: Asked, subject: BackendPageSubject) -> list[Block]:
+    tx = asked.tx
     since = tx.now - WINDOW * DAY
     listed = await allowlists.in_force(tx)
     entry = listed.find(subject.repo) if listed else None
     if entry is None:
         return []
-    found = await lowering_rows.lowering_jobs(tx, subject.repo, since=since, upstreams=subject.upstreams, limit=SHOWN + 1)
+    found = await lowering_rows.lowering_jobs(
+        tx, subject.repo, since=since, upstreams=subject.upstreams, limit=SHOWN + 1
+    )
     if not found:
         return []
-    shared = await read_shared(tx, entry, since=since, hidden=subject.hidden)
-    private = await read_private_names(tx, subject.settings, {subject.repo})
-    lines = [_line(private.of_row(job, subject.repo), upstreams=job["job_key"] in shared) for job in found[:SHOWN]]
+    shared = await read_shared(asked, entry, since=since)
+    private = await read_private_names(tx, asked.settings, {subject.repo})
+    lines = [
+        _line(private.of_row(job, subject.repo), upstreams=job["job_key"] in shared) for job in found[:SHOWN]
+    ]
     if len(found) > SHOWN:
         lines.append(BlockLine(text=f"more than {plural(SHOWN, 'run')}: the CSV of its jobs has all"))
     return [Block(heading="What lowered its pass rate in the last 7 days", lines=tuple(lines), last=True)]

@@ -42,8 +42,5 @@ FEATURE = Feature(
         ),
     ),
     search="bot.oot.pages.search_hits:find_hits",
-    sections={
-        "backend": "bot.oot.pages.backend_sections:show_backend",
-        "missing": "bot.oot.pages.missing_pages:describe",
-    },
+    sections={"missing": "bot.oot.pages.missing_pages:describe"},
 )

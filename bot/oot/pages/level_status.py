@@ -57,7 +57,7 @@ async def send_level_status(request: web.Request) -> web.Response:
         found = [
             _status(
                 entry.repo,
-                await measure_backend(asked.tx, entry, days=DEMOTION_DAYS, hidden=asked.hidden.names),
+                await measure_backend(asked, entry, days=DEMOTION_DAYS),
             )
             for entry in (in_force.at(Level.L3) if in_force else ())
         ]
@@ -80,6 +80,10 @@ def _status(repo: str, found: Measures) -> BackendStatus:
 ENDPOINT = Endpoint(
     web.get("/api/crcr/level-status", send_level_status),
     crcr_operation(
-        "/api/crcr/level-status", "crcrLevelStatus", "L3 backends and whether to demote them", LevelStatus, refusals=(NOTHING,)
+        "/api/crcr/level-status",
+        "crcrLevelStatus",
+        "L3 backends and whether to demote them",
+        LevelStatus,
+        refusals=(NOTHING,),
     ),
 )

@@ -107,7 +107,9 @@ class Found:
     in_force: Allowlist | None
     newest: VersionRow | None
     settings: Settings
-    by_relay: list[tuple[Entry, tuple[Criterion, ...]]]  # under its preset: backends at L2 and L3 by its criteria
+    by_relay: list[
+        tuple[Entry, tuple[Criterion, ...]]
+    ]  # under its preset: backends at L2 and L3 by its criteria
 
 
 async def read_levels(asked: Asked) -> Found:
@@ -134,7 +136,7 @@ async def _by_relay(asked: Asked, in_force: Allowlist | None) -> list[tuple[Entr
         history = await allowlists.level_history(tx, entry.repo)
         reached = min((since for level, since in history if level > 1), default=None)
         tenure = None if reached is None else (tx.now - reached) / 1000
-        measures = await measure_backend(tx, entry, days=PROMOTION_DAYS, hidden=asked.hidden.names)
+        measures = await measure_backend(asked, entry, days=PROMOTION_DAYS)
         found.append((entry, judge_promotion(measures, tenure)))
     return found
 

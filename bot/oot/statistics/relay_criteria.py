@@ -16,6 +16,7 @@ from bot.core.text import duration, percent, plural
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+NOTHING = "–"  # noqa: RUF001 - as the relay writes it
 PROMOTION_DAYS, DEMOTION_DAYS = 14, 7
 MONTH = 30 * 86_400  # seconds
 HOURS_3, MINUTES_30 = 3 * 3600, 30 * 60
@@ -92,7 +93,7 @@ def judge_promotion(found: Measures, tenure: float | None) -> tuple[Criterion, .
     """Judge what promotion to L3 asks for; `tenure` is the time since the backend reached L2, seconds."""
     held = Criterion(
         name="Time at L2",
-        measured=plural(int(tenure // 86_400), "day") if tenure is not None else "–",
+        measured=plural(int(tenure // 86_400), "day") if tenure is not None else NOTHING,
         target="≥ 1 month",
         met=None if tenure is None else tenure >= MONTH,
     )
@@ -130,11 +131,11 @@ def judge_demotion(found: Measures) -> tuple[Criterion, Criterion, Criterion]:
 def _time(name: str, seconds: float | None, below: int) -> Criterion:
     return Criterion(
         name=name,
-        measured=duration(seconds) or "–",
+        measured=duration(seconds) or NOTHING,
         target=f"< {duration(below)}",
         met=None if seconds is None else seconds < below,
     )
 
 
 def _share(rate: float | None) -> str:
-    return "–" if rate is None else percent(rate)
+    return NOTHING if rate is None else percent(rate)
