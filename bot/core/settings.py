@@ -159,6 +159,11 @@ class Settings:
         setting_types.one_of("oot", "crcr"),
         default="oot",
     )
+    queue_times: str = option(
+        "The jobs that have a queue time: all, or first (of each run, as the others wait for it).",
+        setting_types.one_of("all", "first"),
+        default="all",
+    )
     label_prefixes: tuple[str, ...] = option(
         "Prefixes of labels, before the device's name.",
         setting_types.words,

@@ -206,6 +206,8 @@ class BackendPageSubject:
 
     repo: str
     upstreams: tuple[str, ...]  # of the settings, that may be shown
+    hidden: frozenset[str]  # repositories that may not be, in lower case
+    settings: Settings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,7 @@ FEATURE = Feature(
     background=frozenset({"bisect_scan"}),
     periodic="bot.oot.culprits.feature:periodic",
     before_commit="bot.oot.culprits.follow_changes:before_commit",
+    exports="bot.oot.culprits.exports:EXPORTS",
     prune="bot.oot.culprits.prune:delete_old_searches",
     settings="bot.oot.culprits.settings:CulpritsSettings",
     comment_commands="bot.oot.culprits.command:COMMANDS",

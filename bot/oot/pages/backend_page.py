@@ -160,7 +160,9 @@ async def _tab(
 def _subject(asked: Asked, repo: str) -> BackendPageSubject:
     """Return what other features add blocks about."""
     shown = tuple(one for one in asked.settings.upstream_repo if not asked.hidden.has(one))
-    return BackendPageSubject(repo=repo, upstreams=shown)
+    return BackendPageSubject(
+        repo=repo, upstreams=shown, hidden=frozenset(asked.hidden.names), settings=asked.settings
+    )
 
 
 def show(found: BackendOnPage) -> dict[str, Any]:

@@ -42,5 +42,8 @@ FEATURE = Feature(
         ),
     ),
     search="bot.oot.pages.search_hits:find_hits",
-    sections={"missing": "bot.oot.pages.missing_pages:describe"},
+    sections={
+        "backend": "bot.oot.pages.backend_sections:show_backend",
+        "missing": "bot.oot.pages.missing_pages:describe",
+    },
 )

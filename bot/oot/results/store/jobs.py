@@ -101,6 +101,16 @@ def whole_row(row: Mapping[str, Any], change: Mapping[str, Any]) -> JobRow:
     return cast("JobRow", {**BLANK, **row, **change})
 
 
+async def known_runs(tx: Transaction, runs: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return which of these runs, by dispatch and id, a job was reported of."""
+    if not runs:
+        return set()
+    query = sa.select(JOB.dispatch_id, JOB.run_id).distinct()
+    query = query.where(JOB.dispatch_id.in_(sorted({dispatch for dispatch, _ in runs})))
+    found = {(dispatch, run) for dispatch, run in await tx.run(query)}
+    return found & set(runs)
+
+
 async def get_jobs(tx: Transaction, keys: Collection[str], *, held: bool = True) -> dict[str, JobRow]:
     """Return jobs by key; `held` locks their rows until the transaction ends, for changing them."""
     if not keys:
