@@ -46,9 +46,8 @@ class Scenario:
         await self.push_commit()
         await self.rerun()
         await self.second_pull_request()
-        await documentation.change_documentation(self)
-        await own_ci.disable(self)
-        await own_ci.flake(self)
+        for step in (documentation.change_documentation, own_ci.disable, own_ci.flake):
+            await step(self)
         measured = await own_ci.measure(self)
         self.own_jobs = [await own_ci.fail(self), *measured]
         await culprits.find_culprit(self)
