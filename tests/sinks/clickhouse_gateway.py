@@ -43,7 +43,8 @@ class Gateway:
             return _failed(int(status), words)
         async with self.lock:
             try:
-                answer = await asyncio.to_thread(self._run, sql, data, params)
+                database = request.query.get("database", "default")
+                answer = await asyncio.to_thread(self._run, database, sql, data, params)
             except Exception as error:  # noqa: BLE001 - chdb raises what it likes
                 return _failed(400, str(error))
         if fault == "cut" and sql.lstrip().upper().startswith("INSERT"):
@@ -51,7 +52,8 @@ class Gateway:
             request.transport.close()
         return web.Response(body=answer, headers={"X-ClickHouse-Summary": "{}"})
 
-    def _run(self, sql: str, data: bytes, params: dict[str, str]) -> bytes:
+    def _run(self, database: str, sql: str, data: bytes, params: dict[str, str]) -> bytes:
+        self.session.query(f"USE `{database}`")
         if not data:
             found = FORMAT.search(sql)
             return self.session.query(sql, found[1] if found else "TabSeparated", params=params).bytes()

@@ -16,8 +16,9 @@ def sink_of(port, database="ootbot", **options):
 class Tables:
     """The engine behind the gateway."""
 
-    def __init__(self, folder, port):
+    def __init__(self, folder, port, database="default"):
         self.port = port
+        self._database = database
         self._fault = folder / "fault"
         self._client = None
 
@@ -39,6 +40,6 @@ class Tables:
 
     async def _opened(self):
         self._client = self._client or await clickhouse_connect.get_async_client(
-            host="127.0.0.1", port=self.port, autogenerate_session_id=False
+            host="127.0.0.1", port=self.port, database=self._database, autogenerate_session_id=False
         )
         return self._client
