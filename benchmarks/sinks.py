@@ -144,7 +144,7 @@ def to_s3(rounds: int, size: int) -> tuple[dict, dict, dict]:
 
 def to_clickhouse(rounds: int, size: int) -> tuple[dict, dict, dict]:
     """Send rows of jobs to ClickHouse: by the driver, and by a loop of clickhouse-connect."""
-    from benchmarks.support.clickhouse_rows import measure
+    from benchmarks.support.clickhouse_rows import measure  # noqa: PLC0415 - it needs chdb
 
     found = [measure(size) for _ in range(rounds)]
     ours, loop = [one for one, _ in found], [other for _, other in found]

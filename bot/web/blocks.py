@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bot.core.feature import Features
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
+    from bot.web.asked import Asked
     from bot.web.failures import TestCase
     from bot.web.timeline import Timeline
 
@@ -204,6 +205,25 @@ class BackendPageSubject:
     """The subject of sections at `backend`: the page of a backend."""
 
     repo: str
+    upstreams: tuple[str, ...]  # of the settings, that may be shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepositorySubject:
+    """The subject of sections at `repository`: the home of a repository."""
+
+    asked: Asked
+    repo: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingSubject:
+    """The subject of sections at `missing`: an address that leads to nothing, which should say what there is."""
+
+    asked: Asked
+    code: str  # of the refusal
+    path: str
+    repo: str  # that the address names; empty: none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,6 +298,23 @@ class HeadTests:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FailedJob:
+    """A failed job of a backend, with all tests that failed in it: suite and name."""
+
+    key: str
+    head_sha: str
+    tests: frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedFailuresSubject:
+    """The subject of the section at `shared_failures`: failed jobs of a backend."""
+
+    jobs: tuple[FailedJob, ...]
+    devices: frozenset[str]  # further words for its device in the names of tests, in lower case
+
+
+@dataclass(frozen=True, kw_only=True)
 class AdminSection:
     """A section of the administrator's page: a template of the feature, which sees this as `section`."""
 
@@ -316,6 +353,16 @@ async def head_tests(features: Features, tx: Transaction, subject: HeadSubject) 
         found: HeadTests = await add(tx, subject)
         return found
     return HeadTests()
+
+
+async def shared_failures(
+    features: Features, tx: Transaction, subject: SharedFailuresSubject
+) -> frozenset[str]:
+    """Return the keys of jobs whose failures upstream's own jobs share, as the features know of it."""
+    found: frozenset[str] = frozenset()
+    for add in sections(features, "shared_failures") if subject.jobs else ():
+        found |= await add(tx, subject)
+    return found
 
 
 async def job_lines(

@@ -14,6 +14,58 @@ CREATE TABLE allowlist_version (
 	default_events TEXT,
 	CONSTRAINT pk_allowlist_version PRIMARY KEY (id)
 )
+CREATE TABLE benchmark_point (
+	series_id INTEGER NOT NULL,
+	repository_id INTEGER NOT NULL,
+	object_id INTEGER NOT NULL,
+	day INTEGER NOT NULL,
+	at INTEGER NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	head_sha TEXT NOT NULL,
+	n INTEGER NOT NULL,
+	median FLOAT,
+	status TEXT NOT NULL,
+	min FLOAT,
+	max FLOAT,
+	stdev FLOAT,
+	target FLOAT,
+	extra JSON,
+	CONSTRAINT pk_benchmark_point PRIMARY KEY (series_id, repository_id, object_id)
+)
+CREATE INDEX ix_benchmark_point_day ON benchmark_point (day)
+CREATE INDEX ix_benchmark_point_head_sha ON benchmark_point (repository_id, head_sha)
+CREATE INDEX ix_benchmark_point_series ON benchmark_point (repository_id, series_id, at)
+CREATE INDEX ix_benchmark_point_source ON benchmark_point (repository_id, object_id)
+CREATE TABLE benchmark_series (
+	benchmark TEXT NOT NULL,
+	model TEXT NOT NULL,
+	metric TEXT NOT NULL,
+	device TEXT NOT NULL,
+	mode TEXT NOT NULL,
+	dtype TEXT NOT NULL,
+	backend TEXT NOT NULL,
+	arch TEXT NOT NULL,
+	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+	digest BLOB NOT NULL,
+	CONSTRAINT uq_benchmark_series UNIQUE (digest)
+)
+CREATE INDEX ix_benchmark_series_model ON benchmark_series (benchmark, model, metric)
+CREATE TABLE benchmark_trend (
+	repository_id INTEGER NOT NULL,
+	series_id INTEGER NOT NULL,
+	at INTEGER NOT NULL,
+	head_sha TEXT NOT NULL,
+	value FLOAT,
+	status TEXT NOT NULL,
+	usual FLOAT,
+	change FLOAT,
+	step_change FLOAT,
+	step_at INTEGER,
+	step_sha TEXT,
+	worse BOOLEAN NOT NULL,
+	CONSTRAINT pk_benchmark_trend PRIMARY KEY (repository_id, series_id)
+)
+CREATE INDEX ix_benchmark_trend_at ON benchmark_trend (repository_id, at)
 CREATE TABLE bisect (
 	id TEXT NOT NULL,
 	upstream_repo TEXT NOT NULL,
@@ -86,58 +138,6 @@ CREATE TABLE bisect_step (
 CREATE INDEX ix_bisect_step_dispatch ON bisect_step (dispatch_id)
 CREATE INDEX ix_bisect_step_open ON bisect_step (bisect_id) WHERE outcome IS NULL
 CREATE INDEX ix_bisect_step_sent ON bisect_step (created_at)
-CREATE TABLE benchmark_point (
-	series_id INTEGER NOT NULL,
-	repository_id INTEGER NOT NULL,
-	object_id INTEGER NOT NULL,
-	day INTEGER NOT NULL,
-	at INTEGER NOT NULL,
-	trusted BOOLEAN NOT NULL,
-	head_sha TEXT NOT NULL,
-	n INTEGER NOT NULL,
-	median FLOAT,
-	status TEXT NOT NULL,
-	min FLOAT,
-	max FLOAT,
-	stdev FLOAT,
-	target FLOAT,
-	extra JSON,
-	CONSTRAINT pk_benchmark_point PRIMARY KEY (series_id, repository_id, object_id)
-)
-CREATE INDEX ix_benchmark_point_day ON benchmark_point (day)
-CREATE INDEX ix_benchmark_point_head_sha ON benchmark_point (repository_id, head_sha)
-CREATE INDEX ix_benchmark_point_series ON benchmark_point (repository_id, series_id, at)
-CREATE INDEX ix_benchmark_point_source ON benchmark_point (repository_id, object_id)
-CREATE TABLE benchmark_series (
-	benchmark TEXT NOT NULL,
-	model TEXT NOT NULL,
-	metric TEXT NOT NULL,
-	device TEXT NOT NULL,
-	mode TEXT NOT NULL,
-	dtype TEXT NOT NULL,
-	backend TEXT NOT NULL,
-	arch TEXT NOT NULL,
-	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-	digest BLOB NOT NULL,
-	CONSTRAINT uq_benchmark_series UNIQUE (digest)
-)
-CREATE INDEX ix_benchmark_series_model ON benchmark_series (benchmark, model, metric)
-CREATE TABLE benchmark_trend (
-	repository_id INTEGER NOT NULL,
-	series_id INTEGER NOT NULL,
-	at INTEGER NOT NULL,
-	head_sha TEXT NOT NULL,
-	value FLOAT,
-	status TEXT NOT NULL,
-	usual FLOAT,
-	change FLOAT,
-	step_change FLOAT,
-	step_at INTEGER,
-	step_sha TEXT,
-	worse BOOLEAN NOT NULL,
-	CONSTRAINT pk_benchmark_trend PRIMARY KEY (repository_id, series_id)
-)
-CREATE INDEX ix_benchmark_trend_at ON benchmark_trend (repository_id, at)
 CREATE TABLE branch_commit (
 	repository_id INTEGER NOT NULL,
 	branch TEXT NOT NULL,
@@ -593,6 +593,7 @@ CREATE TABLE ci_source (
 	seconds INTEGER,
 	kind TEXT NOT NULL,
 	artifact TEXT NOT NULL,
+	sha256 TEXT NOT NULL,
 	records INTEGER NOT NULL,
 	problems JSON NOT NULL,
 	problem_count INTEGER NOT NULL,
@@ -1487,7 +1488,6 @@ CREATE TABLE sink_mark (
 	generation INTEGER NOT NULL,
 	CONSTRAINT pk_sink_mark PRIMARY KEY (sink, what, "key")
 )
-CREATE INDEX ix_sink_mark_delivery ON sink_mark ("key") WHERE what = 'deliveries'
 CREATE INDEX ix_sink_mark_since ON sink_mark (sink, what, since, "key")
 CREATE TABLE sink_refused (
 	sink TEXT NOT NULL,
@@ -1597,6 +1597,7 @@ CREATE TABLE test (
 )
 CREATE INDEX ix_test_canonical ON test (canonical)
 CREATE INDEX ix_test_class_id ON test (class_id, id)
+CREATE INDEX ix_test_name ON test (name)
 CREATE TABLE test_class (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
 	repository_id INTEGER NOT NULL,
@@ -1938,6 +1939,21 @@ CREATE INDEX ix_utilization_job_head_sha ON utilization_job (head_sha, repositor
 CREATE INDEX ix_utilization_job_job ON utilization_job (repository_id, job_id)
 CREATE INDEX ix_utilization_job_newest ON utilization_job (repository_id, received_at)
 CREATE INDEX ix_utilization_job_run ON utilization_job (run_id, run_attempt)
+CREATE TABLE word (
+	kind TEXT NOT NULL,
+	word BLOB NOT NULL,
+	title_id INTEGER NOT NULL,
+	CONSTRAINT pk_word PRIMARY KEY (kind, word, title_id)
+)
+CREATE TABLE word_title (
+	id INTEGER NOT NULL,
+	kind TEXT NOT NULL,
+	repository_id INTEGER NOT NULL,
+	ref TEXT NOT NULL,
+	text TEXT NOT NULL,
+	CONSTRAINT pk_word_title PRIMARY KEY (id),
+	CONSTRAINT uq_word_title UNIQUE (kind, repository_id, ref)
+)
 CREATE TABLE workflow_job (
 	repository_id INTEGER NOT NULL,
 	repo TEXT NOT NULL,

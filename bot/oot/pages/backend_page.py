@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from bot.core.json_fields import iso_time
 from bot.core.links import web_url
-from bot.oot.pages import health, rows
+from bot.oot.pages import backend_sections, health, rows
 from bot.oot.pages.backend_charts import charts_of
 from bot.oot.pages.backend_parameters import BACKEND, DAYS
 from bot.oot.pages.health import Window
@@ -16,6 +17,7 @@ from bot.oot.pages.template_filters import make_cells
 from bot.oot.pages.visible_names import read_names
 from bot.oot.results.store import jobs
 from bot.oot.statistics import job_matrix
+from bot.oot.statistics.days import DAY
 from bot.oot.verdict.view import job_of
 from bot.web import access, blocks, parameters
 from bot.web import view_parameters as declare
@@ -49,6 +51,7 @@ FAILED_JOBS, FAILING_TESTS = 300, 15
 TAB = declare.choice("tab", tuple(TABS), "which commits")
 TAB_IN_ADDRESS = Parameter("tab", lambda request: "tab" in request.query, default=False)
 COLUMNS = declare.choice("columns", ("", "all"), "all: none is folded")
+ON = declare.day("on", "only jobs of this day (UTC)", only="page")
 CELL = Parameter("cell", lambda request: request.query.get("cell", ""), "")
 
 
@@ -83,8 +86,10 @@ class BackendOnPage:
     window: Window
     days: Sequence[Day]
     tab: str
-    tab_in_address: bool
+    tab_chosen: bool  # by the address, or because there are nightlies only
     wide: bool
+    fresh: str  # the suffix of links to this page that keeps how it refreshes
+    on: str  # the day whose jobs are shown; empty: all of the window
     grid: Matrix
     titles: dict[tuple[str, int], PullTitle]
     opened: OpenCell | None
@@ -100,12 +105,12 @@ class BackendOnPage:
 
 async def read_backend_page(asked: Asked) -> BackendOnPage:
     """Read one backend; the query selects the window, the tab and the open cell. Raises Rejected 404."""
-    tx, repo, tab, wide, hidden = asked.tx, asked[BACKEND], asked[TAB], asked[COLUMNS] == "all", asked.hidden
+    tx, repo, wide, hidden = asked.tx, asked[BACKEND], asked[COLUMNS] == "all", asked.hidden
     window = Window(days=asked[DAYS], now=tx.now)
     one, known = await health.read_backend(tx, hidden, repo, window)
-    wanted = JobFilter(backend=repo, since=window.since, events=TABS[tab][1], hidden=hidden.names)
     names = await read_names(asked, [one.repo])
-    found = await rows.grid_jobs(tx, wanted, commits=COMMITS, limit=CELLS)
+    on = asked[ON]
+    tab, wanted, found = await _tab(asked, repo, window, on)
     grid = job_matrix.build(
         [names.of_row(row, one.repo) for row in found], most=COMMITS, fold=None if wide else job_matrix.FOLD
     )
@@ -115,8 +120,10 @@ async def read_backend_page(asked: Asked) -> BackendOnPage:
         window=window,
         days=known,
         tab=tab,
-        tab_in_address=asked[TAB_IN_ADDRESS],
+        tab_chosen=asked[TAB_IN_ADDRESS] or tab != asked[TAB],
         wide=wide,
+        fresh=parameters.read_refresh(asked.request).rest,
+        on="" if on is None else iso_time(on * DAY)[:10],
         grid=grid,
         titles=await _titles(tx, grid),
         opened=await _opened(tx, grid, asked[CELL], names),
@@ -125,25 +132,54 @@ async def read_backend_page(asked: Asked) -> BackendOnPage:
         latest=[names.of_row(row, one.repo) for row in latest],
         private=names.hides(one.repo),
         unanswered=await rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
-        blocks=await blocks.gather(asked.context.features, "backend", tx, BackendPageSubject(repo=one.repo)),
+        blocks=await _blocks(asked, one.repo),
         form_key=asked.request.get(access.FORM_KEY),
         github=web_url(asked.settings.github_api_url),
     )
 
 
+async def _tab(
+    asked: Asked, repo: str, window: Window, on: int | None
+) -> tuple[str, JobFilter, list[GridJob]]:
+    """Return the tab asked for and its jobs; where none is, nightlies if the backend reports nothing else.
+
+    Jobs are those of a day where one was asked for, the filter is that of the window.
+    """
+    tabs = [asked[TAB]] if asked[TAB_IN_ADDRESS] or on is not None else [asked[TAB], "nightly"]
+    filters = {
+        tab: JobFilter(backend=repo, since=window.since, events=TABS[tab][1], hidden=asked.hidden.names)
+        for tab in tabs
+    }
+    for tab, wanted in filters.items():
+        shown = wanted if on is None else replace(wanted, since=on * DAY, until=(on + 1) * DAY)
+        if found := await rows.grid_jobs(asked.tx, shown, commits=COMMITS, limit=CELLS):
+            return tab, wanted, found
+    return tabs[0], filters[tabs[0]], []
+
+
+async def _blocks(asked: Asked, repo: str) -> list[Block]:
+    """Return what other features and our own rows say below the jobs."""
+    shown = tuple(one for one in asked.settings.upstream_repo if not asked.hidden.has(one))
+    subject = BackendPageSubject(repo=repo, upstreams=shown)
+    others = await blocks.gather(asked.context.features, "backend", asked.tx, subject)
+    return [*others, *await backend_sections.show_backend(asked, subject)]
+
+
 def show(found: BackendOnPage) -> dict[str, Any]:
     """Return what the page shows."""
     repo, tab, days = found.health.repo, found.tab, found.window.days
-    same = urlencode({"days": days} | ({"event": ",".join(TABS[tab][1])} if found.tab_in_address else {}))
+    same = urlencode({"days": days} | ({"event": ",".join(TABS[tab][1])} if found.tab_chosen else {}))
     return {
         "backend": found.health,
         "days": days,
         "windows": parameters.windows(days),
         "tab": tab,
+        "tab_chosen": found.tab_chosen,
         "tabs": {name: label for name, (label, _) in TABS.items()},
         "matrix": found.grid,
         "cells": make_cells(found.grid),
         "wide": found.wide,
+        "on": found.on,
         "titles": found.titles,
         "opened": found.opened,
         "private": found.private,
@@ -151,7 +187,7 @@ def show(found: BackendOnPage) -> dict[str, Any]:
         "failed_jobs": len(found.failed),
         "unnamed": found.unnamed,
         "most_failed_jobs": FAILED_JOBS,
-        "charts": charts_of(found.days, found.window),
+        "charts": charts_of(found.days, found.window, f"/oot/{repo}", found.fresh),
         "latest": [(row, job_of(row)) for row in found.latest if "refused" not in row["flags"]],
         "unanswered": found.unanswered,
         "most_unanswered": rows.MOST_UNANSWERED,
@@ -211,7 +247,7 @@ async def _titles(tx: Transaction, grid: Matrix) -> dict[tuple[str, int], PullTi
     """Return title and author of the grid's pull requests, by upstream and number."""
     numbers: dict[str, set[int]] = {}
     for line in grid.lines:
-        upstream, number, _ = line.place
+        upstream, number, *_ = line.place
         if number is not None:
             numbers.setdefault(upstream, set()).add(number)
     return {
@@ -224,6 +260,6 @@ async def _titles(tx: Transaction, grid: Matrix) -> dict[tuple[str, int], PullTi
 VIEW = View(
     read=read_backend_page,
     of_upstream=True,
-    parameters=(BACKEND, DAYS, TAB, TAB_IN_ADDRESS, COLUMNS, CELL),
+    parameters=(BACKEND, DAYS, TAB, TAB_IN_ADDRESS, COLUMNS, ON, CELL),
     page=Page(path="/oot/{org}/{repo}", template="backend.html", values=show),
 )

@@ -10,11 +10,13 @@ from msgspec import Struct
 from bot.core.links import web_url
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages.answers import Level
-from bot.oot.pages.backend_parameters import NOTHING, RESULTS, WORDS
+from bot.oot.pages.backend_parameters import NOTHING, ONCALL, RESULTS, WORDS
+from bot.oot.pages.relay_criteria import measure_backend
 from bot.oot.statistics import readiness
 from bot.oot.statistics.day_sums_cache import DAY_SUMS
 from bot.oot.statistics.days import DAY
 from bot.oot.statistics.readiness import HIGHEST, Thresholds, Word
+from bot.oot.statistics.relay_criteria import PROMOTION_DAYS, judge_promotion
 from bot.web.answers import Answer, Time, fill, time
 from bot.web.view import Json, Page, View
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from bot.oot.statistics.day_sums_cache import DaySumsCache
     from bot.oot.statistics.days import Day
     from bot.oot.statistics.readiness import Sums
+    from bot.oot.statistics.relay_criteria import Criterion
     from bot.web.asked import Asked
 
 
@@ -99,10 +102,14 @@ class Found:
     """The backends that the request selects, and the allowlist."""
 
     words: str
+    oncall: str
     backends: list[BackendReadiness]
     in_force: Allowlist | None
     newest: VersionRow | None
     settings: Settings
+    by_relay: list[
+        tuple[Entry, tuple[Criterion, ...]]
+    ]  # under its preset: backends at L2 and L3 by its criteria
 
 
 async def read_levels(asked: Asked) -> Found:
@@ -111,11 +118,27 @@ async def read_levels(asked: Asked) -> Found:
     judged = await _judge_backends(asked, in_force, asked.request.app[DAY_SUMS])
     return Found(
         words=asked[WORDS],
-        backends=[one for one in judged if _matches(one, asked[WORDS])],
+        oncall=asked[ONCALL],
+        backends=[one for one in judged if _matches(one, asked[WORDS], asked[ONCALL])],
         in_force=in_force,
         newest=await allowlists.newest(asked.tx) if asked.for_page else None,
         settings=asked.settings,
+        by_relay=await _by_relay(asked, in_force) if asked.for_page else [],
     )
+
+
+async def _by_relay(asked: Asked, in_force: Allowlist | None) -> list[tuple[Entry, tuple[Criterion, ...]]]:
+    """Return the backends at L2 and L3 by the criteria of the relay, under its preset."""
+    if asked.settings.preset != "crcr" or in_force is None:
+        return []
+    tx, found = asked.tx, []
+    for entry in (*in_force.at(3), *in_force.at(2)):
+        history = await allowlists.level_history(tx, entry.repo)
+        reached = min((since for level, since in history if level > 1), default=None)
+        tenure = None if reached is None else (tx.now - reached) / 1000
+        measures = await measure_backend(asked, entry, days=PROMOTION_DAYS)
+        found.append((entry, judge_promotion(measures, tenure)))
+    return found
 
 
 def show(found: Found) -> dict[str, Any]:
@@ -125,6 +148,9 @@ def show(found: Found) -> dict[str, Any]:
         "newest": found.newest,
         "judged": found.backends,
         "query": found.words,
+        "oncall": found.oncall,
+        "by_relay": found.by_relay,
+        "relay_days": PROMOTION_DAYS,
         "limits": thresholds(found.settings),
         "label_prefixes": found.settings.label_prefixes,
         "github": web_url(found.settings.github_api_url),
@@ -195,7 +221,9 @@ def _judge_backend(
     )
 
 
-def _matches(one: BackendReadiness, words: str) -> bool:
+def _matches(one: BackendReadiness, words: str, oncall: str) -> bool:
+    if oncall and oncall not in map(str.casefold, one.entry.oncalls):
+        return False
     names = f"{one.entry.repo} {one.entry.device or ''}".casefold()
     return all(word in names for word in words.casefold().split())
 
@@ -221,7 +249,7 @@ def _measure(one: readiness.Measure) -> Measure:
 VIEW = View(
     read=read_levels,
     of_upstream=True,
-    parameters=(WORDS,),
+    parameters=(WORDS, ONCALL),
     page=Page(path="/oot/levels", template="levels.html", values=show, refresh=None),
     json=Json(
         path="/api/oot/levels",
@@ -231,6 +259,6 @@ VIEW = View(
         summary="Readiness of backends for promotion or demotion",
         topic=RESULTS,
         refusals=(NOTHING,),
-        link=lambda found: {"q": found.words},
+        link=lambda found: {"q": found.words, "oncall": found.oncall},
     ),
 )

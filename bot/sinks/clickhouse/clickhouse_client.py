@@ -116,7 +116,7 @@ def _calling() -> Iterator[None]:
     except ClickHouseError as error:
         raise _as_ours(error) from None
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise SinkAway(f"no answer: {error or type(error).__name__}") from None
+        raise SinkAway(f"no answer: {str(error) or type(error).__name__}") from None
 
 
 def _as_ours(error: ClickHouseError) -> Exception:

@@ -76,9 +76,8 @@ class DynamoDriver:
     async def _write(self, one: StoredItem, item: Outgoing) -> None:
         table = self._options.table_prefix + one.table
         operation = "delete_item" if item.deleted else "update_item"
-        arguments = (
-            delete_of(one, item.version) if item.deleted else update_of(one, item.version)
-        ) | {"TableName": table, "Key": {KEY: {"S": one.key}}}  # fmt: skip
+        made = delete_of(one, item.version) if item.deleted else update_of(one, item.version)
+        arguments = {**made, "TableName": table, "Key": {KEY: {"S": one.key}}}
         try:
             await self._client.call(operation, **arguments)
         except NewerThere:
