@@ -297,11 +297,8 @@ class CountedJob(JobKey, JobSubject, JobName, JobRun, JobTimes):
 oot_workflow_job = table("oot_workflow_job", JobRow, key=("job_key",))
 sa.Index("ix_oot_workflow_job_dispatch", oot_workflow_job.c.dispatch_id)
 sa.Index("ix_oot_workflow_job_pull", oot_workflow_job.c.upstream_repo, oot_workflow_job.c.pr_number)
-sa.Index(
-    "ix_oot_workflow_job_backend",
-    sa.func.lower(oot_workflow_job.c.downstream_repo),
-    oot_workflow_job.c.received_at,
-)
+BY_BACKEND = (sa.func.lower(oot_workflow_job.c.downstream_repo), oot_workflow_job.c.received_at)
+sa.Index("ix_oot_workflow_job_backend", *BY_BACKEND)
 ATTEMPTS = ("run_id", "job_name", "workflow_name", "delivery_id", "run_attempt")  # of one job: a run has many
 sa.Index("ix_oot_workflow_job_run", *(oot_workflow_job.c[name] for name in ATTEMPTS))
 # unlike the other indexes: otherwise SQLite would scan all jobs of the backend for those of a commit
@@ -318,13 +315,7 @@ sa.Index(
     oot_workflow_job.c.pr_number,
 )
 WITH_FAILED_TESTS = oot_workflow_job.c.failed_tests_json.is_not(None)
-sa.Index(
-    "ix_oot_workflow_job_failed",
-    sa.func.lower(oot_workflow_job.c.downstream_repo),
-    oot_workflow_job.c.received_at,
-    sqlite_where=WITH_FAILED_TESTS,
-    postgresql_where=WITH_FAILED_TESTS,
-)
+partial_index("ix_oot_workflow_job_failed", *BY_BACKEND, where=WITH_FAILED_TESTS)
 UNFINISHED = oot_workflow_job.c.status == "in_progress"
 partial_index("ix_oot_workflow_job_open", oot_workflow_job.c.started_at, where=UNFINISHED)
 
