@@ -120,6 +120,7 @@ def _workflow(options: argparse.Namespace, warn: Callable[[str], None]) -> dict[
         "check_run_id": options.check_run_id or _own_check_run(options),
         "test_results": results,
         "failed_tests": failed_tests,
+        "triage_verdict": _triage(options.triage_verdict, warn),
         "artifact_url": options.artifact_url,
         "environment": _environment(options.environment, warn),
     }
@@ -227,6 +228,24 @@ def cut(text: str, limit: int) -> str:
     """Return at most `limit` bytes of the text as UTF-8, without NUL and partial characters."""
     encoded = text.replace("\0", "").encode("utf-8", "replace")
     return encoded[:limit].decode("utf-8", "ignore")
+
+
+def _triage(given: str, warn: Callable[[str], None]) -> dict[str, Any]:
+    """Read a JSON object, given as text or as the path of a file that holds it."""
+    if not given:
+        return {}
+    try:
+        if not given.lstrip().startswith("{"):
+            with Path(given).open(encoding="utf-8") as file:
+                given = file.read(junit.MAX_BYTES)
+        verdict = json.loads(given)
+    except (OSError, ValueError, RecursionError) as error:
+        warn(f"`triage-verdict` is left out: {error}")
+        return {}
+    if not isinstance(verdict, dict):
+        warn("`triage-verdict` is left out: it is not a JSON object")
+        return {}
+    return verdict
 
 
 def _environment(text: str, warn: Callable[[str], None]) -> dict[str, str]:

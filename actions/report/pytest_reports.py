@@ -6,7 +6,7 @@ JUnit XML loses attempts: what was re-run and passed looks like a pass. Keep thi
 
 writes results/npu-<uuid>.report.jsonl, JSON lines of schema 0.1: one of type `report`, then one of type `run` for each
 attempt, each written when it ends, so that a crash loses no earlier one. With pytest-xdist the main process writes,
-and a test at which a worker crashed is failed. Works with pytest-rerunfailures. Needs Python 3.9 and pytest 7.
+and a test at which a worker crashed is failed. Works with pytest-rerunfailures. Needs Python 3.8 and pytest 7.
 
 Environment: OOTBOT_ACCELERATOR (cpu, cuda, npu, …), OOTBOT_ACCELERATOR_VERSION, OOTBOT_DEVICE_NAME and
 OOTBOT_DEVICE_COUNT; OOTBOT_JOB_ID, GitHub's id of the job (`job.check_run_id`); OOTBOT_REPORT_FLAGS, names of further
@@ -74,6 +74,8 @@ class Case:
     summary: str = ""
     stack: str = ""
     declared: str = ""  # its name in the source
+    begun: bool = False  # its setup was reported
+    over: bool = False  # what is reported next begins another attempt
 
 
 @dataclass(eq=False)  # pytest keeps plugins in sets
@@ -98,14 +100,19 @@ class Writer:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take what setup, call or teardown of a test came to; write the attempt when it is over.
 
-        An attempt that is followed by another one may have no teardown: then the next setup ends it.
+        An attempt that is followed by another one may have no teardown: then what is reported next ends it. Under
+        pytest-rerunfailures that may be a subtest, as it holds back all reports but those until the attempt is over.
         """
-        if report.when == "setup" and report.nodeid in self.under_way:
+        is_subtest = hasattr(report, "context")
+        last = self.under_way.get(report.nodeid)
+        if last and (last.over if is_subtest else report.when == "setup" and last.begun):
             self.end(report.nodeid)
         case = self.under_way.setdefault(report.nodeid, Case(time.time() - report.duration))
-        case.took += report.duration
-        case.declared = getattr(report, "ootbot_declared_name", "")
-        is_subtest = hasattr(report, "context")
+        if not is_subtest:  # its time is part of the test's
+            case.begun = True
+            case.over = report.when == "call" or str(report.outcome) == "rerun"
+            case.took += report.duration
+        case.declared = getattr(report, "ootbot_declared_name", "") or case.declared
         outcome = _outcome(report)
         if outcome in ("failed", "error") or (outcome != "passed" and not is_subtest):
             if case.outcome not in ("failed", "error"):
@@ -216,7 +223,7 @@ def _words(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str]:
     """Return the message and, of a failure, the end of the stack trace."""
     reason = getattr(report, "wasxfail", "")
     if isinstance(report.longrepr, tuple):  # a skip: file, line and reason
-        return _text(str(reason or report.longrepr[2].removeprefix("Skipped: ")))[:MOST], ""
+        return _text(str(reason or report.longrepr[2]).replace("Skipped: ", "", 1))[:MOST], ""
     crash = getattr(report.longrepr, "reprcrash", None)
     whole = _text(report.longreprtext).strip()
     message = reason or getattr(crash, "message", "") or whole.rpartition("\n")[2]

@@ -9,11 +9,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if sys.version_info < (3, 9):  # noqa: UP036 - runners may have an older one
+    sys.exit(
+        f"report.py needs Python 3.9 or newer, and this is {sys.version.split()[0]}: use another `python3`"
+    )
 
 import body
 import dry_run
+import unsent
 import uploads
 from sending import DeliveryError, Sender, Tokens
+
+if TYPE_CHECKING:
+    from typing import Any
 
 EXAMPLES = """\
 examples:
@@ -24,6 +34,9 @@ examples:
   in another CI, after saving the dispatch's event and an OpenID token for the audience `ootbot`:
     report.py --status completed --conclusion success --event event.json --token-file token.txt \\
       --workflow-name nightly --job-name test --run-id 8d0c-41 --run-url https://ci.example/8d0c-41
+
+  to send what could not be delivered, once the bot is there again, from a later step of the same run:
+    report.py --resend "$RUNNER_TEMP/ootbot-unsent"
 
   to see what would be sent, and what is wrong with it:
     report.py --dry-run --status completed --conclusion success --event event.json --job-name build
@@ -39,12 +52,14 @@ def main() -> int:
     options = parse()
     if options.dry_run == "true":
         return dry_run.run(options)
+    if options.resend:
+        return unsent.resend(options, warn)
     try:
         dispatch = body.read_event(options.event)
         report = body.build(options, dispatch, warn)
         url = options.url or str(dispatch.get("callback_url") or "")
         sender = Sender(url, Tokens(options.audience, options.token_file), options.deadline)
-        answer = sender.send(body.encode(report))
+        answer = _send(sender, url, body.encode(report))
     except (body.InputError, DeliveryError) as error:
         if options.fail_on_error == "false":
             warn(str(error))
@@ -55,6 +70,18 @@ def main() -> int:
     if sent := uploads.send_all(options, report, sender, warn):
         print(f"ootbot took {sent} uploaded file{'s' if sent > 1 else ''}")
     return 0
+
+
+def _send(sender: Sender, url: str, report: bytes) -> dict[str, Any]:
+    """Send a report, or keep it in a file; raises DeliveryError."""
+    try:
+        return sender.send(report)
+    except DeliveryError as error:
+        if file := unsent.keep(url, report):
+            raise DeliveryError(
+                f"{error} It is kept: --resend {file} sends it from this run again."
+            ) from error
+        raise
 
 
 def parse() -> argparse.Namespace:
@@ -81,6 +108,7 @@ def parse() -> argparse.Namespace:
     )
     option("test-reports", "path or glob of JUnit XML files, run reports (.jsonl) or ZIP archives to upload")
     option("usage-log", "path of a usage log to upload")
+    option("triage-verdict", "JSON object that says why the job failed (schema_version 1), or its file")
     option("artifact-url", "where to download logs and packages")
     option("environment", "JSON object that describes the machine")
     option("run-id", "default: GITHUB_RUN_ID")
@@ -98,6 +126,7 @@ def parse() -> argparse.Namespace:
     option("audience", "audience of the OpenID token (default: ootbot)", "ootbot")
     option("token-file", "file with an OpenID token from another CI; or set OOTBOT_TOKEN")
     option("deadline", "seconds to keep retrying while the bot is down (default: 600)", "600", type=float)
+    option("resend", "send reports that could not be delivered: a kept file, or a folder of them")
     option("fail-on-error", "false: a lost report is a warning, and the exit code 0", "true")
     option(
         "dry-run", "send nothing: print what would be sent and what is wrong; exit code 1 if anything is",

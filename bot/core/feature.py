@@ -91,6 +91,7 @@ class Feature:
     # job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
     # head: the tests of a pull request's head, for both; cell: a line by the id of a job; failure;
     # backend_run: a line by the id of a backend's run; grid: notes on a branch's columns and commits;
+    # shared_failures: keys of backends' failed jobs whose failures upstream's own jobs share;
     # admin: a section of the administrator's page, of the settings
     sections: Mapping[str, str] = field(default_factory=dict)
 

@@ -188,6 +188,15 @@ def some_of(choices: tuple[str, ...], *, needed: tuple[str, ...] = ()) -> Callab
     return read
 
 
+def numbered_refs(text: str) -> tuple[str, ...]:
+    """Read a comma separated list of full refs, each with one {number} as a part of its own."""
+    found = words(text)
+    for ref in found:
+        if not ref.startswith("refs/") or ref.split("/").count("{number}") != 1 or ref.count("{") != 1:
+            raise ValueError(f"{ref[:40]!r} is no such ref: write one as refs/tags/ciflow/trunk/{{number}}")
+    return found
+
+
 def repositories(text: str) -> tuple[str, ...]:
     """Read a comma separated list of owner/name."""
     found = words(text)

@@ -99,6 +99,11 @@ class Settings:
         setting_types.some_of(PULL_ACTIONS, needed=AWAITED_ACTIONS),
         default=PULL_ACTIONS,
     )
+    pull_refs: tuple[str, ...] = option(
+        "The refs whose pushes are about a pull request, {number} standing for its own; comma separated.",
+        setting_types.numbered_refs,
+        default=("refs/tags/ciflow/trunk/{number}", "refs/heads/ciflow/trunk/{number}"),
+    )
     data_dir: Path = option(  # noqa: RUF009 - a field, as the others
         "The folder of the SQLite file.", Path, default=Path("data")
     )
@@ -153,6 +158,11 @@ class Settings:
         "The names of check runs: oot (one per backend), or crcr (one per job, crcr/owner/repo/workflow/job).",
         setting_types.one_of("oot", "crcr"),
         default="oot",
+    )
+    queue_times: str = option(
+        "The jobs that have a queue time: all, or first (of each run, as the others wait for it).",
+        setting_types.one_of("all", "first"),
+        default="all",
     )
     label_prefixes: tuple[str, ...] = option(
         "Prefixes of labels, before the device's name.",

@@ -21,7 +21,8 @@ Refusal = tuple[int, str, str]  # status, code, when it is sent
 
 MOST_ROWS = 500  # of a list, as `parameters.limit` has it
 Number = Annotated[int, Meta(ge=1)]
-Text = Annotated[str, Meta(min_length=1)]
+# something else than spaces, which are left out at both ends: those of Unicode, and four of ASCII's separators
+Text = Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": r"[^\s\x00\x1c-\x1f\x85\ufeff]"})]
 Position = Annotated[str, matching(IDENTIFIER)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from bot.console.utilization import utilization
@@ -211,7 +213,13 @@ def test_the_action_starts_and_stops_it(tmp_path):
         "INPUT_INTERVAL": "0.1", "INPUT_DEVICE": "none", "INPUT_LOG": "",
     }  # fmt: skip
     log = tmp_path / "usage_log.txt"
-    script = ["bash", str(ACTION / "background.sh")]
+    action = tmp_path / "action"  # as a checkout with other line ends leaves it
+    shutil.copytree(ACTION, action)
+    for name in ("background.sh", "action.yml"):
+        (action / name).write_bytes((ACTION / name).read_bytes().replace(b"\n", b"\r\n"))
+    environ["GITHUB_ACTION_PATH"] = str(action)
+    (step,) = yaml.safe_load((action / "action.yml").read_text())["runs"]["steps"]
+    script = ["bash", "-eo", "pipefail", "-c", step["run"]]
     subprocess.run(script, env=environ | {"INPUT_COMMAND": "start"}, check=True, timeout=30)
     deadline = time.monotonic() + 30
     while not (log.exists() and log.read_text()) and time.monotonic() < deadline:

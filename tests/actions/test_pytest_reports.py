@@ -136,6 +136,33 @@ def test_a_test_is_the_same_as_in_the_junit_report_of_the_same_run(run, tmp_path
     assert {(case["file"], case["suite"], case["name"]) for case in json.loads(read)["cases"]} == known
 
 
+SUBTESTS = """
+import unittest
+
+def test_native(subtests):
+    with subtests.test("wrong"):
+        assert 3 == 4
+    with subtests.test("right"):
+        pass
+
+class TestOld(unittest.TestCase):
+    def test_parts(self):
+        for number in range(3):
+            with self.subTest(number=number):
+                self.assertNotEqual(number, 1)
+"""
+
+
+@pytest.mark.parametrize("breaks", [True, False], ids=["without teardown", "with teardown"])
+def test_a_subtest_that_always_fails_is_a_failure_however_often_it_is_run(run, breaks):
+    _, found = run(conftest=f"BREAKS = {breaks}\n{RERUNS}", test_ops=SUBTESTS)
+    outcomes = {
+        name: (outcome, attempts == failed) for name, (outcome, attempts, failed) in brief(found).items()
+    }
+    assert outcomes == {"test_native": ("failed", True), "test_parts": ("failed", True)}
+    assert found["counts"]["flaky"] == 0
+
+
 @pytest.mark.parametrize("breaks", [True, False], ids=["without teardown", "with teardown"])
 def test_every_attempt_of_a_test_that_is_re_run_is_written(run, breaks):
     flaky = """

@@ -21,7 +21,12 @@ VALUES = {
     "bot/ci/trunk/store/other_jobs.py": 11,
     "bot/oot/culprits/signals.py": 3,
     "bot/oot/culprits/start.py": 5,
+    "bot/oot/dispatch/changed_files.py": 3,
+    "bot/oot/dispatch/explain.py": 3,
+    "bot/oot/dispatch/ping_steps.py": 3,
+    "bot/oot/pages/ping_page.py": 3,
     "bot/oot/pages/rows.py": 3,
+    "bot/oot/pages/search_page.py": 3,
     "bot/oot/publish/check_run_text.py": 8,
 }
 

@@ -1489,7 +1489,6 @@ CREATE TABLE sink_mark (
 	generation INTEGER NOT NULL,
 	CONSTRAINT pk_sink_mark PRIMARY KEY (sink, what, key)
 )
-CREATE INDEX ix_sink_mark_delivery ON sink_mark (key) WHERE what = 'deliveries'
 CREATE INDEX ix_sink_mark_since ON sink_mark (sink, what, since, key)
 CREATE TABLE sink_refused (
 	sink TEXT NOT NULL,

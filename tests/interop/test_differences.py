@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.core import presets
-from tests.harness import L1, L2, L4, UPSTREAM, replace
+from tests.harness import L1, L2, L3, L4, UPSTREAM, replace
 from tests.interop import relay
 from tests.interop.client import AUDIENCE, Client, StepFailedError
 from tests.serving import SQLITE
@@ -116,6 +116,51 @@ async def new_inputs(bot, github, pull):
     return found["failed_tests_json"], found["triage_verdict"]["summary"]
 
 
+async def shared_device(bot, github, pull):
+    await bot.list_backends(f"L3: {{npu: {{{L3}: alice, {L2}: [bob]}}}}")
+    return [one["repo"] for one in (await bot.get("/api/crcr/allowlist"))[1]["L3"]]
+
+
+async def ciflow(bot, github, pull):
+    await bot.list_backends(f"L2: [{{{L2}: {{events: [pull_request, push], refs: ['refs/tags/**']}}}}]")
+    await github.push(UPSTREAM, f"refs/tags/ciflow/trunk/{pull.number}")
+    (*_, last) = [one for one in github.deliveries if one.event == "push"]
+    await github.deliver("push", last.payload | {"after": pull.head_sha})
+    await bot.settle(horizon=90)
+    return {row["pr_number"] for row in await bot.rows("oot_dispatch") if row["head_sha"] == pull.head_sha}
+
+
+async def demotion(bot, github, pull):
+    await github.open_pull(UPSTREAM, head_ref=f"crcr-demotion/{L3}", from_fork=False)
+    await bot.settle()
+    return "proposes to demote it" in (await bot.get(f"/oot/{L3}"))[1]
+
+
+async def builds(bot, github, pull):
+    for run_id in ("7", "8"):
+        await step(bot, run_id=run_id).nightly(pull.base_sha)
+    page = (await bot.get(f"/oot/{L2}?tab=nightly"))[1]
+    return ["build 7" in page, "build 8" in page]
+
+
+async def waits(bot, github, pull):
+    for job_name in ("build", "test"):
+        await step(bot, job=job_name).started()
+    return [row["queue_time"] is not None for row in await bot.rows("oot_workflow_job")]
+
+
+async def once(bot, github, pull):
+    sent = relay.envelope(
+        step(bot).client_payload | {"workflow": step(bot).fields("completed", "success", {})}, "far/b"
+    )
+    return [(await relay.forward(bot, sent, path="/crcr/results"))[0] for _ in range(2)]
+
+
+async def level_status(bot, github, pull):
+    status, answer = await bot.get("/api/crcr/level-status")
+    return status, [one["repo"] for one in answer["repos"]]
+
+
 async def pushes(bot, github, pull):
     before = len(github.dispatches)
     await github.push(UPSTREAM, "release", message="a branch")
@@ -136,7 +181,9 @@ async def slash(bot, github, pull):
 
 
 async def pages(bot, github, pull):
-    return [(await bot.get(path, allow_redirects=False))[0] for path in ("/crcr", f"/crcr/{L2}")]
+    return [
+        (await bot.get(path, allow_redirects=False))[0] for path in ("/crcr", "/crcr/metrics", f"/crcr/{L2}")
+    ]
 
 
 async def lists(bot, github, pull):
@@ -167,6 +214,13 @@ PROBES = {  # the beginning of a line -> what to do, what comes of it with the p
     "a nightly's `delivery_id`": (any_id, 200, 400),
     "a silent dispatch": (silence, {"not_run"}, {"not_run"}),
     "one check run for each job": (check_names, BY_JOB, BY_BACKEND),
+    "several repositories": (shared_device, [L3, L2], [L3, L2]),
+    "a push of `ciflow": (ciflow, {1}, {1}),
+    "an open pull request": (demotion, True, True),
+    "nightlies are grouped": (builds, [True, True], [True, True]),
+    "a queue time": (waits, [True, False], [True, True]),
+    "the HUD writes": (once, [200, 409], [200, 409]),
+    "`/api/crcr/level-status`": (level_status, (200, [L3]), (200, [L3])),
     "check runs conclude": (conclusions, {"failure"}, {"failure"}),
     "the relay posts": (relayed, 200, 200),
     "a missing conclusion": (lacking, 200, 400),
@@ -176,7 +230,7 @@ PROBES = {  # the beginning of a line -> what to do, what comes of it with the p
     "pushes, tags and deletions": (pushes, 4, 0),
     "the end of a draft": (end_of_draft, 0, 4),
     "a callback address": (slash, 200, 200),
-    "`/crcr`": (pages, [302, 302], [302, 302]),
+    "`/crcr`": (pages, [302] * 3, [302] * 3),
     "`/api/crcr/allowlist`": (lists, (200, L1_TO_L4), (200, L1_TO_L4)),
     "the App may lack": (no_comment, ("failure", 0, []), ("failure", 0, [])),
 }

@@ -59,8 +59,14 @@ async def test_a_second_report_brings_the_time_that_the_first_lacked(door):
         200,
         {"ok": True, "status": "in_progress"},
     )
-    _, answer = await forward(door, envelope(begun, FAR, queue_time=99))
-    assert answer["duplicate"]
+    again = envelope(begun, FAR, queue_time=99)
+    status, answer = await forward(door, again)
+    assert (status, answer["error"]) == (409, "duplicate")  # as the HUD, which writes once
+    assert (await forward(door, again, path="/crcr/results"))[0] == 409
+    assert await forward(door, again, path="/api/oot/results") == (
+        200,
+        {"ok": True, "status": "in_progress", "duplicate": True},
+    )
     (row,) = await door.rows("oot_workflow_job")
     assert row["queue_time"] == 12.5
 

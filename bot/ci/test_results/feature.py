@@ -75,6 +75,7 @@ FEATURE = Feature(
         "failures": "bot.ci.test_results.views.sections:find_failures",
         "cell": "bot.ci.test_results.views.sections:cell_lines",
         "head": "bot.ci.test_results.views.sections:head_tests",
+        "shared_failures": "bot.ci.test_results.shared_failures:find_shared",
     },
     admin_forms={
         "/tests/{owner}/{repo}/{digest:[0-9a-f]{16}}/reset": "bot.ci.test_results.views.reset_test:reset"

@@ -34,6 +34,7 @@ class PullRequests(GitHubBase):
         author_association: str = "CONTRIBUTOR",
         files: Sequence[str] = ("src/operator.py",),
         from_fork: bool = True,
+        head_ref: str | None = None,
     ) -> Pull:
         """Open a pull request of one commit against the default branch."""
         where, now = self.state.repo(repo), self.state.now()
@@ -51,7 +52,7 @@ class PullRequests(GitHubBase):
             author_association=author_association,
             draft=draft,
             from_fork=from_fork,
-            head_ref=f"change-{number}",
+            head_ref=head_ref or f"change-{number}",
             head_sha=head.sha,
             base_ref=where.default_branch,
             base_sha=base,

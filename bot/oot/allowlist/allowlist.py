@@ -6,6 +6,7 @@ the full mapping:
     SECTION at L1, L2:  nothing | list of ENTRY
     SECTION at L3, L4:  nothing | list of ENTRY | mapping of DEVICE: BACKEND
     ENTRY:              BACKEND | one-key mapping DEVICE: BACKEND (L3, L4)
+    DEVICE at L3:       also DEVICE: mapping of any number of owner/repo: TERMS
     BACKEND:            owner/repo | one-key mapping owner/repo: TERMS | mapping of keys with `repo`
     TERMS:              on-calls | mapping of keys without `repo`
 
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from bot.oot.allowlist.entry import CHECKED, DEFAULT_EVENTS, KEYS, Entry, Level, nearest, read_entry
+from bot.oot.allowlist.relay_events import meant_events
 from bot.oot.allowlist.yaml_document import (
     AllowlistError,
     Field,
@@ -109,6 +111,8 @@ def render_errors(error: AllowlistError) -> str:
     return "\n".join(map(str, error.problems))
 
 
+BEGIN_EACH = "begin each repository with its own `- `"
+ONE_EACH = "at L4 a device belongs to one repository, give each a device of its own"
 _UNIQUE = {
     "repo": "the repository",
     "repository_id": "the repository_id",
@@ -129,12 +133,12 @@ def _refuse_duplicates(found: Iterable[dict[str, Any]], key: str, what: str, pro
             problems.add(values["line"], f"{what} {name} is already on {where}: keep one of the two")
 
 
-def _with_defaults(values: dict[str, Any], events: frozenset[str]) -> Entry:
-    level = values["level"]
-    # an entry that names no events, where these include pushes, gets every one: to branches and tags, and deletions
-    every_push = "events" not in values and "push" in events
+def _with_defaults(values: dict[str, Any], default_events: frozenset[str]) -> Entry:
+    level, written = values["level"], values.get("events")
+    events = meant_events(written, default_events)
+    # an entry that does not speak of pushes and gets them gets every one: to branches and tags, and deletions
+    every_push = "push" in events and (written is None or "push" not in written)
     defaults = {
-        "events": events,
         "refs": ("refs/*",) if every_push else (),
         "deletions": every_push,
         "confirm": level is Level.L4,
@@ -142,7 +146,7 @@ def _with_defaults(values: dict[str, Any], events: frozenset[str]) -> Entry:
         "static_key": "refused" if level >= Level.L3 else "allowed",
         "answers": "all" if level is Level.L4 else "some",
     }
-    return Entry(**{**defaults, **values})
+    return Entry(**{**defaults, **values, "events": events})
 
 
 def spelled_out(root: MappingNode, problems: Problems) -> Iterator[tuple[Level, Fields]]:
@@ -167,52 +171,65 @@ def _instead_of_level(name: str) -> str:
 
 
 def _section(section: Node, level: Level, problems: Problems) -> Iterator[Fields]:
-    found: list[Fields | None] = []
     if isinstance(section, SequenceNode):
-        found = [_list_item(item, level, problems) for item in section.value]
-    elif isinstance(section, MappingNode) and level in CHECKED:
+        for item in section.value:
+            yield from _list_item(item, level, problems)
+    elif isinstance(section, MappingNode) and (level in CHECKED or not section.value):
         devices = pairs(section, problems)
-        found = [_section_item(name, devices[name], level, problems) for name in devices]
+        for name in devices:
+            yield from _section_item(name, devices[name], level, problems)
     elif not is_empty(section):
         allowed = "a list or a mapping by device" if level in CHECKED else "a list"
         problems.add(section, f"{level.name} has to be {allowed}: write `- owner/repo` below it")
-    yield from (fields for fields in found if fields is not None)
 
 
-def _section_item(name: str, field: Field, level: Level, problems: Problems) -> Fields | None:
+def _section_item(name: str, field: Field, level: Level, problems: Problems) -> list[Fields]:
+    fix = ""
     if name.casefold() in KEYS:
         fix = f"begin the entry with `- ` to make {level.name} a list"
-        problems.add(field.at, f"{shown(name)} stands where a device is expected: {fix}")
-        return None
-    if "/" in name:
-        fix = "write it below `- `, or put its device's name above it"
-        problems.add(field.at, f"{shown(name)} stands where a device is expected: {fix}")
-        return None
-    if (key := nearest(name, KEYS)) and not _may_be_backend(field.value):
+    elif "/" in name:
+        fix = "put its device's name above it" + (", or write it below `- `" if level is Level.L4 else "")
+    elif (key := nearest(name, KEYS)) and not _may_be_backend(field.value):
         fix = f"did you mean `{key}`, indented below the entry's `owner/repo`?"
+    if fix:
         problems.add(field.at, f"{shown(name)} stands where a device is expected: {fix}")
-        return None
-    return _by_device(field, problems)
+        return []
+    return _by_device(field, level, problems)
 
 
-def _list_item(node: Node, level: Level, problems: Problems) -> Fields | None:
+def _list_item(node: Node, level: Level, problems: Problems) -> list[Fields]:
     if not isinstance(node, MappingNode):
-        return _word(node, problems)
+        return _listed(_word(node, problems))
     keys = pairs(node, problems)
     only = next(iter(keys.values())) if len(keys) == 1 else None
     if only is None or level not in CHECKED or _says_repository(keys):
-        return _mapping(node, keys, problems)
-    return _by_device(only, problems)
+        several = "put their device's name above them" if level is Level.L3 else BEGIN_EACH
+        return _listed(_mapping(node, keys, problems, several))
+    return _by_device(only, level, problems)
 
 
-def _by_device(device: Field, problems: Problems) -> Fields | None:
+def _listed(fields: Fields | None) -> list[Fields]:
+    return [] if fields is None else [fields]
+
+
+def _by_device(device: Field, level: Level, problems: Problems) -> list[Fields]:
+    """Return the backends below a device's name: one, and at L3 any number of repositories, each with its terms."""
+    watched = level is Level.L3
     if is_empty(device.value) or isinstance(device.value, SequenceNode):
-        fix = "write its `owner/repo` after the colon; a device belongs to one backend"
+        fix = "write its `owner/repo` after the colon"
+        if isinstance(device.value, SequenceNode):
+            fix = "write each as `owner/repo:` below it, without `- `" if watched else ONE_EACH
         problems.add(device.at, f"{described(device.at)} has to name one repository: {fix}")
-        return None
+        return []
+    if watched and isinstance(device.value, MappingNode):
+        keys = pairs(device.value, problems)
+        if all("/" in name for name in keys):
+            return [_of_device(device, _by_repository(repo, problems), problems) for repo in keys.values()]
     fields = _backend(device.value, problems)
-    if fields is None:
-        return None
+    return [] if fields is None else [_of_device(device, fields, problems)]
+
+
+def _of_device(device: Field, fields: Fields, problems: Problems) -> Fields:
     stated = fields.get("device")
     if stated is not None and described(stated.value) != described(device.at):
         outer, inner = described(device.at), described(stated.value)
@@ -222,7 +239,7 @@ def _by_device(device: Field, problems: Problems) -> Fields | None:
 
 def _backend(node: Node, problems: Problems) -> Fields | None:
     if isinstance(node, MappingNode):
-        return _mapping(node, pairs(node, problems), problems)
+        return _mapping(node, pairs(node, problems), problems, ONE_EACH)
     return _word(node, problems)
 
 
@@ -234,7 +251,8 @@ def _word(node: Node, problems: Problems) -> Fields | None:
     return None
 
 
-def _mapping(node: MappingNode, keys: Fields, problems: Problems) -> Fields | None:
+def _mapping(node: MappingNode, keys: Fields, problems: Problems, several: str) -> Fields | None:
+    """Return the backend a mapping stands for; `several` says how to write more than one repository."""
     if any(name.casefold() in KEYS for name in keys):
         return _full(keys, problems)
     if len(keys) == 1:
@@ -248,8 +266,12 @@ def _mapping(node: MappingNode, keys: Fields, problems: Problems) -> Fields | No
             fix = f"did you mean `{key}`, indented below the repository?"
             problems.add(field.at, f"{shown(name)} is no key of an entry: {fix}")
             return None
+    wrong = next((field for name, field in keys.items() if "/" not in name), None)
+    if wrong is not None:
+        problems.add(wrong.at, f"{described(wrong.at)} is not a repository: write `owner/repo`")
+        return None
     found = " and ".join(map(shown, [*keys][:3])) or "an empty mapping"
-    problems.add(node, f"{found} cannot be one entry: begin each repository with its own `- `")
+    problems.add(node, f"{found} cannot be one entry: {several}")
     return None
 
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from yaml.nodes import MappingNode
 
 from bot.core.settings import PULL_ACTIONS
-from bot.oot.allowlist import yaml_values
+from bot.oot.allowlist import selection, yaml_values
+from bot.oot.allowlist.relay_events import meant_events, reads_as_relay
+from bot.oot.allowlist.selection import Selection
 from bot.oot.allowlist.yaml_document import is_empty, line_of, pairs, shown
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ class BisectTerms:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(Selection):
     """One backend and its terms.
 
     The parser fills in what depends on the level; the defaults here are the strict ones, so that
@@ -111,7 +113,7 @@ class Entry:
             return False
         if event != "push" or ref is None:
             return True
-        return any(_matches(ref, pattern) for pattern in self.refs or ("*",))
+        return any(matches_ref(ref, pattern) for pattern in self.refs or ("*",))
 
     def wants_action(self, action: str, otherwise: Collection[str]) -> bool:
         """Whether this backend takes part in an action of pull requests; `otherwise` the PULL_ACTIONS setting says.
@@ -121,7 +123,8 @@ class Entry:
         return action not in PULL_ACTIONS or action in (otherwise if self.actions is None else self.actions)
 
 
-def _matches(ref: str, pattern: str) -> bool:
+def matches_ref(ref: str, pattern: str) -> bool:
+    """Return whether a full ref matches a pattern of refs, which means branches unless it starts with `refs/`."""
     full = pattern if pattern.startswith("refs/") else f"refs/heads/{pattern}"
     return fnmatchcase(ref, full)
 
@@ -226,6 +229,10 @@ KEYS = MappingProxyType(
         "start_timeout": Key(read=yaml_values.timeout, levels=REPORTING, why=_SILENT),
         "rate_limit": Key(read=yaml_values.number(MAX_RATE), levels=REPORTING, why=_SILENT),
         "bisect": Key(read=_bisect, levels=REPORTING, why=_SILENT),
+        **{
+            name: Key(read=key.read, levels=frozenset(map(Level, key.levels)), why=key.why)
+            for name, key in selection.KEYS.items()
+        },
     }
 )
 
@@ -244,12 +251,16 @@ def read_entry(
             problems.add(field.at, f"{shown(name)} is no key of an entry: {_instead(name, level)}")
         elif level not in key.levels:
             problems.add(field.at, f"`{name}` means nothing at {level.name}, {key.why}: remove it")
+        elif name == "events" and is_empty(field.value):
+            continue  # as if it was left out, as to the relay
         elif name != "oncalls" and field.value is not field.at and is_empty(field.value):
             problems.add(field.at, f"`{name}` has no value: write one, or leave the key out")
         else:
             found[name] = key.read(field.value, problems)
     _check_names(found, fields, problems)
-    _check_company(found, fields, problems, found.get("events", default_events))
+    unreadable = "events" in found and found["events"] is None
+    events = None if unreadable else meant_events(found.get("events"), default_events)
+    _check_company(found, fields, problems, events, strict=not reads_as_relay(default_events))
     return found
 
 
@@ -283,14 +294,20 @@ def _check_names(found: dict[str, Any], fields: Fields, problems: Problems) -> N
 
 
 def _check_company(
-    found: dict[str, Any], fields: Fields, problems: Problems, events: frozenset[str] | None
+    found: dict[str, Any],
+    fields: Fields,
+    problems: Problems,
+    events: frozenset[str] | None,
+    *,
+    strict: bool,
 ) -> None:
     if events is not None:  # None: not readable, and said so
-        _check_events(found["level"], events, fields, problems)
+        _check_events(found["level"], events, fields, problems, strict=strict)
         if found.get("nightly") == "refused" and "nightly" in events:
             fix = "remove one of the two"
             problems.add(fields["nightly"].at, f"`nightly` is refused here and among the `events`: {fix}")
     _check_actions(found, fields, events, problems)
+    selection.check_selection(found, fields, events, problems)
     if found["level"] is Level.L4 and found.get("answers") == "some":
         fix = "remove it, or move the entry to L3"
         problems.add(
@@ -305,10 +322,14 @@ def _check_company(
         problems.add(fields["workflow_file"].at, f"`workflow_file` is not used: {fix}")
 
 
-def _check_events(level: Level, events: frozenset[str], fields: Fields, problems: Problems) -> None:
-    if level is Level.L1 and "nightly" in events:
+def _check_events(
+    level: Level, events: frozenset[str], fields: Fields, problems: Problems, *, strict: bool
+) -> None:
+    """Add what is wrong with the events; `strict`: they are not those of the relay, which takes more."""
+    if strict and level is Level.L1 and "nightly" in events:
         problems.add(fields["events"].at, f"`nightly` means nothing at L1, {_SILENT}: remove it")
-    if level in CHECKED and "pull_request" not in events:
+    relays = not strict and events == {"nightly"}
+    if level in CHECKED and "pull_request" not in events and not relays:
         fix = "add `pull_request`, or move the entry to L2"
         problems.add(fields["events"].at, f"{level.name} is about pull requests: {fix}")
     for name in ("refs", "deletions"):

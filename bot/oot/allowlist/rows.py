@@ -93,6 +93,13 @@ async def levels(tx: Transaction) -> dict[str, tuple[int, int]]:
     return {key: (level, since) for key, level, since in found}
 
 
+async def level_history(tx: Transaction, backend: str) -> list[tuple[int, int]]:
+    """Return the levels a backend had and since when (epoch milliseconds), newest first; 0: not listed."""
+    level = oot_level.c
+    query = sa.select(level.level, level.since).where(level.backend_key == backend.casefold())
+    return [(one, since) for one, since in await tx.run(query.order_by(level.since.desc()))]
+
+
 async def _record_levels(tx: Transaction, version: Allowlist) -> None:
     """Record backends whose level a new version changes."""
     known = {key: level for key, (level, _) in (await levels(tx)).items()}

@@ -72,7 +72,7 @@ async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str
     dispatch = facts.dispatch
     attempts = facts.expected
     if not attempts:
-        if dispatch["state"] == "pending" or await approval.is_held(tx, dispatch):
+        if dispatch["state"] in {"pending", "waiting"} or await approval.is_held(tx, dispatch):
             return False
         await redispatch(tx, dispatch, cause)
         return True
@@ -82,18 +82,20 @@ async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str
     for run_id, attempt in attempts.items():
         vain = any(_was_vain(row, run_id, attempt) for row in facts.reruns)
         if vain and _reported(facts, run_id) < attempt:
-            await redispatch(tx, dispatch, cause)  # once, however many runs there were
+            again = await dispatches.get_dispatch(tx, facts.dispatch_of(run_id)) or dispatch
+            await redispatch(tx, again, cause)  # once, however many runs there were
             requested = True
         elif (scope == "all" or run_id in failed) and _reported(facts, run_id) == attempt:
+            mine = facts.dispatch_of(run_id)
             row = {
-                "dispatch_id": dispatch["id"],
+                "dispatch_id": mine,
                 "run_id": run_id,
                 "from_attempt": attempt,
                 "scope": scope,
                 "cause": cause,
             }
             if await reruns.request(tx, row):
-                tx.enqueue("run_again", task_keys.rerun_key(dispatch["id"], attempt, run_id))
+                tx.enqueue("run_again", task_keys.rerun_key(mine, attempt, run_id))
                 requested = True
     return requested
 

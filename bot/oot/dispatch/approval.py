@@ -63,6 +63,7 @@ async def approve(tx: Transaction, repo: str, number: int, head: str, login: str
     await dispatches.approve(tx, repo, number, head, login)
     record = await record_reads.get(tx, repo, number)
     rows = await dispatches.read_for_pull(tx, repo, number, heads={head})
+    rows = [row for row in rows if row["event_type"] == "pull_request"]  # pushes are never held back
     counting = newest([row for row in rows if record is None or row["base_ref"] == record["base_ref"]])
     for row in rows:
         if row["state"] != "held":

@@ -87,7 +87,7 @@ async def dispatched_heads(
         query = query.where(
             sent.upstream_repo == repo,
             sent.pr_number.in_(numbers[start : start + NUMBERS_PER_QUERY]),
-            sent.action != "closed",
+            sent.action != "closed",  # nor a push, which has none
         )
         for number, head_sha, base_ref in await tx.run(query):
             found.setdefault(number, set()).add((head_sha, base_ref))
@@ -100,7 +100,7 @@ async def superseded_unsent(tx: Transaction, repo: str, numbers: Sequence[int]) 
     Not what a person dropped: that has a reason.
     """
     mine, other = oot_dispatch.c, oot_dispatch.alias("other")
-    same = ("upstream_repo", "pr_number", "head_sha", "base_ref", "backend_key")
+    same = ("upstream_repo", "pr_number", "head_sha", "base_ref", "backend_key", "event_type")
     newer = sa.tuple_(other.c.created_at, other.c.id) > sa.tuple_(mine.created_at, mine.id)
     counts = (other.c.state != "superseded") | other.c.dispatched_at.is_not(None)
     replaced = sa.exists().where(

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from bot.core.json_fields import iso_time
 from bot.core.links import web_url
-from bot.oot.pages import health, rows
+from bot.oot.pages import backend_sections, health, rows
 from bot.oot.pages.backend_charts import charts_of
 from bot.oot.pages.backend_parameters import BACKEND, DAYS
 from bot.oot.pages.health import Window
@@ -86,7 +86,7 @@ class BackendOnPage:
     window: Window
     days: Sequence[Day]
     tab: str
-    tab_in_address: bool
+    tab_chosen: bool  # by the address, or because there are nightlies only
     wide: bool
     fresh: str  # the suffix of links to this page that keeps how it refreshes
     on: str  # the day whose jobs are shown; empty: all of the window
@@ -105,14 +105,12 @@ class BackendOnPage:
 
 async def read_backend_page(asked: Asked) -> BackendOnPage:
     """Read one backend; the query selects the window, the tab and the open cell. Raises Rejected 404."""
-    tx, repo, tab, wide, hidden = asked.tx, asked[BACKEND], asked[TAB], asked[COLUMNS] == "all", asked.hidden
+    tx, repo, wide, hidden = asked.tx, asked[BACKEND], asked[COLUMNS] == "all", asked.hidden
     window = Window(days=asked[DAYS], now=tx.now)
     one, known = await health.read_backend(tx, hidden, repo, window)
-    wanted = JobFilter(backend=repo, since=window.since, events=TABS[tab][1], hidden=hidden.names)
-    on = asked[ON]
-    shown = wanted if on is None else replace(wanted, since=on * DAY, until=(on + 1) * DAY)
     names = await read_names(asked, [one.repo])
-    found = await rows.grid_jobs(tx, shown, commits=COMMITS, limit=CELLS)
+    on = asked[ON]
+    tab, wanted, found = await _tab(asked, repo, window, on)
     grid = job_matrix.build(
         [names.of_row(row, one.repo) for row in found], most=COMMITS, fold=None if wide else job_matrix.FOLD
     )
@@ -122,7 +120,7 @@ async def read_backend_page(asked: Asked) -> BackendOnPage:
         window=window,
         days=known,
         tab=tab,
-        tab_in_address=asked[TAB_IN_ADDRESS],
+        tab_chosen=asked[TAB_IN_ADDRESS] or tab != asked[TAB],
         wide=wide,
         fresh=parameters.read_refresh(asked.request).rest,
         on="" if on is None else iso_time(on * DAY)[:10],
@@ -134,21 +132,49 @@ async def read_backend_page(asked: Asked) -> BackendOnPage:
         latest=[names.of_row(row, one.repo) for row in latest],
         private=names.hides(one.repo),
         unanswered=await rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
-        blocks=await blocks.gather(asked.context.features, "backend", tx, BackendPageSubject(repo=one.repo)),
+        blocks=await _blocks(asked, one.repo),
         form_key=asked.request.get(access.FORM_KEY),
         github=web_url(asked.settings.github_api_url),
     )
 
 
+async def _tab(
+    asked: Asked, repo: str, window: Window, on: int | None
+) -> tuple[str, JobFilter, list[GridJob]]:
+    """Return the tab asked for and its jobs; where none is, nightlies if the backend reports nothing else.
+
+    Jobs are those of a day where one was asked for, the filter is that of the window.
+    """
+    tabs = [asked[TAB]] if asked[TAB_IN_ADDRESS] or on is not None else [asked[TAB], "nightly"]
+    filters = {
+        tab: JobFilter(backend=repo, since=window.since, events=TABS[tab][1], hidden=asked.hidden.names)
+        for tab in tabs
+    }
+    for tab, wanted in filters.items():
+        shown = wanted if on is None else replace(wanted, since=on * DAY, until=(on + 1) * DAY)
+        if found := await rows.grid_jobs(asked.tx, shown, commits=COMMITS, limit=CELLS):
+            return tab, wanted, found
+    return tabs[0], filters[tabs[0]], []
+
+
+async def _blocks(asked: Asked, repo: str) -> list[Block]:
+    """Return what other features and our own rows say below the jobs."""
+    shown = tuple(one for one in asked.settings.upstream_repo if not asked.hidden.has(one))
+    subject = BackendPageSubject(repo=repo, upstreams=shown)
+    others = await blocks.gather(asked.context.features, "backend", asked.tx, subject)
+    return [*others, *await backend_sections.show_backend(asked, subject)]
+
+
 def show(found: BackendOnPage) -> dict[str, Any]:
     """Return what the page shows."""
     repo, tab, days = found.health.repo, found.tab, found.window.days
-    same = urlencode({"days": days} | ({"event": ",".join(TABS[tab][1])} if found.tab_in_address else {}))
+    same = urlencode({"days": days} | ({"event": ",".join(TABS[tab][1])} if found.tab_chosen else {}))
     return {
         "backend": found.health,
         "days": days,
         "windows": parameters.windows(days),
         "tab": tab,
+        "tab_chosen": found.tab_chosen,
         "tabs": {name: label for name, (label, _) in TABS.items()},
         "matrix": found.grid,
         "cells": make_cells(found.grid),
@@ -221,7 +247,7 @@ async def _titles(tx: Transaction, grid: Matrix) -> dict[tuple[str, int], PullTi
     """Return title and author of the grid's pull requests, by upstream and number."""
     numbers: dict[str, set[int]] = {}
     for line in grid.lines:
-        upstream, number, _ = line.place
+        upstream, number, *_ = line.place
         if number is not None:
             numbers.setdefault(upstream, set()).add(number)
     return {

@@ -22,6 +22,7 @@ from bot.oot.pages.pulls import FULL, NOWHERE
 from bot.oot.pages.upstream_ci import read_upstream_ci
 from bot.oot.pages.visible_names import hide_in_jobs
 from bot.oot.verdict.facts import latest
+from bot.oot.verdict.verdict import SKIPPED_BY
 from bot.oot.verdict.view import job_of
 from bot.web import blocks, missing, parameters
 from bot.web import view_parameters as declare
@@ -57,6 +58,7 @@ WORD_OF_DISPATCH = {  # without a report
     "pending": "queued",
     "sent": "queued",
     "held": "held back",
+    "waiting": "waiting for a machine",
     "failed": "could not be dispatched",
 }
 
@@ -237,8 +239,15 @@ def _backend(reported: list[JobRow], dispatch: DispatchRow | None, label: str | 
         events=tuple(sorted(events)),
         jobs=jobs,
         tone=tone,
-        word=word if jobs else WORD_OF_DISPATCH.get(state, state.replace("_", " ")),
+        word=word if jobs else _word_of_dispatch(state),
         counts=template_filters.job_counts(jobs) if jobs else "no report",
+    )
+
+
+def _word_of_dispatch(state: str) -> str:
+    """Return the word for a dispatch without a report."""
+    return (
+        "not needed" if state.startswith(SKIPPED_BY) else WORD_OF_DISPATCH.get(state, state.replace("_", " "))
     )
 
 
@@ -247,7 +256,8 @@ def _tone(jobs: Sequence[Job], state: str) -> str:
     if any(job.red for job in jobs) or state in {"never_started", "not_installed", "failed"}:
         return "bad"
     if not jobs or not all(job.finished for job in jobs):
-        return "idle" if state in {"superseded", "cancelled", "not_run"} else "wait"
+        idle = state in {"superseded", "cancelled", "not_run"} or state.startswith(SKIPPED_BY)
+        return "idle" if idle else "wait"
     return "good" if any(job.conclusion == "success" for job in jobs) else "idle"
 
 

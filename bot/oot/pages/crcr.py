@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 from aiohttp import web
 from msgspec import Struct
 
@@ -16,11 +15,13 @@ from bot.oot.allowlist import rows as allowlists
 from bot.oot.allowlist.entry import Level
 from bot.oot.pages import rows
 from bot.oot.pages.backend_parameters import BACKEND, NOTHING
+from bot.oot.pages.crcr_answers import crcr_operation, send
+from bot.oot.pages.level_status import ENDPOINT as LEVEL_STATUS
 from bot.oot.pages.pulls import NOWHERE
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web.answers import matching
-from bot.web.asked import Parameter, asking, describe
+from bot.web.asked import Parameter, asking
 from bot.web.render_thread import in_render_thread
 from bot.web.row_answers import RowAnswer
 from bot.web.view import Endpoint
@@ -98,14 +99,19 @@ class CommitInfo(
     pusher_name: str
 
 
-async def redirect_to_overview(_request: web.Request) -> web.Response:
+async def redirect_to_overview(request: web.Request) -> web.Response:
     """Redirect to the health page."""
-    return web.Response(status=302, headers={"Location": "/oot"})
+    return _redirect(request, "/oot")
+
+
+async def redirect_to_metrics(request: web.Request) -> web.Response:
+    """Redirect to the numbers of all backends."""
+    return _redirect(request, "/oot/metrics")
 
 
 async def redirect_to_backend(request: web.Request) -> web.Response:
     """Redirect to a backend's page."""
-    return web.Response(status=302, headers={"Location": f"/oot/{BACKEND.read(request)}"})
+    return _redirect(request, f"/oot/{BACKEND.read(request)}")
 
 
 @in_render_thread
@@ -121,7 +127,7 @@ async def send_allowlist(request: web.Request) -> web.Response:
         ]
         for level in Level
     }
-    return _send(listed)
+    return send(listed)
 
 
 @in_render_thread
@@ -131,7 +137,7 @@ async def send_pulls(request: web.Request) -> web.Response:
         numbers = [int(text) for text in asked[NUMBERS]]
         where = NOWHERE if asked.hidden.has(asked[REPO]) else asked[REPO]
         found = await rows.titles_of_pulls(asked.tx, where, numbers)
-    return _send([PullInfo(number, *found.get(number, ("", ""))) for number in numbers])
+    return send([PullInfo(number, *found.get(number, ("", ""))) for number in numbers])
 
 
 @in_render_thread
@@ -140,40 +146,22 @@ async def send_commits(request: web.Request) -> web.Response:
     async with asking(request, (REPO, SHAS)) as asked:
         where = NOWHERE if asked.hidden.has(asked[REPO]) else asked[REPO]
         found = await rows.titles_of_commits(asked.tx, where, {sha.lower() for sha in asked[SHAS]})
-    return _send([CommitInfo(sha, *found.get(sha.lower(), ("", ""))) for sha in asked[SHAS]])
+    return send([CommitInfo(sha, *found.get(sha.lower(), ("", ""))) for sha in asked[SHAS]])
 
 
-def _send(answer: object) -> web.Response:
-    headers = {"Content-Type": "application/json; charset=utf-8"}
-    return web.Response(body=msgspec.json.encode(answer), headers=headers)
-
-
-def _operation(
-    path: str,
-    name: str,
-    summary: str,
-    kind: Any,
-    *known: Parameter[Any],
-    refusals: tuple[op.Refusal, ...] = (op.WRONG_PARAMETER,),
-) -> op.Operation:
-    return op.Operation(
-        f"GET {path}",
-        name,
-        summary,
-        op.Content(kind, f"{summary}, as dashboards of the cross-repository CI relay ask for them"),
-        topic=op.Topic("CRCR", "What dashboards of the cross-repository CI relay ask for."),
-        callers=op.READER,
-        refusals=[*refusals, *op.READING],
-        parameters=describe(known),
-    )
+def _redirect(request: web.Request, path: str) -> web.Response:
+    """Return a redirect to a page of ours, which keeps the query."""
+    location = request.rel_url.with_path(path, keep_query=True)
+    return web.Response(status=302, headers={"Location": str(location)})
 
 
 ENDPOINTS = (
     Endpoint(web.get("/crcr", redirect_to_overview)),
+    Endpoint(web.get("/crcr/metrics", redirect_to_metrics)),
     Endpoint(web.get("/crcr/{org}/{repo}", redirect_to_backend)),
     Endpoint(
         web.get("/api/crcr/allowlist", send_allowlist),
-        _operation(
+        crcr_operation(
             "/api/crcr/allowlist",
             "crcrAllowlist",
             "Backends by level",
@@ -181,9 +169,10 @@ ENDPOINTS = (
             refusals=(NOTHING,),
         ),
     ),
+    LEVEL_STATUS,
     Endpoint(
         web.get("/api/crcr/pr-info", send_pulls),
-        _operation(
+        crcr_operation(
             "/api/crcr/pr-info",
             "crcrPullRequests",
             "Titles of pull requests",
@@ -194,7 +183,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         web.get("/api/crcr/commit-info", send_commits),
-        _operation(
+        crcr_operation(
             "/api/crcr/commit-info",
             "crcrCommits",
             "Titles of commits",

@@ -11,10 +11,12 @@ from bot.core.links import web_url
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages.answers import Level
 from bot.oot.pages.backend_parameters import NOTHING, ONCALL, RESULTS, WORDS
+from bot.oot.pages.relay_criteria import measure_backend
 from bot.oot.statistics import readiness
 from bot.oot.statistics.day_sums_cache import DAY_SUMS
 from bot.oot.statistics.days import DAY
 from bot.oot.statistics.readiness import HIGHEST, Thresholds, Word
+from bot.oot.statistics.relay_criteria import PROMOTION_DAYS, judge_promotion
 from bot.web.answers import Answer, Time, fill, time
 from bot.web.view import Json, Page, View
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from bot.oot.statistics.day_sums_cache import DaySumsCache
     from bot.oot.statistics.days import Day
     from bot.oot.statistics.readiness import Sums
+    from bot.oot.statistics.relay_criteria import Criterion
     from bot.web.asked import Asked
 
 
@@ -104,6 +107,9 @@ class Found:
     in_force: Allowlist | None
     newest: VersionRow | None
     settings: Settings
+    by_relay: list[
+        tuple[Entry, tuple[Criterion, ...]]
+    ]  # under its preset: backends at L2 and L3 by its criteria
 
 
 async def read_levels(asked: Asked) -> Found:
@@ -117,7 +123,22 @@ async def read_levels(asked: Asked) -> Found:
         in_force=in_force,
         newest=await allowlists.newest(asked.tx) if asked.for_page else None,
         settings=asked.settings,
+        by_relay=await _by_relay(asked, in_force) if asked.for_page else [],
     )
+
+
+async def _by_relay(asked: Asked, in_force: Allowlist | None) -> list[tuple[Entry, tuple[Criterion, ...]]]:
+    """Return the backends at L2 and L3 by the criteria of the relay, under its preset."""
+    if asked.settings.preset != "crcr" or in_force is None:
+        return []
+    tx, found = asked.tx, []
+    for entry in (*in_force.at(3), *in_force.at(2)):
+        history = await allowlists.level_history(tx, entry.repo)
+        reached = min((since for level, since in history if level > 1), default=None)
+        tenure = None if reached is None else (tx.now - reached) / 1000
+        measures = await measure_backend(asked, entry, days=PROMOTION_DAYS)
+        found.append((entry, judge_promotion(measures, tenure)))
+    return found
 
 
 def show(found: Found) -> dict[str, Any]:
@@ -128,6 +149,8 @@ def show(found: Found) -> dict[str, Any]:
         "judged": found.backends,
         "query": found.words,
         "oncall": found.oncall,
+        "by_relay": found.by_relay,
+        "relay_days": PROMOTION_DAYS,
         "limits": thresholds(found.settings),
         "label_prefixes": found.settings.label_prefixes,
         "github": web_url(found.settings.github_api_url),

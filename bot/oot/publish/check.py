@@ -183,6 +183,7 @@ class Terms:
     labels: frozenset[str]  # the pull request's
     gate: bool  # a gate has been published on this repository
     interval: int  # milliseconds between two updates of one check run
+    demoted: frozenset[str] = frozenset()  # L3 backends that begin none, case folded
     current: bool = True  # on an older head check runs continue, but none begins
     files: frozenset[str] = frozenset()  # changed by the pull request: only there are failed tests annotated
     marks: tuple[TestMark, ...] = ()  # failed tests whose lines are known

@@ -135,9 +135,14 @@ class _Case:
         answered = backend.jobs or backend.state.red or self.dispatch["run_id"] is not None
         return self.dispatch["answers"] != "some" or bool(answered)
 
+    @property
+    def demoted(self) -> bool:
+        """Whether it begins no check runs until a pull request is closed; one that blocks always does."""
+        return not self.backend.blocks and self.dispatch["backend_key"] in self.terms.demoted
+
     def may_begin(self, name: str) -> bool:
         """Whether a check run of this name may begin: on an older head only to replace another."""
-        return self.awaited and (self.terms.current or name in self.newest)
+        return self.awaited and not self.demoted and (self.terms.current or name in self.newest)
 
     def continues(self, row: CheckRow | None) -> bool:
         """Whether a check run shows the backend's state, `row` if it has begun; otherwise it is ended."""

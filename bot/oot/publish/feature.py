@@ -14,6 +14,7 @@ FEATURE = Feature(
         "publish_open": "bot.oot.publish.publish:publish_open_pulls",
     },
     on_start="bot.oot.publish.intent_rows:lose_all_intents",
+    sections={"backend": "bot.oot.publish.demotion:show_demotion"},
     reconcile="bot.oot.publish.queue_bases:reconcile_queue_bases",
     prune="bot.oot.publish.merge_queue_rows:prune_groups",
 )

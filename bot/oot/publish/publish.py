@@ -18,7 +18,16 @@ from bot.core.errors import GitHubRefused, GiveUp, OverBudget, RetryLater
 from bot.ingest import record_reads
 from bot.ingest.watched import canonical_name
 from bot.oot.dispatch.redispatch import redispatch_account
-from bot.oot.publish import check_run_text, comment, desired_checks, gates, github_reads, queue_bases, rows
+from bot.oot.publish import (
+    check_run_text,
+    comment,
+    demotion_rows,
+    desired_checks,
+    gates,
+    github_reads,
+    queue_bases,
+    rows,
+)
 from bot.oot.publish.check import Terms, write_check
 from bot.oot.results import task_keys
 from bot.oot.results.task_keys import request_publish
@@ -194,6 +203,7 @@ async def _plan(
         labels=state.labels,
         gate=await rows.gate_exists(tx, state.repo, gate_name),
         interval=settings.publish_interval * 1000,
+        demoted=frozenset(await demotion_rows.demoting_pulls(tx, state.repo)),
     )
     plan = await gates.plan_gates(tx, settings, state, heads, terms)
     for head in heads:

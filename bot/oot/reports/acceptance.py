@@ -19,7 +19,7 @@ from bot.oot.results.store import jobs
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -46,7 +46,8 @@ async def accept(tx: Transaction, settings: Settings, submissions: Sequence[Subm
     judged = [_judged(lookup, one) for one in submissions]
     admitted = {at: job for at, job in enumerate(judged) if isinstance(job, Job)}
     rates = await RateQuota.read(tx, admitted.values())
-    recorded = await _record(tx, admitted, rates)
+    begun = await _begun(tx, admitted.values()) if settings.queue_times == "first" else None
+    recorded = await _record(tx, admitted, rates, begun)
     answers = [recorded[at] if isinstance(result, Job) else result for at, result in enumerate(judged)]
     await accepted.record(tx, rates.accepted)
     taken = {at for at in admitted if not isinstance(answers[at], Rejected)}
@@ -76,13 +77,20 @@ def _judged(lookup: Lookup, one: Submission) -> Job | Answer:
 
 
 async def _record(
-    tx: Transaction, reported: Mapping[int, Job], rates: RateQuota, tries: int = MOST_TRIES
+    tx: Transaction,
+    reported: Mapping[int, Job],
+    rates: RateQuota,
+    begun: set[tuple[str, str]] | None = None,
+    tries: int = MOST_TRIES,
 ) -> dict[int, Answer]:
-    """Write what was reported on jobs; rows that another transaction inserted meanwhile are read again."""
+    """Write what was reported on jobs; rows that another transaction inserted meanwhile are read again.
+
+    `begun` holds the runs of which a job was reported: only the first has a queue time; None: all have.
+    """
     present = await jobs.get_jobs(tx, {job.key for job in reported.values()})
     sizes = await SizeQuota.read(tx, reported.values(), rates, known=present.keys())
     rows = dict(present)
-    answers = {at: _apply(job, rows, rates, sizes, now=tx.now) for at, job in reported.items()}
+    answers = {at: _apply(job, rows, rates, sizes, begun, now=tx.now) for at, job in reported.items()}
     lost = await jobs.add(tx, {key: row for key, row in rows.items() if key not in present})
     await jobs.change(tx, {key: rows[key] for key, row in present.items() if rows[key] is not row})
     again = {at: job for at, job in reported.items() if job.key in lost}
@@ -92,18 +100,39 @@ async def _record(
         elif not isinstance(answers[at], Rejected):
             rates.give_back(job)
     if again and tries > 1:
-        return answers | await _record(tx, again, rates, tries - 1)
+        return answers | await _record(tx, again, rates, begun, tries - 1)
     busy = Rejected(
         503, "busy", "this job is being reported on elsewhere: send it again", headers={"Retry-After": "1"}
     )
     return answers | dict.fromkeys(again, busy)
 
 
-def _apply(job: Job, rows: dict[str, JobRow], rates: RateQuota, sizes: SizeQuota, *, now: int) -> Answer:
+async def _begun(tx: Transaction, reported: Iterable[Job]) -> set[tuple[str, str]]:
+    """Return the runs, of those reported on, of which a job was reported before, by dispatch and id."""
+    runs = {(job.row["dispatch_id"], job.row["run_id"]) for job in reported if job.row["dispatch_id"]}
+    return await jobs.known_runs(tx, {(dispatch, run) for dispatch, run in runs if dispatch})
+
+
+def _apply(
+    job: Job,
+    rows: dict[str, JobRow],
+    rates: RateQuota,
+    sizes: SizeQuota,
+    begun: set[tuple[str, str]] | None,
+    *,
+    now: int,
+) -> Answer:
     """Change a job's row in `rows` to what the report says, where it may."""
     present = rows.get(job.key)
     try:
-        change = lifecycle.decide(present, job.report, now=now, dispatched_at=job.dispatched_at)
+        run = (job.row["dispatch_id"] or "", job.row["run_id"])
+        change = lifecycle.decide(
+            present,
+            job.report,
+            now=now,
+            dispatched_at=job.dispatched_at,
+            waited=begun is None or run not in begun,
+        )
         if job.measured:
             change = lifecycle.as_measured(present, change, job.measured, now=now)
         if present is None:
@@ -117,6 +146,8 @@ def _apply(job: Job, rows: dict[str, JobRow], rates: RateQuota, sizes: SizeQuota
         return refusal
     if change is None:
         return Accepted(status=job.report.job["status"], duplicate=True)
+    if begun is not None:
+        begun.add(run)
     if present is None:
         sizes.enter(job)
     values = sizes.fitting(job, change)

@@ -19,12 +19,15 @@ class Conflict(ValueError):
     """The report contradicts what is recorded; the first stands."""
 
 
-def decide(job: JobRow | None, report: Report, *, now: int, dispatched_at: int | None) -> JobChange | None:
+def decide(
+    job: JobRow | None, report: Report, *, now: int, dispatched_at: int | None, waited: bool = True
+) -> JobChange | None:
     """Return the columns to write, or None when all of it is recorded already; raises Conflict.
 
-    `job` is the recorded row; times are epoch milliseconds, measured here.
+    `job` is the recorded row; times are epoch milliseconds, measured here. Only a job that `waited` for its dispatch
+    gets a queue time.
     """
-    change = _transition(job, report, now, dispatched_at)
+    change = _transition(job, report, now, dispatched_at if waited else None)
     if change is None and job is not None:
         change = _so_far(job, report, now) or _filled(job, report, now)
     if change is not None and _is_odd(job, change, now, dispatched_at):

@@ -83,6 +83,15 @@ _report = partial(
         *op.SENDING,
     ],
 )
+RELAYED: list[op.Refusal] = [
+    MALFORMED,
+    (401, "invalid_token", "the token is missing or wrong"),
+    (404, "not_found", "the endpoint is disabled: no RELAY_TOKEN is set"),
+    *OF_A_JOB,
+    (429, "rate_limited", "too many refusals in a minute"),
+    *op.SENDING,
+]
+ONCE: op.Refusal = (409, "duplicate", "this was stored before, as the HUD answers: nothing was changed")
 _relay = partial(
     op.Operation,
     summary="Pass on a report",
@@ -93,14 +102,6 @@ _relay = partial(
     "are shown on pages and in JSON, never on a pull request.",
     body=op.Content(bodies.Envelope, f"at most {endpoints.LIMIT // MIB} MiB", example=ENVELOPE),
     named=[bodies.Echoed],
-    refusals=[
-        MALFORMED,
-        (401, "invalid_token", "the token is missing or wrong"),
-        (404, "not_found", "the endpoint is disabled: no RELAY_TOKEN is set"),
-        *OF_A_JOB,
-        (429, "rate_limited", "too many refusals in a minute"),
-        *op.SENDING,
-    ],
 )
 _report_many = op.Operation(
     "POST /api/oot/callback/batch",
@@ -129,8 +130,8 @@ def _report_at(path: str, name: str) -> list[Endpoint]:
     return _endpoints(path, endpoints.callback, _report(f"POST {path}", name))
 
 
-def _relay_at(path: str, name: str) -> list[Endpoint]:
-    return _endpoints(path, endpoints.results, _relay(f"POST {path}", name))
+def _relay_at(path: str, name: str, *also: op.Refusal) -> list[Endpoint]:
+    return _endpoints(path, endpoints.results, _relay(f"POST {path}", name, refusals=[*RELAYED, *also]))
 
 
 VIEWS = (
@@ -138,6 +139,6 @@ VIEWS = (
     *_endpoints("/api/oot/callback/batch", endpoints.callback_batch, _report_many),
     *_report_at("/github/callback", "reportAtShortAddress"),
     *_relay_at("/api/oot/results", "relay"),
-    *_relay_at("/api/crcr/results", "relayAtCrcrAddress"),
-    *_relay_at("/crcr/results", "relayAtShortAddress"),
+    *_relay_at("/api/crcr/results", "relayAtCrcrAddress", ONCE),
+    *_relay_at("/crcr/results", "relayAtShortAddress", ONCE),
 )

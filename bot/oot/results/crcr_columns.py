@@ -22,7 +22,14 @@ COLUMNS = (  # those that are written; `_inserted_at` and two aliases are the ta
     "workflow_run_url", "workflow_name", "job_name", "check_run_id", "run_id", "run_attempt", "conclusion",
     "queue_time", "execution_time", "started_at", "completed_at", "total_tests", "passed_tests", "failed_tests",
     "skipped_tests", "failed_tests_json", "artifact_url", "environment", "downstream_repo_level", "event_type",
+    "triage_verdict_json",
 )  # fmt: skip
+WHOLE, SECONDS, TIME = "UInt64", "Nullable(Float64)", "DateTime64(9)"
+TYPES = dict.fromkeys(COLUMNS, "String") | {
+    "pr_number": WHOLE, "run_attempt": "UInt32", "queue_time": SECONDS, "execution_time": SECONDS,
+    "started_at": TIME, "completed_at": TIME, "total_tests": WHOLE, "passed_tests": WHOLE, "failed_tests": WHOLE,
+    "skipped_tests": WHOLE,
+}  # fmt: skip
 UNKNOWN: dict[type, object] = {str: "", int: 0, float: None}
 JOB = fields(JobRow)
 
@@ -36,6 +43,7 @@ def columns(job: JobRow) -> dict[str, object]:
         "started_at": _time(times.started_at),
         "completed_at": _time(times.completed_at),
         "failed_tests_json": _json(job["failed_tests_json"]),
+        "triage_verdict_json": _json(job["triage_verdict"]),
         "environment": _json(job["environment"]),
         "downstream_repo_level": f"L{job['downstream_repo_level']}",
     }

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from bot.oot.results.tables import JobRow
+    from bot.oot.results.tables import JobRow, JobTimed
 
 SKEW = 60_000  # milliseconds that a backend's clock may differ from ours
 LONGEST = 35 * 86_400_000  # milliseconds: no report is accepted so long after its dispatch
@@ -27,7 +27,16 @@ def can_be_true(reported: Times, *, now: int, dispatched_at: int | None) -> bool
     return known == sorted(known) and all(first <= at <= now + SKEW for at in known)
 
 
-def times(job: JobRow) -> Times:
+def seconds(job: JobTimed) -> float | None:
+    """Return how long a job ran: as measured here, else as its backend says where it alone knows both times."""
+    measured = job["execution_time"]
+    if measured is not None or job["status"] != "completed" or job["reported_started_at"] is None:
+        return measured
+    began, ended = times(job)
+    return (ended - began) / 1000 if began is not None and ended is not None else None
+
+
+def times(job: JobTimed) -> Times:
     """Return when a job began and ended: as reported, unless that is odd; otherwise as measured here."""
     measured = Times(job["started_at"], job["completed_at"])
     if "odd_times" in job["flags"]:

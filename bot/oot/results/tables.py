@@ -43,7 +43,7 @@ class DispatchBackend(TypedDict):
 class DispatchState(TypedDict):
     """How far it has come, and when it was recorded."""
 
-    # pending | held (by policy) | sent | not_installed | failed | superseded | cancelled | never_started | not_run
+    # pending, held, waiting, skipped_*, sent, not_installed, failed, superseded, cancelled, never_started or not_run
     state: Text
     attempts: Int
     created_at: Millis
@@ -218,13 +218,23 @@ class JobTests(TypedDict, total=False):
     failed_tests_json: Json[list[dict[str, Any]]] | None
 
 
-class JobDetails(TypedDict, total=False):
-    """What else was reported of it."""
+class JobReportedSpan(TypedDict, total=False):
+    """When it began and ended, according to its backend."""
+
+    reported_started_at: Millis | None
+    reported_completed_at: Millis | None
+
+
+class JobArtifacts(TypedDict, total=False):
+    """What it made, and where it ran."""
 
     artifact_url: Text | None
     environment: Json[dict[str, str]] | None
-    reported_started_at: Millis | None
-    reported_completed_at: Millis | None
+
+
+class JobDetails(JobArtifacts, JobReportedSpan, total=False):
+    """What else was reported of it."""
+
     triage_verdict: Json[dict[str, Any]] | None
 
 
@@ -240,6 +250,10 @@ class JobFlags(TypedDict):
     """What is unusual about it."""
 
     flags: Json[dict[str, Any]]  # late, no_start, url_dropped, ...
+
+
+class JobTimed(JobOutcome, JobSpan, JobReportedSpan, JobDurations, JobFlags):
+    """What says when it ran, and how long."""
 
 
 class JobTimes(TypedDict, total=False):

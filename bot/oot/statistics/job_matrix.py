@@ -1,4 +1,4 @@
-"""The grid of a backend's jobs: commits down, jobs across, with the result in each cell."""
+"""The grid of a backend's jobs: commits or nightly builds down, jobs across, with the result in each cell."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bot.oot.results import shown
 from bot.oot.results.tables import (
     JobDurations,
+    JobFlags,
     JobKey,
     JobName,
+    JobOrigin,
     JobOutcome,
+    JobPage,
+    JobReportedSpan,
     JobRun,
+    JobSpan,
     JobSubject,
     JobTimes,
 )
@@ -23,9 +29,10 @@ from bot.oot.statistics.stats import outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-Place = tuple[str, int | None, str]  # upstream, pull request, commit
+Place = tuple[str, int | None, str, str]  # upstream, pull request, commit, and the run of a nightly build
 Name = tuple[str, str]  # workflow, job
 
+BUILDS = frozenset({"nightly", "periodic"})  # events whose runs are builds of their own, whatever the commit
 FOLD = 12  # columns shown; the others are folded into one
 TONES = {
     "failure": "bad", "timed_out": "bad", "running": "wait", "success": "good", "cancelled": "idle", "skipped": "idle",
@@ -35,7 +42,20 @@ _WORST_FIRST = ("bad", "wait", "good", "idle")
 _SHARD = re.compile(r"(?<![\w.])(\d{1,3})(\s*(?:,|/|of)\s*)(\d{1,3})(?![\w.])")
 
 
-class GridJob(JobKey, JobOutcome, JobSubject, JobName, JobRun, JobDurations, JobTimes):
+class GridJob(
+    JobKey,
+    JobOutcome,
+    JobSubject,
+    JobPage,
+    JobName,
+    JobRun,
+    JobDurations,
+    JobSpan,
+    JobReportedSpan,
+    JobOrigin,
+    JobFlags,
+    JobTimes,
+):
     """What the grid needs of a job."""
 
     run_received_at: int  # first report of its run: tells which of several runs is the newest
@@ -63,16 +83,17 @@ class Cell:
     @property
     def seconds(self) -> float | None:
         """The longest execution time among them."""
-        known = [time for row in self.rows if (time := row["execution_time"]) is not None]
+        known = [time for row in self.rows if (time := shown.seconds(row)) is not None]
         return max(known, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One commit."""
+    """One commit, or one nightly build."""
 
     place: Place
     at: int
+    url: str | None = None  # of a nightly build's run
     jobs: int
     cells: tuple[Cell | None, ...]  # in the order of the columns
     folded: tuple[Cell, ...] = ()  # of the folded columns
@@ -101,6 +122,7 @@ class _Commit:
     """The jobs of one commit, gathered row by row."""
 
     at: int = 0
+    url: str | None = None
     jobs: dict[Name, list[GridJob]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -109,11 +131,13 @@ def build(rows: Iterable[GridJob], *, most: int, fold: int | None = FOLD) -> Mat
     commits: dict[Place, _Commit] = {}
     more = False
     for row in rows:
-        place = (row["upstream_repo"], row["pr_number"], row["head_sha"] or "")
+        place = _place(row)
         if place not in commits and len(commits) >= most:
             more = True
             continue
-        commit = commits.setdefault(place, _Commit(at=row["received_at"]))
+        commit = commits.setdefault(
+            place, _Commit(at=_at(row), url=row["workflow_run_url"] if place[3] else None)
+        )
         commit.jobs[row["workflow_name"], row["job_name"]].append(row)
     groups = _groups({job for commit in commits.values() for job in commit.jobs})
     columns = sorted(set(groups.values()), key=lambda column: (column.workflow, column.name))
@@ -128,6 +152,7 @@ def build(rows: Iterable[GridJob], *, most: int, fold: int | None = FOLD) -> Mat
             Line(
                 place=place,
                 at=commit.at,
+                url=commit.url,
                 jobs=sum(len(cell.rows) for cell in cells[place].values()),
                 cells=tuple(cells[place].get(column) for column in visible),
                 folded=tuple(cells[place][column] for column in folded if column in cells[place]),
@@ -136,6 +161,18 @@ def build(rows: Iterable[GridJob], *, most: int, fold: int | None = FOLD) -> Mat
         ),
         more=more,
     )
+
+
+def _place(row: GridJob) -> Place:
+    """Return the line a job is on: each nightly build has its own, of a commit the newest run counts."""
+    build = row["run_id"] if row["event_type"] in BUILDS else ""
+    return row["upstream_repo"], row["pr_number"], row["head_sha"] or "", build
+
+
+def _at(row: GridJob) -> int:
+    """Return when a line was: a nightly build when it ended, others when they were reported."""
+    ended = shown.times(row).completed_at if row["event_type"] in BUILDS else None
+    return ended or row["received_at"]
 
 
 def worst(cells: Sequence[Cell]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -54,9 +54,31 @@ class Reports:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts(Reports):
-    """What is known about one dispatch."""
+    """What is known about one dispatch, and about that of a push for the same commit of the pull request."""
 
     dispatch: DispatchRow
+
+    @property
+    def answered(self) -> bool:
+        """Whether the dispatch itself was reported on, or need not be."""
+        kind = self.dispatch["event_type"]
+        return self.dispatch["answers"] == "some" or any(row["event_type"] == kind for row in self.jobs)
+
+    def dispatch_of(self, run_id: str) -> str:
+        """Return our key of the dispatch that a run was reported on."""
+        found = next((row["dispatch_id"] for row in self.jobs if row["run_id"] == run_id), None)
+        return found or self.dispatch["id"]
+
+
+def with_push(facts: Facts, pushed: Facts) -> Facts:
+    """Return the facts about a backend on a commit, of whose runs a push began some."""
+    return replace(
+        facts,
+        jobs=(*facts.jobs, *pushed.jobs),
+        reruns=(*facts.reruns, *pushed.reruns),
+        run_statuses={**facts.run_statuses, **pushed.run_statuses},
+        announced=(*facts.announced, *pushed.announced),
+    )
 
 
 async def read_facts(

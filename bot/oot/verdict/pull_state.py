@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.ingest.rows import PullRow
     from bot.oot.results.tables import CommandRow, DispatchRow, IgnoreRow
+    from bot.oot.verdict.facts import Facts
     from bot.oot.verdict.head import Head
     from bot.oot.verdict.tables import ComparedRow
 
@@ -60,25 +61,42 @@ class _Dispatches:
     """The dispatches of one head."""
 
     counting: Mapping[str, DispatchRow]  # whose verdicts count, by backend
+    pushed: Mapping[str, DispatchRow]  # of pushes that are about the pull request, which count beside them
     recent: Sequence[DispatchRow]  # these, and the last few to each backend
     base_ref: str | None = None  # the base branch of the last of all
 
     @classmethod
     def of(cls, record: PullRow | None, dispatched: Sequence[DispatchRow]) -> _Dispatches:
         """Choose from all dispatches of a head, oldest first."""
-        counting = facts.newest([row for row in dispatched if _is_valid(record, row)])
+        valid = [row for row in dispatched if _is_valid(record, row)]
+        counting = facts.newest([row for row in valid if row["event_type"] != "push"])
+        pushed = facts.newest([row for row in valid if row["event_type"] == "push" and row["heard_at"]])
         by_backend: defaultdict[str, list[DispatchRow]] = defaultdict(list)
         for row in dispatched:
             by_backend[row["backend_key"]].append(row)
         recent = [row for of_backend in by_backend.values() for row in of_backend[-MOST_RECENT:]]
         return cls(
             counting=counting,
-            recent=list({row["id"]: row for row in (*counting.values(), *recent)}.values()),
+            pushed=pushed,
+            recent=list({row["id"]: row for row in (*counting.values(), *pushed.values(), *recent)}.values()),
             base_ref=dispatched[-1]["base_ref"] if dispatched else None,
         )
 
+    @property
+    def deciding(self) -> list[DispatchRow]:
+        """All whose reports count."""
+        return [*self.counting.values(), *self.pushed.values()]
 
-NO_DISPATCHES = _Dispatches(counting={}, recent=())
+    def facts_of(self, known: Mapping[str, Facts]) -> dict[str, Facts]:
+        """Return the facts of each backend, from those of each dispatch."""
+        found = {key: known[row["id"]] for key, row in self.counting.items()}
+        for key, row in self.pushed.items():
+            mine = found.get(key)
+            found[key] = facts.with_push(mine, known[row["id"]]) if mine else known[row["id"]]
+        return found
+
+
+NO_DISPATCHES = _Dispatches(counting={}, pushed={}, recent=())
 
 
 async def read_pull(
@@ -164,13 +182,13 @@ async def _judge_heads(
     known = await facts.read_facts(
         tx,
         [row for one in chosen.values() for row in one.recent],
-        tests_of=[row["id"] for sha in with_tests for row in chosen[sha].counting.values()],
+        tests_of=[row["id"] for sha in with_tests for row in chosen[sha].deciding],
     )
     is_open = record is not None and record["state"] == "open"
     heads: list[Head] = []
     for sha in shas:
         of_head = chosen.get(sha, NO_DISPATCHES)
-        counting = {key: known[row["id"]] for key, row in of_head.counting.items()}
+        counting = of_head.facts_of(known)
         expecting = sha in chosen and is_open and sha == shas[0]
         head = judge.head(sha, counting, expecting=expecting, base_ref=of_head.base_ref)
         recent = tuple(known[row["id"]] for row in of_head.recent)

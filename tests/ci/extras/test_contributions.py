@@ -119,6 +119,7 @@ async def test_a_label_may_say_merged_and_names_are_told_where_that_is_wanted(
 
 
 @pytest.mark.logic
+@pytest.mark.nightly
 async def test_newcomers_are_the_same_in_any_order(bot, github):
     pulls = []
     for author in ("alice", "alice", "bob", "alice", "bob"):

@@ -72,7 +72,7 @@ def full(level, keys):
         ("L3: [org/a]", "line 1: an L3 entry needs a device.*`npu: org/a`"),
         ("L3: {npu: }", "line 1: `npu` has to name one repository"),
         ("L3: {npu: [org/a]}", "line 1: `npu` has to name one repository"),
-        ("L3: {npu: {org/a: , org/b: }}", "line 1: `org/a` and `org/b` cannot be one entry"),
+        ("L4: {npu: {org/a: , org/b: }}", "line 1: `org/a` and `org/b` cannot be one entry"),
         ("L3: {npu: {tpu: org/a}}", "line 1: `tpu` is not a repository"),
         ("L3: {npu: {repo: org/a, device: tpu}}", "line 1: the device is `tpu` here and `npu` ab"),
         # twice

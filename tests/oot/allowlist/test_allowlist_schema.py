@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bot.core import setting_types
 from bot.core.settings import PULL_ACTIONS
-from bot.oot.allowlist import entry, yaml_values
+from bot.oot.allowlist import entry, globs, selection, yaml_values
 from bot.oot.allowlist.allowlist import AllowlistError, Level, parse
 from bot.oot.allowlist.entry import KEYS, MAX_ID, MAX_RATE, RESERVED_DEVICES
 
@@ -24,9 +24,9 @@ SCHEMA = json.loads((ROOT / "docs/allowlist.schema.json").read_text(encoding="ut
 DEFS = SCHEMA["$defs"]
 
 
-def parses(text):
+def parses(text, *default_events):
     try:
-        parse(text)
+        parse(text, *default_events)
     except AllowlistError:
         return False
     return True
@@ -55,9 +55,13 @@ def test_the_schema_has_the_parsers_keys_at_every_level():
 def test_the_schema_has_the_parsers_choices_and_bounds():
     keys = DEFS["keys"]["properties"]
     assert {name: tuple(keys[name]["enum"]) for name in CHOICES} == CHOICES
-    assert tuple(keys["events"]["anyOf"][1]["items"]["enum"]) == entry.EVENTS
+    assert tuple(keys["events"]["anyOf"][2]["items"]["enum"]) == entry.EVENTS
     assert tuple(keys["actions"]["anyOf"][1]["items"]["enum"]) == PULL_ACTIONS
     assert (keys["repository_id"]["maximum"], keys["rate_limit"]["maximum"]) == (MAX_ID, MAX_RATE)
+    assert keys["max_per_day"]["maximum"] == selection.MAX_PER_DAY
+    assert keys["max_parallel"]["maximum"] == selection.MAX_PARALLEL
+    assert keys["paths"]["anyOf"][1]["maxItems"] == globs.MOST_GLOBS
+    assert DEFS["labels"]["anyOf"][1]["maxItems"] == selection.MOST_LABELS
 
 
 @pytest.mark.parametrize(
@@ -117,6 +121,7 @@ RULES = {
     "minimum": lambda value, rule, _: not TYPES["integer"](value) or value >= rule,
     "maximum": lambda value, rule, _: not TYPES["integer"](value) or value <= rule,
     "items": lambda value, rule, _: all(fits(item, rule) for item in listed(value)),
+    "maxItems": lambda value, rule, _: not isinstance(value, list) or len(value) <= rule,
     "minItems": lambda value, rule, _: not isinstance(value, list) or len(value) >= rule,
     "properties": lambda value, rule, _: all(
         fits(mapped(value)[name], rule[name]) for name in rule if name in mapped(value)
@@ -166,7 +171,6 @@ def test_the_schema_accepts_the_example_and_the_page(text):
         "L2: [{repo: org/a, rate_limit: '5'}]",
         "L2: [{repo: org/a, job_timeout: 5}]",
         "L2: [{repo: org/a, events: []}]",
-        "L2: [{repo: org/a, refs: [main]}]",
         "L2: [{repo: org/a, dispatch: workflow}]",
         "L2: [{repo: org/a, workflow_file: ci.yml}]",
         "L2: [{npu: org/a}]",
@@ -183,8 +187,22 @@ def test_the_schema_accepts_the_example_and_the_page(text):
         "L1: [{repo: org/a, nightly: refused}]",
         "L2: [{repo: org/a, actions: [labeled]}]",
         "L2: [{repo: org/a, actions: []}]",
-        "L2: [{repo: org/a, deletions: true}]",
         "L2: [{repo: org/a, events: [push], deletions: 'true'}]",
+        "L2: [{repo: org/a, paths: []}]",
+        "L2: [{repo: org/a, paths: ['#a']}]",
+        "L2: [{repo: org/a, paths: ['a.{c,h}']}]",
+        "L2: [{repo: org/a, paths_pass: true}]",
+        "L4: [{repo: org/a, paths_pass: true}]",
+        "L4: [{repo: org/a, labels: [x]}]",
+        "L4: [{repo: org/a, branches: [main]}]",
+        "L4: [{repo: org/a, skip_if_same_tree: true}]",
+        "L1: [{repo: org/a, max_parallel: 1}]",
+        "L2: [{repo: org/a, max_per_day: 0}]",
+        "L2: [{repo: org/a, max_parallel: '2'}]",
+        "L2: [{repo: org/a, events: [push], sample: 10}]",
+        "L2: [{repo: org/a, events: [push], sample: 0%}]",
+        "L2: [{repo: org/a, draft: 'no'}]",
+        "L2: [{repo: org/a, labels: []}]",
     ],
 )
 def test_the_schema_refuses_what_the_parser_refuses(text):
@@ -200,7 +218,7 @@ TERMS = st.fixed_dictionaries(
         "repository_id": st.integers(0, 3),
         "device": st.sampled_from(["x", "y", "gate"]),
         "oncalls": LOGINS,
-        "events": st.sampled_from(["push", "pull_request, push", ["pull_request"], ["nightly"]]),
+        "events": st.sampled_from([None, "push", "pull_request, push", ["pull_request"], ["nightly"]]),
         "refs": st.sampled_from(["main", ["release/*"]]),
         "aka": st.sampled_from(["npu", "npu, ascend", ["npu"], [], ["a b"]]),
         "policy": st.sampled_from([*entry.POLICIES]),
@@ -216,6 +234,16 @@ TERMS = st.fixed_dictionaries(
         "dispatch": st.sampled_from([*entry.DISPATCHES]),
         "workflow_file": st.just("ci.yml"),
         "job_timeout": st.sampled_from(["1h", "35d"]),
+        "paths": st.sampled_from(["src/**", ["**", "!docs/**"], ["!docs/**"], []]),
+        "paths_pass": st.booleans(),
+        "labels": st.sampled_from(["gpu", ["gpu", "npu"], []]),
+        "not_labels": st.sampled_from(["gpu", ["wip"]]),
+        "draft": st.booleans(),
+        "max_per_day": st.integers(0, 3),
+        "max_parallel": st.integers(0, 3),
+        "sample": st.sampled_from(["1%", "100%", "0%"]),
+        "branches": st.sampled_from(["main", ["release/*"]]),
+        "skip_if_same_tree": st.booleans(),
     },
 )
 BACKENDS = (
@@ -223,10 +251,11 @@ BACKENDS = (
     | st.dictionaries(REPOS, LOGINS | TERMS, min_size=1, max_size=1)
     | st.builds(lambda repo, terms: {"repo": repo, **terms}, REPOS, TERMS)
 )
-DEVICES = st.dictionaries(st.sampled_from(["npu", "tpu"]), BACKENDS, min_size=1, max_size=2)
+SEVERAL = st.dictionaries(REPOS, LOGINS | TERMS, max_size=3)
+DEVICES = st.dictionaries(st.sampled_from(["npu", "tpu"]), BACKENDS | SEVERAL, min_size=1, max_size=2)
 FILES = st.dictionaries(
     st.sampled_from(["L1", "L2", "L3", "L4"]),
-    st.none() | st.lists(BACKENDS | DEVICES, max_size=2) | DEVICES,
+    st.none() | st.just({}) | st.lists(BACKENDS | DEVICES, max_size=2) | DEVICES,
     min_size=1,
     max_size=2,
 )
@@ -235,5 +264,6 @@ FILES = st.dictionaries(
 @settings(max_examples=300)
 @given(FILES)
 def test_the_schema_accepts_whatever_the_parser_accepts(document):
-    if parses(yaml.safe_dump(document)):
+    text = yaml.safe_dump(document)
+    if parses(text) or parses(text, frozenset({"pull_request", "push"})):
         assert fits(document, SCHEMA)

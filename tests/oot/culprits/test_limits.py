@@ -48,6 +48,7 @@ async def test_a_late_answer_counts_all_the_same(bot, github):
     assert (search["state"], search["culprit_sha"]) == ("found", branch.shas[9])
 
 
+@pytest.mark.nightly
 async def test_a_workflow_that_reports_another_job_is_told_so(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)
@@ -70,6 +71,7 @@ async def test_a_delisted_backend_ends_its_search_and_a_demoted_one_goes_on(bot,
     assert (search["state"], search["why"]) == ("gave_up", f"{L3} is not on the allowlist any more")
 
 
+@pytest.mark.nightly
 async def test_a_branch_that_is_rewritten_ends_the_search(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)
@@ -119,6 +121,7 @@ async def test_a_hundred_commands_in_a_minute_begin_one_search(bot, github):
     assert len(await bot.rows("oot_command")) == 60
 
 
+@pytest.mark.nightly
 async def test_a_report_that_claims_another_commit_is_about_ours(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)
@@ -129,6 +132,7 @@ async def test_a_report_that_claims_another_commit_is_about_ours(bot, github):
     assert [row["head_sha"] for row in jobs] == [branch.shas[15]]
 
 
+@pytest.mark.nightly
 async def test_the_runs_of_a_day_are_limited_and_the_search_says_until_when(bot, github):
     await bot.list_backends(listed(", bisect: {per_day: 2, parallel: 2}"))
     branch = await broken_branch(bot, github)
@@ -171,6 +175,7 @@ async def test_a_search_ends_after_its_hours(bot, github):
     assert search["why"].startswith("not found within 1 h: it is one of the 15 commits after")
 
 
+@pytest.mark.nightly
 async def test_searches_may_be_off_or_begin_by_themselves_once(bot, github):
     await bot.list_backends(listed(", bisect: off"))
     branch = await broken_branch(bot, github)
@@ -189,6 +194,7 @@ async def test_searches_may_be_off_or_begin_by_themselves_once(bot, github):
     assert len(await bot.rows("bisect")) == 1
 
 
+@pytest.mark.nightly
 async def test_a_command_in_an_issue_is_answered_there(bot, github):
     branch = await broken_branch(bot, github)
     github.set_permission(UPSTREAM, WRITER, "write")

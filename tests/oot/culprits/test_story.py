@@ -37,6 +37,7 @@ async def test_the_culprit_is_found_and_nothing_but_the_search_is_touched(bot, g
     assert all(bot.checks(UPSTREAM, sha) == {} for sha in branch.shas)
 
 
+@pytest.mark.logic
 async def test_a_step_is_a_push_that_nobody_made(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github, f"/oot bisect npu {SPELLED}")
@@ -80,6 +81,7 @@ async def test_a_commit_that_cannot_be_built_is_named_with_its_neighbour(bot, gi
     assert branch.order == ["c15", "c5", "c10", "c7", "c8", "c9", "c9"]
 
 
+@pytest.mark.logic
 async def test_results_of_other_runs_count_at_once(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)
@@ -96,6 +98,7 @@ async def test_results_of_other_runs_count_at_once(bot, github):
 
 
 @pytest.mark.logic
+@pytest.mark.nightly
 async def test_commits_of_one_push_are_a_range(bot, github):
     branch = await broken_branch(bot, github, commits=3)
     async with bot.store.transaction() as tx:
@@ -121,6 +124,7 @@ async def test_a_bad_end_that_passes_again_is_flaky(bot, github):
 
 
 @pytest.mark.logic
+@pytest.mark.nightly
 async def test_a_good_end_that_fails_has_the_search_look_before_it(bot, github):
     branch = await broken_branch(bot, github)
     await branch.push(4)
@@ -133,6 +137,7 @@ async def test_a_good_end_that_fails_has_the_search_look_before_it(bot, github):
 
 
 @pytest.mark.logic
+@pytest.mark.nightly
 async def test_the_same_search_is_not_begun_twice(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)

@@ -16,7 +16,7 @@ FEATURE = Feature(
         NavigationEntry(
             bar="repository",
             path="/{repo}/builds",
-            label="Builds",
+            label="Compiler caches",
             place=74,
             shown="bot.ci.extras.shown_pages:has_builds",
         ),

@@ -11,6 +11,7 @@ FEATURE = Feature(
     background=frozenset({"contributions"}),
     sums=("bot.ci.extras.contributions.count_days:CONTRIBUTIONS",),
     before_commit="bot.ci.extras.contributions.count_days:note_changed",
+    exports="bot.ci.extras.contributions.exports:EXPORTS",
     prune="bot.ci.extras.contributions.count_days:prune",
     views="bot.ci.extras.contributions.contributions_page:VIEWS",
     navigation=(

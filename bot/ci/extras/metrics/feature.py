@@ -16,7 +16,7 @@ FEATURE = Feature(
         NavigationEntry(
             bar="repository",
             path="/{repo}/custom",
-            label="Own metrics",
+            label="Metrics of scripts",
             place=76,
             shown="bot.ci.extras.shown_pages:has_metrics",
         ),

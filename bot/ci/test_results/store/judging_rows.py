@@ -39,6 +39,7 @@ FAILURES_MOST = 5_000  # of a commit
 JOBS_MOST = 3_000  # on a commit
 BASELINE_JOBS = 300  # of a family: a few commits, all their shards
 ELSEWHERE_MOST = 5_000
+SHAS_PER_QUERY = 100
 HEADS_MOST = 300  # that are judged again at once
 NAMES_MOST = 5_000
 F = test_failure.c
@@ -71,6 +72,28 @@ async def failures_on(tx: Transaction, sha: str) -> list[FailedRow]:
     query = select(FailedRow, test_failure, test, test_class).select_from(joined)
     query = query.where(F.head_sha == sha, PROVEN)
     return await tx.fetch(query.order_by(F.generation, F.test_id).limit(FAILURES_MOST))
+
+
+async def failed_upstream(tx: Transaction, shas: Collection[str]) -> dict[str, list[tuple[str, str]]]:
+    """Return suite and name of the tests that failed in upstream's own jobs on each commit."""
+    joined = (
+        test_failure.join(test_job, JOB.generation == F.generation)
+        .join(test, test.c.id == F.test_id)
+        .join(test_class, test_class.c.id == test.c.class_id)
+    )
+    found: dict[str, list[tuple[str, str]]] = {}
+    wanted = sorted(shas)
+    for start in range(0, len(wanted), SHAS_PER_QUERY):
+        query = sa.select(F.head_sha, test_class.c.suite, test.c.name).select_from(joined)
+        query = query.where(
+            F.head_sha.in_(wanted[start : start + SHAS_PER_QUERY]),
+            F.outcome.in_(sorted(FAILING)),
+            JOB.backend.is_(None),
+            PROVEN,
+        )
+        for sha, suite, name in await tx.run(query):
+            found.setdefault(sha, []).append((suite, name))
+    return found
 
 
 async def jobs_testing(tx: Transaction, sha: str, repository_ids: Collection[int]) -> list[TestJobRow]:

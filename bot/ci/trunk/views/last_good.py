@@ -46,7 +46,7 @@ def _names(text: str) -> tuple[str, ...]:
 BRANCH = declare.text("branch", "name of the branch; without it the default branch", most=BRANCH_MOST)
 JOBS = declare.parsed(
     "jobs",
-    str,
+    op.Text,
     "jobs that have to pass: a pattern (RE2), or `blocking`; "
     "where none is said to block, those that ran on at least half of the newest 50 commits",
     parse=_pattern,

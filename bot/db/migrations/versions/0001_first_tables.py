@@ -472,7 +472,7 @@ def upgrade() -> None:
     )
     table(
         "oot_changed_files", must("upstream_repo", Text), must("pr_number", Big), must("head_sha", Text),
-        must("base_ref", Text), must("paths", Json), must("asked_at", Big),
+        must("base_ref", Text), must("paths", Json), column("complete", Boolean), must("asked_at", Big),
         key=["upstream_repo", "pr_number", "head_sha"],
     )
     table(
@@ -534,6 +534,10 @@ def upgrade() -> None:
         where="heard_at IS NULL AND level > 1 AND oot_dispatch.action IS NOT 'closed'",
         where_on_postgresql="heard_at IS NULL AND level > 1 AND action IS DISTINCT FROM 'closed'",
     )
+    index(
+        "ix_oot_dispatch_begun", "oot_dispatch", "backend_key", "dispatched_at",
+        where="dispatched_at IS NOT NULL",
+    )
     index("ix_oot_dispatch_head", "oot_dispatch", "head_sha")
     index("ix_oot_dispatch_pull", "oot_dispatch", "upstream_repo", "pr_number")
     index("ix_oot_dispatch_source", "oot_dispatch", "source_guid")
@@ -542,6 +546,7 @@ def upgrade() -> None:
         "ix_oot_dispatch_unanswered", "oot_dispatch", "backend_key", "created_at",
         where="state IN ('failed', 'never_started', 'not_installed')",
     )
+    index("ix_oot_dispatch_waiting", "oot_dispatch", "backend_key", "created_at", where="state = 'waiting'")
     table("oot_failure_kind", must("job_key", Text), must("kind", Text), key=["job_key"])
     table(
         "oot_ignore", must("upstream_repo", Text), must("pr_number", Big), must("head_sha", Text),
@@ -595,6 +600,10 @@ def upgrade() -> None:
     table(
         "oot_run", must("backend_key", Text), must("run_id", Text), must("run_attempt", Integer),
         must("status", Text), must("checked_at", Big), key=["backend_key", "run_id", "run_attempt"],
+    )
+    table(
+        "oot_tree", must("upstream_repo", Text), must("head_sha", Text), must("tree_sha", Text),
+        must("asked_at", Big), key=["upstream_repo", "head_sha"],
     )
     table(
         "oot_workflow_job", must("job_key", Text), column("dispatch_id", Text), must("status", Text),
@@ -703,6 +712,11 @@ def upgrade() -> None:
         column("updated_at", Big), column("closed_at", Big), column("merged_at", Big),
         column("deleted_at", Big), must("merge_state", Json), key=["repository_id", "id"],
     )
+    index(
+        "ix_pull_request_demotes", "pull_request", "repository_id", "head_ref",
+        where="state = 'open' AND head_ref LIKE 'crcr-demotion/%'",
+        where_on_postgresql="state = 'open' AND head_ref LIKE 'crcr-demotion/%%'",
+    )
     index("ix_pull_request_head_sha", "pull_request", "head_sha")
     index("ix_pull_request_number", "pull_request", "number")
     index("ix_pull_request_open", "pull_request", "number", where="state = 'open'")
@@ -764,7 +778,6 @@ def upgrade() -> None:
         "sink_mark", must("sink", Text), must("what", Text), must("key", Text), must("since", Big),
         must("generation", Integer), key=["sink", "what", "key"],
     )
-    index("ix_sink_mark_delivery", "sink_mark", "key", where="what = 'deliveries'")
     index("ix_sink_mark_since", "sink_mark", "sink", "what", "since", "key")
     table(
         "sink_refused", must("sink", Text), must("what", Text), must("key", Text), must("error", Text),

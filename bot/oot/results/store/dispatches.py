@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
 
-UNSENT = ("pending", "held")
+UNSENT = ("pending", "held", "waiting")
 PAGE = 500  # rows concluded in one transaction
 COUNTED_BY = tuple(oot_dispatch.c[name] for name in fields(CountedDispatch))
 _pull = records["pull_request"].c
@@ -159,7 +159,10 @@ async def begin_attempt(tx: Transaction, dispatch: Mapping[str, Any]) -> bool:
 
 SETTLE = Statement(
     sa.update(oot_dispatch)
-    .where(oot_dispatch.c.id == sa.bindparam("of_id"), oot_dispatch.c.state == literal_word("pending"))
+    .where(oot_dispatch.c.id == sa.bindparam("of_id"))
+    .where(
+        (oot_dispatch.c.state == literal_word("pending")) | (oot_dispatch.c.state == literal_word("waiting"))
+    )
     .returning(*COUNTED_BY)
 )
 
@@ -186,6 +189,7 @@ async def last_sent(tx: Transaction, repo: str, number: int, backend_key: str) -
     query = select(DispatchRow, oot_dispatch).where(
         *_of(repo, number),
         ASKS_FOR_A_VERDICT,
+        oot_dispatch.c.event_type == "pull_request",
         oot_dispatch.c.backend_key == backend_key,
         oot_dispatch.c.dispatched_at.is_not(None),
     )
@@ -217,7 +221,7 @@ async def lock_pull(tx: Transaction, repo: str, number: int | None) -> None:
 async def not_installed(tx: Transaction, account: str) -> list[DispatchRow]:
     """Return `not_installed` dispatches to an account's repositories that are still the newest on an open head."""
     newer = oot_dispatch.alias("newer")
-    same = ("upstream_repo", "pr_number", "head_sha", "backend_key")
+    same = ("upstream_repo", "pr_number", "head_sha", "backend_key", "event_type")
     overtaken = sa.exists().where(
         *(newer.c[name] == oot_dispatch.c[name] for name in same),
         sa.tuple_(newer.c.created_at, newer.c.id) > sa.tuple_(oot_dispatch.c.created_at, oot_dispatch.c.id),
@@ -304,7 +308,7 @@ def _of(repo: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 DISPATCH, JOB = oot_dispatch.c, oot_workflow_job.c
-OPEN = ("pending", "held", "sent")
+OPEN = (*UNSENT, "sent")
 
 
 Waiting = dict[str, int]  # backend, case folded -> how many pull requests

@@ -101,6 +101,16 @@ def whole_row(row: Mapping[str, Any], change: Mapping[str, Any]) -> JobRow:
     return cast("JobRow", {**BLANK, **row, **change})
 
 
+async def known_runs(tx: Transaction, runs: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return which of these runs, by dispatch and id, a job was reported of."""
+    if not runs:
+        return set()
+    query = sa.select(JOB.dispatch_id, JOB.run_id).distinct()
+    query = query.where(JOB.dispatch_id.in_(sorted({dispatch for dispatch, _ in runs})))
+    found = {(dispatch, run) for dispatch, run in await tx.run(query)}
+    return found & set(runs)
+
+
 async def get_jobs(tx: Transaction, keys: Collection[str], *, held: bool = True) -> dict[str, JobRow]:
     """Return jobs by key; `held` locks their rows until the transaction ends, for changing them."""
     if not keys:
@@ -268,7 +278,7 @@ def _deliveries() -> sa.ColumnElement[bool]:
     running = sa.and_(reported, oot_workflow_job.c.status == "in_progress")
     asked = oot_dispatch.c.action.is_distinct_from("closed")  # that is never reported on
     unanswered = ~sa.exists().where(reported) | sa.exists().where(running)
-    unfinished = oot_dispatch.c.state.in_(("pending", "held")) | (
+    unfinished = oot_dispatch.c.state.in_(("pending", "held", "waiting")) | (
         (oot_dispatch.c.state == "sent") & (oot_dispatch.c.level > 1) & asked & unanswered
     )
     return sa.exists().where(

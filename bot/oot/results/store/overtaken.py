@@ -14,7 +14,7 @@ _job = records["workflow_job"].alias("overtaken_job")
 _later = records["workflow_job"].alias("later_job")
 _report = oot_workflow_job.alias("later_report")
 _older, _newer = oot_dispatch.alias("older_dispatch"), oot_dispatch.alias("newer_dispatch")
-_SAME = ("upstream_repo", "pr_number", "head_sha", "base_ref", "backend_key")
+_SAME = ("upstream_repo", "pr_number", "head_sha", "base_ref", "backend_key", "event_type")
 
 
 def passed_later(repository_id: Column, job_id: Column) -> Column:

@@ -1,0 +1,47 @@
+"""Jobs that lowered a backend's pass rate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+import sqlalchemy as sa
+
+from bot.oot.results.tables import oot_workflow_job
+from bot.oot.statistics.stats import FAILED, OUTCOMES
+from bot.oot.statistics.store.countable_jobs import COUNTS, flagged
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from bot.db.transaction import Transaction
+
+JOB = oot_workflow_job.c
+
+
+class LoweringJob(TypedDict):
+    """A job that counts as failed."""
+
+    job_key: str
+    workflow_name: str
+    job_name: str
+    workflow_run_url: str | None
+    pr_number: int | None
+    head_sha: str | None
+    event_type: str
+    conclusion: str | None
+
+
+async def lowering_jobs(
+    tx: Transaction, backend: str, *, since: int, upstreams: Collection[str], limit: int
+) -> list[LoweringJob]:
+    """Return a backend's newest jobs that count as failed, of these upstream repositories."""
+    query = sa.select(*(JOB[name] for name in LoweringJob.__annotations__)).where(
+        sa.func.lower(JOB.downstream_repo) == backend.casefold(),
+        JOB.received_at >= since,
+        JOB.status == "completed",
+        JOB.conclusion.in_([word for word, end in OUTCOMES.items() if end in FAILED]),
+        sa.func.lower(JOB.upstream_repo).in_([one.lower() for one in upstreams]),
+        COUNTS,
+        ~flagged("refused"),
+    )
+    return await tx.rows_as(LoweringJob, query.order_by(JOB.received_at.desc(), JOB.job_key).limit(limit))

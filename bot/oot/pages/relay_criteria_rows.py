@@ -1,0 +1,64 @@
+"""Rows behind the relay's criteria: a backend's jobs on pull requests, and the tests that failed in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+import sqlalchemy as sa
+
+from bot.oot.results.tables import oot_workflow_job
+from bot.oot.statistics.relay_criteria import MeasuredJob
+from bot.oot.statistics.store.countable_jobs import COUNTS, flagged
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from bot.db.transaction import Transaction
+
+JOB = oot_workflow_job.c
+MOST_JOBS = 50_000  # of one backend
+MOST_FAILED = 500  # newest jobs whose failed tests are compared
+
+
+class FailedJobRow(TypedDict):
+    """A job that failed, with its failed tests."""
+
+    job_key: str
+    head_sha: str | None
+    failed_tests: int | None
+    failed_tests_json: list[dict[str, object]] | None
+
+
+async def measured_jobs(
+    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
+) -> list[MeasuredJob]:
+    """Return a backend's completed jobs of pull requests, each at its latest attempt, newest first."""
+    columns = [JOB[name] for name in MeasuredJob.__annotations__]
+    query = sa.select(*columns).where(*_of(backend, since, hidden), COUNTS)
+    return await tx.rows_as(MeasuredJob, query.order_by(JOB.received_at.desc()).limit(MOST_JOBS))
+
+
+async def failed_jobs(
+    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
+) -> list[FailedJobRow]:
+    """Return the newest of these jobs that failed and named the tests that did."""
+    columns = [JOB[name] for name in FailedJobRow.__annotations__]
+    query = sa.select(*columns).where(
+        *_of(backend, since, hidden),
+        COUNTS,
+        JOB.conclusion == "failure",
+        JOB.head_sha.is_not(None),
+        JOB.failed_tests_json.is_not(None),
+    )
+    return await tx.rows_as(FailedJobRow, query.order_by(JOB.received_at.desc()).limit(MOST_FAILED))
+
+
+def _of(backend: str, since: int, hidden: Collection[str]) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        sa.func.lower(JOB.downstream_repo) == backend.casefold(),
+        JOB.received_at >= since,
+        JOB.status == "completed",
+        JOB.pr_number.is_not(None),
+        sa.func.lower(JOB.upstream_repo).not_in(sorted(hidden)),
+        ~flagged("refused"),
+    )

@@ -1,0 +1,184 @@
+"""Whatever today's parser of the allowlist takes is taken under the preset, and means the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.oot.allowlist.allowlist import AllowlistError, parse
+from tests.harness import L1, L2, L3, L4, UPSTREAM
+from tests.interop import client, todays_allowlist
+from tests.interop.todays_allowlist import Listed, RefusedError
+from tests.oot.allowlist.test_allowlist_schema import SCHEMA, fits
+from tests.serving import SQLITE
+
+pytestmark = pytest.mark.logic
+
+PRESET = frozenset({"pull_request", "push"})
+PAGE = (Path(__file__).parents[2] / "docs" / "migrate-from-crcr.md").read_text()
+
+
+def ours(text):
+    """Return what our parser reads under the preset, in the words of today's."""
+    found = {}
+    for entry in parse(text, PRESET).entries:
+        dispatched = entry.wants("pull_request")
+        for ref in ("refs/heads/main", "refs/tags/ciflow/trunk/7"):
+            assert entry.wants("push", ref) is dispatched
+        assert entry.deletions is dispatched
+        found[entry.repo] = Listed(f"L{entry.level}", entry.device, entry.oncalls, dispatched)
+    return found
+
+
+def refusal(text, events=PRESET):
+    with pytest.raises(AllowlistError) as refused:
+        parse(text, events)
+    return str(refused.value)
+
+
+PEOPLE = st.lists(st.sampled_from(["alice", "b-ob", "carol9", "Dave"]), unique=True, max_size=3)
+ONCALLS = st.none() | PEOPLE | PEOPLE.map(", ".join) | PEOPLE.map(lambda people: f" {' , '.join(people)},")
+SAID = ONCALLS | st.fixed_dictionaries(
+    {},
+    optional={
+        "oncalls": ONCALLS,
+        "events": st.none() | st.lists(st.sampled_from(todays_allowlist.EVENTS), unique=True, min_size=1),
+    },
+)
+REPOS = [f"{owner}/{name}" for owner in ("org", "an-org", "o9") for name in ("a", "b.c", "D_e", "-f", "9.g")]
+DEVICE = st.sampled_from(["npu", "tpu", "910b", "x.y-z", "riscv_64", "NPU2"])
+WRONG = {"oncall": "x"}, {"events": []}, {"events": ["push"]}, {"events": ["nightly", "nightly"]}
+
+
+@st.composite
+def files(draw, *, right=True):
+    """Draw a file in today's grammar; if it need not be right, a repository may come twice, or have a wrong key."""
+    repos = draw(st.lists(st.sampled_from(REPOS), unique=True, max_size=6))
+    said = SAID if right else SAID | st.sampled_from(WRONG)
+    file = {level: [] for level in draw(st.sets(st.sampled_from(["L1", "L2", "L4"]), min_size=1))}
+    devices = {device: {} for device in draw(st.sets(DEVICE, max_size=3))}
+    for repo in repos if right else repos + repos[:1]:
+        place = draw(st.sampled_from([*file.values(), *devices.values()]))
+        if isinstance(place, dict):
+            place[repo] = draw(said)
+        else:
+            place.append(draw(st.just(repo) | said.map(lambda one, repo=repo: {repo: one})))
+    empty = {level: draw(st.sampled_from([None, []])) for level, entries in file.items() if not entries}
+    return file | empty | ({"L3": devices} if devices or draw(st.booleans()) else {})
+
+
+@settings(max_examples=60)
+@given(files())
+def test_both_parsers_read_a_file_the_same_way(file):
+    text = yaml.safe_dump(file, sort_keys=False)
+    assert ours(text) == todays_allowlist.read(text)
+    assert fits(file, SCHEMA)
+
+
+@settings(max_examples=40)
+@given(files(right=False))
+def test_what_they_take_we_take(file):
+    text = yaml.safe_dump(file, sort_keys=False)
+    try:
+        wanted = todays_allowlist.read(text)
+    except RefusedError:
+        return
+    assert ours(text) == wanted
+    assert fits(file, SCHEMA)
+
+
+def test_a_hundred_repositories_of_one_device():
+    text = yaml.safe_dump({"L3": {"npu": {f"org/npu-{number}": ["alice"] for number in range(100)}}})
+    assert ours(text) == todays_allowlist.read(text)
+    assert {entry.label for entry in parse(text).entries} == {f"org/npu-{number}" for number in range(100)}
+
+
+@pytest.mark.nightly
+@settings(max_examples=2000)
+@given(files())
+def test_both_parsers_read_many_files_the_same_way(file):
+    text = yaml.safe_dump(file, sort_keys=False)
+    assert ours(text) == todays_allowlist.read(text)
+    assert fits(file, SCHEMA)
+
+
+def differing():
+    """Return the files of the page's list of differences, by what it says of each."""
+    section = PAGE.partition("### Files that are read differently")[2].partition("\n#")[0]
+    return re.findall(r"^\| (.*?) \| `(.*?)` \|$", section, re.MULTILINE)
+
+
+def test_the_page_lists_files_that_are_read_differently():
+    assert len(differing()) >= 6
+
+
+@pytest.mark.parametrize(("what", "text"), differing())
+def test_what_the_page_says_is_refused_here_is_taken_today(what, text):
+    text = text.replace("\\n", "\n")
+    todays_allowlist.read(text)
+    assert refusal(text), what
+
+
+@pytest.mark.parametrize(
+    ("text", "hint", "followed"),
+    [
+        ("L4: {npu: {a/b: , c/d: }}", "give each a device of its own", "L4: {npu: {a/b: }, npu2: {c/d: }}"),
+        ("L4: {npu: [a/b, c/d]}", "give each a device of its own", "L4: {npu: a/b, npu2: c/d}"),
+        ("L3: {npu: [a/b, c/d]}", "write each as `owner/repo:` below it", "L3: {npu: {a/b: , c/d: }}"),
+        ("L3: [{a/b: , c/d: }]", "put their device's name above them", "L3: [{npu: {a/b: , c/d: }}]"),
+        ("L3: {a/b: alice}", "put its device's name above it", "L3: {npu: {a/b: alice}}"),
+        (
+            "L3: {npu: {a/b: , c: }}",
+            "`c` is not a repository: write `owner/repo`",
+            "L3: {npu: {a/b: , c/d: }}",
+        ),
+        ("L2: [{a/b: , c/d: }]", "begin each repository with its own `- `", "L2: [a/b, c/d]"),
+    ],
+)
+def test_who_follows_a_hint_meets_no_other_error(text, hint, followed):
+    for events in (frozenset({"pull_request"}), PRESET):
+        assert hint in refusal(text, events)
+        assert "or write it below" not in refusal(text, events)
+        parse(followed, events)
+
+
+@pytest.mark.parametrize("level", ["L1", "L4"])
+def test_nightlies_alone_are_an_error_without_the_preset(level):
+    text = f"{level}: [{{org/a: {{events: [nightly]}}}}]"
+    assert not parse(text, PRESET).entries[0].wants("pull_request")
+    with pytest.raises(AllowlistError):
+        parse(text)
+
+
+FLEET = f"""
+L1: [{{{L1}: {{events: [nightly]}}}}]
+L2: [{{{L2}: {{events: [pull_request, nightly]}}}}]
+L3: {{npu: {{{L3}: [carol], org/second: {{oncalls: dave}}}}}}
+L4: [{{{L4}: {{events: [nightly], oncalls: [erin]}}}}]
+"""
+
+
+@SQLITE
+async def test_a_list_of_today_is_in_force_from_the_first_start(bot, github):
+    github.add_repo("org/second")
+    await bot.list_backends(FLEET)
+    pull = await github.open_pull(UPSTREAM, labels=["ciflow/crcr/npu"])
+    await github.push(UPSTREAM, "refs/tags/v1")
+    await bot.settle()
+    sent = sorted((one.repo.full_name, one.client_payload["event_type"]) for one in github.dispatches)
+    both = [(repo, event) for repo in (L2, L3, "org/second") for event in ("pull_request", "push")]
+    assert sent == sorted(both)
+    for repo in (L3, "org/second"):
+        (dispatch,) = [
+            one for one in github.dispatches
+            if one.repo.full_name == repo and one.client_payload["event_type"] == "pull_request"
+        ]  # fmt: skip
+        await client.of(bot, dispatch).ended("success" if repo == L3 else "failure")
+    await bot.settle()
+    jobs = {name: seen[1] for name, seen in bot.checks(UPSTREAM, pull.head_sha).items() if "crcr/" in name}
+    assert jobs == {f"crcr/{L3}/CI/build": "success", "crcr/org/second/CI/build": "failure"}
