@@ -14,6 +14,59 @@ CREATE TABLE allowlist_version (
 	default_events TEXT,
 	CONSTRAINT pk_allowlist_version PRIMARY KEY (id)
 )
+CREATE TABLE benchmark_point (
+	series_id BIGINT NOT NULL,
+	repository_id BIGINT NOT NULL,
+	object_id BIGINT NOT NULL,
+	day INTEGER NOT NULL,
+	at BIGINT NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	head_sha TEXT NOT NULL,
+	n INTEGER NOT NULL,
+	median FLOAT(53),
+	status TEXT NOT NULL,
+	min FLOAT(53),
+	max FLOAT(53),
+	stdev FLOAT(53),
+	target FLOAT(53),
+	extra JSONB,
+	CONSTRAINT pk_benchmark_point PRIMARY KEY (series_id, repository_id, object_id)
+)
+CREATE INDEX ix_benchmark_point_day ON benchmark_point (day)
+CREATE INDEX ix_benchmark_point_head_sha ON benchmark_point (repository_id, head_sha)
+CREATE INDEX ix_benchmark_point_series ON benchmark_point (repository_id, series_id, at)
+CREATE INDEX ix_benchmark_point_source ON benchmark_point (repository_id, object_id)
+CREATE TABLE benchmark_series (
+	benchmark TEXT NOT NULL,
+	model TEXT NOT NULL,
+	metric TEXT NOT NULL,
+	device TEXT NOT NULL,
+	mode TEXT NOT NULL,
+	dtype TEXT NOT NULL,
+	backend TEXT NOT NULL,
+	arch TEXT NOT NULL,
+	id BIGSERIAL NOT NULL,
+	digest BYTEA NOT NULL,
+	CONSTRAINT pk_benchmark_series PRIMARY KEY (id),
+	CONSTRAINT uq_benchmark_series UNIQUE (digest)
+)
+CREATE INDEX ix_benchmark_series_model ON benchmark_series (benchmark, model, metric)
+CREATE TABLE benchmark_trend (
+	repository_id BIGINT NOT NULL,
+	series_id BIGINT NOT NULL,
+	at BIGINT NOT NULL,
+	head_sha TEXT NOT NULL,
+	value FLOAT(53),
+	status TEXT NOT NULL,
+	usual FLOAT(53),
+	change FLOAT(53),
+	step_change FLOAT(53),
+	step_at BIGINT,
+	step_sha TEXT,
+	worse BOOLEAN NOT NULL,
+	CONSTRAINT pk_benchmark_trend PRIMARY KEY (repository_id, series_id)
+)
+CREATE INDEX ix_benchmark_trend_at ON benchmark_trend (repository_id, at)
 CREATE TABLE bisect (
 	id TEXT NOT NULL,
 	upstream_repo TEXT NOT NULL,
@@ -86,59 +139,6 @@ CREATE TABLE bisect_step (
 CREATE INDEX ix_bisect_step_dispatch ON bisect_step (dispatch_id)
 CREATE INDEX ix_bisect_step_open ON bisect_step (bisect_id) WHERE outcome IS NULL
 CREATE INDEX ix_bisect_step_sent ON bisect_step (created_at)
-CREATE TABLE benchmark_point (
-	series_id BIGINT NOT NULL,
-	repository_id BIGINT NOT NULL,
-	object_id BIGINT NOT NULL,
-	day INTEGER NOT NULL,
-	at BIGINT NOT NULL,
-	trusted BOOLEAN NOT NULL,
-	head_sha TEXT NOT NULL,
-	n INTEGER NOT NULL,
-	median FLOAT(53),
-	status TEXT NOT NULL,
-	min FLOAT(53),
-	max FLOAT(53),
-	stdev FLOAT(53),
-	target FLOAT(53),
-	extra JSONB,
-	CONSTRAINT pk_benchmark_point PRIMARY KEY (series_id, repository_id, object_id)
-)
-CREATE INDEX ix_benchmark_point_day ON benchmark_point (day)
-CREATE INDEX ix_benchmark_point_head_sha ON benchmark_point (repository_id, head_sha)
-CREATE INDEX ix_benchmark_point_series ON benchmark_point (repository_id, series_id, at)
-CREATE INDEX ix_benchmark_point_source ON benchmark_point (repository_id, object_id)
-CREATE TABLE benchmark_series (
-	benchmark TEXT NOT NULL,
-	model TEXT NOT NULL,
-	metric TEXT NOT NULL,
-	device TEXT NOT NULL,
-	mode TEXT NOT NULL,
-	dtype TEXT NOT NULL,
-	backend TEXT NOT NULL,
-	arch TEXT NOT NULL,
-	id BIGSERIAL NOT NULL,
-	digest BYTEA NOT NULL,
-	CONSTRAINT pk_benchmark_series PRIMARY KEY (id),
-	CONSTRAINT uq_benchmark_series UNIQUE (digest)
-)
-CREATE INDEX ix_benchmark_series_model ON benchmark_series (benchmark, model, metric)
-CREATE TABLE benchmark_trend (
-	repository_id BIGINT NOT NULL,
-	series_id BIGINT NOT NULL,
-	at BIGINT NOT NULL,
-	head_sha TEXT NOT NULL,
-	value FLOAT(53),
-	status TEXT NOT NULL,
-	usual FLOAT(53),
-	change FLOAT(53),
-	step_change FLOAT(53),
-	step_at BIGINT,
-	step_sha TEXT,
-	worse BOOLEAN NOT NULL,
-	CONSTRAINT pk_benchmark_trend PRIMARY KEY (repository_id, series_id)
-)
-CREATE INDEX ix_benchmark_trend_at ON benchmark_trend (repository_id, at)
 CREATE TABLE branch_commit (
 	repository_id BIGINT NOT NULL,
 	branch TEXT NOT NULL,
@@ -594,6 +594,7 @@ CREATE TABLE ci_source (
 	seconds INTEGER,
 	kind TEXT NOT NULL,
 	artifact TEXT NOT NULL,
+	sha256 TEXT NOT NULL,
 	records INTEGER NOT NULL,
 	problems JSONB NOT NULL,
 	problem_count INTEGER NOT NULL,
@@ -1157,10 +1158,10 @@ CREATE TABLE oot_workflow_job (
 	failed_tests BIGINT,
 	skipped_tests BIGINT,
 	failed_tests_json JSONB,
-	artifact_url TEXT,
-	environment JSONB,
 	reported_started_at BIGINT,
 	reported_completed_at BIGINT,
+	artifact_url TEXT,
+	environment JSONB,
 	triage_verdict JSONB,
 	downstream_repo_level INTEGER NOT NULL,
 	event_type TEXT NOT NULL,
@@ -1350,6 +1351,7 @@ CREATE TABLE pull_request (
 	merge_state JSONB NOT NULL,
 	CONSTRAINT pk_pull_request PRIMARY KEY (repository_id, id)
 )
+CREATE INDEX ix_pull_request_demotes ON pull_request (repository_id, head_ref) WHERE state = 'open' AND head_ref LIKE 'crcr-demotion/%%'
 CREATE INDEX ix_pull_request_head_sha ON pull_request (head_sha)
 CREATE INDEX ix_pull_request_number ON pull_request (number)
 CREATE INDEX ix_pull_request_open ON pull_request (number) WHERE state = 'open'
