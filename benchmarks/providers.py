@@ -1,9 +1,10 @@
 """Other CIs: how many of their events are taken, beside GitHub's, and how fast a large build is applied.
 
-    python3 dev.py bench providers [--rounds 3] [--events 10000] [--json]
+    python3 dev.py bench providers [--rounds 3] [--events 10000] [--seconds 6] [--json]
 
 `ootbot serve` takes the same number of events, of the same size and each only once, at each of its endpoints, in turns.
-Then the events of one build of Buildkite, three for each job, wait for it and are applied.
+Then the events of one build of Buildkite, three for each job, wait for it and are applied; and answers are timed while
+a busy build and GitHub deliver at once.
 """  # fmt: skip
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +46,7 @@ STATES = ("scheduled", "running", "passed")
 EVENTS = {"scheduled": "job.scheduled", "running": "job.started", "passed": "job.finished"}
 APPLIED = "seconds until the events of one build are applied"
 APPLIED_WITHIN = 5.0  # for 10,000 events
+BUSY = 10_000  # events a minute
 WITHIN = 0.9  # of what GitHub's endpoint takes
 
 
@@ -53,13 +56,14 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--events", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=6, help="of the load whose answers are timed")
     parser.add_argument("--settled", type=float, default=SETTLED, help="seconds to let each start go by")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     os.environ |= ENVIRON
     rates: dict[str, list[float]] = {name: [] for name in SENDERS}
     costs: dict[str, list[float]] = {name: [] for name in SENDERS}
-    seconds = []
+    seconds, applying = [], []
     for _ in range(options.rounds):
         for name, make in SENDERS.items():
             with started(options.settled) as bot, bot.listening_alone():
@@ -67,10 +71,16 @@ def main() -> None:
                 found = generator.run(bot.port, make(options.events), seconds=60, count=options.events)
                 rates[name].append(found["per_second"])
                 costs[name].append((bot.cpu() - before) / found["answers"] * 1e6)
-        seconds.append(applied(options.events, options.settled))
+        took, used = applied(options.events, options.settled)
+        seconds.append(took)
+        applying.append(used)
     ours = {f"{name}, events per second": figure(values) for name, values in rates.items()}
     ours |= {f"{name}, processor us an event": figure(values) for name, values in costs.items()}
     ours[APPLIED] = figure(seconds, 2)
+    ours["processor us of everything, for each of them"] = figure(applying, 0)
+    paced = [response_times(options.seconds, options.settled) for _ in range(options.rounds)]
+    for name in ("Buildkite", "GitHub"):
+        ours[f"{name}, p99 ms at {BUSY} events a minute each"] = figure((one[name] for one in paced), 1)
     ratios = {
         f"{name}, by processor time / GitHub": ratio(costs["GitHub"], costs[name])
         for name in ("Buildkite", "CircleCI")
@@ -113,17 +123,32 @@ def started(settled: float) -> Iterator[Bot]:
         yield bot
 
 
-def applied(events: int, settled: float) -> float:
-    """Return the seconds until the events of one build that wait are applied."""
+def applied(events: int, settled: float) -> tuple[float, float]:
+    """Return the seconds until the events of one build that wait are applied, and the processor's us for each."""
     with started(settled) as bot:
         with bot.listening_alone():
             generator.run(bot.port, buildkite(events), seconds=60, count=events)
-        began = time.perf_counter()
+        began, used = time.perf_counter(), bot.cpu()
         until(lambda: not bot.waiting(), "the build")
-        took = time.perf_counter() - began
+        took, used = time.perf_counter() - began, bot.cpu() - used
         if (jobs := bot.count("SELECT count(*) FROM provider_job")) != -(-events // len(STATES)):
             raise SystemExit(f"{jobs} jobs were recorded of {events} events")
-        return took
+        return took, used / events * 1e6
+
+
+def response_times(seconds: float, settled: float) -> dict[str, float]:
+    """Return the 99th percentile of response times, in ms, while a busy build and GitHub deliver at once."""
+    rate = BUSY / 60
+    with started(settled) as bot, ThreadPoolExecutor(2) as pool:
+        sent = {
+            "Buildkite": buildkite(round(rate * seconds) + 1),
+            "GitHub": github(round(rate * seconds) + 1),
+        }
+        running = {
+            name: pool.submit(generator.run, bot.port, requests, seconds=seconds, rate=rate)
+            for name, requests in sent.items()
+        }
+        return {name: one.result()["p99_ms"] for name, one in running.items()}
 
 
 def github(events: int) -> list[bytes]:

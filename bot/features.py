@@ -32,9 +32,12 @@ from bot.oot.verdict.feature import FEATURE as VERDICT
 from bot.ops.feature import FEATURE as OPS
 from bot.providers.feature import FEATURE as PROVIDERS
 from bot.queue.feature import FEATURE as QUEUE
+from bot.red.feature import FEATURE as RED
 from bot.sinks.feature import FEATURE as SINKS
+from bot.word_index.feature import FEATURE as WORD_INDEX
 
 FEATURES = (
+    WORD_INDEX,
     QUEUE,
     INGEST,
     ALLOWLIST,
@@ -49,6 +52,7 @@ FEATURES = (
     TRUNK,
     PROVIDERS,
     PAGES,
+    RED,
     DISABLED,
     LOGS,
     TEST_RESULTS,

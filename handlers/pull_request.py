@@ -9,6 +9,7 @@ from gidgethub.routing import Router
 from bot.core.json_fields import as_commit
 from bot.ingest.delivery import record
 from bot.ingest.records import PULL_HEAD, PULL_LABEL_EVENT, PULL_REQUEST
+from bot.oot.dispatch.select_again import request_selection
 from bot.oot.results.task_keys import request_publish
 from bot.oot.verdict.head import is_label
 from bot.oot.verdict.words import OK_TO_TEST
@@ -37,6 +38,7 @@ async def pull_request(event: Delivery, tx: Transaction) -> None:
             tx.enqueue("approve", event.delivery_id)
     if event.action in {"labeled", "unlabeled", "reconciled"}:
         request_publish(tx, event.repo, pull["number"])
+        await request_selection(tx, event.repo, pull["number"])
     if event.action in DISPATCHED or _changes_base(event):
         tx.enqueue("relay", event.delivery_id)
 

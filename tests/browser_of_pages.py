@@ -20,7 +20,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         found = dict(attrs)
-        if tag == "form":
+        if tag == "form" and found.get("role") != "search":  # the box of every page
             self.forms.append({"action": urljoin(self.url, found.get("action", "")), "fields": []})
         elif tag == "input" and self.forms and found.get("name"):
             self.forms[-1]["fields"].append((found["name"], found.get("value", "")))

@@ -83,7 +83,9 @@ def _number(words):
 
 def _grid(page, repo):
     broken = re.search(r'<section class="broken".*?</section>', page.source, re.DOTALL)
-    for item in re.findall(r'<li><span class="bad".*?</li>', broken[0] if broken else "", re.DOTALL):
+    for item in re.findall(
+        r'<li><span class="(?:bad|warn|idle)".*?</li>', broken[0] if broken else "", re.DOTALL
+    ):
         name = text_of(re.search(r'<bdi class="name">(.*?)</bdi>', item)[1])
         shas = COMMIT.findall(item)
         yield f"job {name}", "broken since", shas[0]
@@ -127,7 +129,7 @@ def _metrics(page, repo):
     changes = page.table("Changes")
     newest = {}
     for row, links in changes.named() if changes else ():
-        shas = [COMMIT.search(link)[1] for link in links]
+        shas = [found[1] for link in links if (found := COMMIT.search(link))]
         newest.setdefault(row["Job"], (row["Became"], shas[0]))
         if len(shas) > 1:
             yield f"job {row['Job']} broken at {shas[0]}", "last good", shas[1]

@@ -29,6 +29,9 @@ SECONDS = 300  # one that takes longer hangs
         ),
         ("tasks", "--rounds 1 --events 5"),
         pytest.param(
+            "providers", "--rounds 1 --events 90 --seconds 0.5 --settled 0", marks=pytest.mark.nightly
+        ),
+        pytest.param(
             "ingest", "--only half_load --rounds 1 --seconds 0.3 --settled 0", marks=pytest.mark.nightly
         ),
         pytest.param(
@@ -36,6 +39,7 @@ SECONDS = 300  # one that takes longer hangs
             "--rounds 1 --seconds 1 --deliveries 500 --backlog 300 --view-rows 500 --rows 1000 --settled 0",
             marks=pytest.mark.nightly,
         ),
+        pytest.param("sinks", "--rounds 1 --backlog 600 --objects 900", marks=pytest.mark.nightly),
         pytest.param("publish", "--minutes 2 --pushes 1", marks=pytest.mark.nightly),
         pytest.param("scale", "--rounds 1 --deliveries 20 --pushes 1", marks=pytest.mark.nightly),
     ],

@@ -25,7 +25,7 @@ from tests.serving import SQLITE
 ROOT = Path(__file__).parent.parent
 TINY = {
     "feature.py": """
-from bot.core.feature import Feature
+from bot.core.feature import Feature, NavigationEntry
 
 FEATURE = Feature(
     name="tiny",
@@ -40,6 +40,7 @@ FEATURE = Feature(
     settings="tiny.settings:TinySettings",
     commands={"tiny": "tiny.tasks:command"},
     sections={"pull": "tiny.pages:section"},
+    navigation=(NavigationEntry(bar="repository", path="/{repo}/tiny", label="Tiny", shown="tiny.pages:has_notes"),),
 )
 """,
     "settings.py": """
@@ -166,6 +167,10 @@ async def section(tx, subject):
     return [Block(heading="Tiny & <small>", lines=lines)] if note else []
 
 
+async def has_notes(asked, repo):
+    return bool(await asked.tx.rows(sa.select(tiny_note).where(tiny_note.c.key.startswith(f"{repo}#"))))
+
+
 def setup(app):
     html.add_names(app, filters={"loud": str.upper})
 
@@ -191,8 +196,7 @@ VIEWS = (
     Endpoint(web.get("/tiny/ping", ping)),
 )
 ''',
-    "templates/tiny.html": '{% extends "base.html" %}{% set here = "" %}{% block main %}'
-    "<h1>{{ notes }} {{ word|loud }}</h1>{% endblock %}",
+    "templates/tiny.html": '{% extends "base.html" %}{% block main %}<h1>{{ notes }} {{ word|loud }}</h1>{% endblock %}',
 }
 CLI = (
     "from bot.cli import make_cli; from bot.features import FEATURES; from tiny.feature import FEATURE; "
@@ -297,10 +301,8 @@ async def test_its_table_tasks_page_json_and_section_appear_in_a_running_bot(bot
 
     page = (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1]
     assert "<h2>Tiny &amp; &lt;small&gt;</h2>" in page
-    assert (
-        f'href="/tiny?a=1&amp;b=2" rel="noopener noreferrer nofollow"><bdi>read at {pull.head_sha}</bdi>'
-        in page
-    )
+    assert f'href="/tiny?a=1&amp;b=2"><bdi>read at {pull.head_sha}</bdi>' in page
+    assert f'<a href="/{UPSTREAM}/tiny"><bdi>Tiny</bdi></a>' in page
     assert "<bdi>&lt;b&gt;from outside&lt;/b&gt;</bdi>" in page
     assert "javascript:" not in page
 

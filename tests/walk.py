@@ -6,7 +6,7 @@ import re
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from urllib.parse import urldefrag, urljoin, urlsplit
+from urllib.parse import parse_qs, urldefrag, urljoin, urlsplit
 
 ALIKE = 40  # pages of one kind that are opened
 SKIPPED = re.compile(r"/api/|/static/|/log(\.txt|s)?$|/admin|/pull/\d{3}|\.csv$|/failures\?")
@@ -161,3 +161,20 @@ async def walk(http, base, *, start, alike=ALIKE):
 def _is_followed(target):
     is_page = target.startswith("/") and not target.startswith("//") and not SKIPPED.search(target)
     return is_page and not urlsplit(target).query
+
+
+async def find_dead_links(http, base, pages, *, alike):
+    """Return the links of some pages that lead to nothing: (page, link, status); of one kind only so many are tried."""
+    tried, counted, dead = set(), Counter(), []
+    for page in pages:
+        for link, _ in page.links:
+            target = urldefrag(link)[0].removeprefix(base)
+            of_kind = kind(target), tuple(sorted(parse_qs(urlsplit(target).query)))
+            if not target.startswith("/") or target in tried or counted[of_kind] >= alike:
+                continue
+            tried.add(target)
+            counted[of_kind] += 1
+            async with http.get(base + target) as answer:
+                if answer.status >= 400:
+                    dead.append((page.path, target, answer.status))
+    return dead

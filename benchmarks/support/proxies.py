@@ -1,4 +1,4 @@
-"""Proxies in front of `ootbot serve`, set up as docs/install.md says; only addresses, TLS and folders are changed."""
+"""Proxies in front of `ootbot serve`, set up as docs/install-proxy.md says; only addresses, TLS and folders are changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE = Path(__file__).parents[2] / "docs" / "install.md"
+PAGE = Path(__file__).parents[2] / "docs" / "install-proxy.md"
 DOCUMENTED = "127.0.0.1:8080"  # where the page says that the bot listens
 STARTS_WITHIN = 10.0  # seconds
 NGINX = """

@@ -1,4 +1,4 @@
-"""How many webhooks does `ootbot serve` take behind nginx as docs/install.md sets it up, and how many probot?"""
+"""How many webhooks does `ootbot serve` take behind nginx as docs/install-proxy.md sets it up, and how many probot?"""
 
 from __future__ import annotations
 

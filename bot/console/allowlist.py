@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.oot.allowlist.allowlist import Allowlist
     from bot.oot.allowlist.tables import VersionRow
+
+MOST_DIGITS = 18  # of a number that every database takes
 
 
 @click.group()
@@ -78,6 +81,37 @@ def show(config: Path | None) -> None:
     click.echo(f"# {version['source']}, in force since {_time(version['loaded_at'])}")
     click.echo(f"# {_counted(allowlists.parsed(version))}")
     click.echo(version["content"].rstrip("\n"))
+
+
+@allowlist.command()
+@click.argument("pull", metavar="OWNER/REPO#NUMBER")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@config_option
+def explain(pull: str, config: Path | None, *, as_json: bool) -> None:
+    """Say of each backend whether it was sent a pull request's newest head, and the rule that decided.
+
+    \b
+      ootbot allowlist explain example-org/upstream#123
+      ootbot allowlist explain example-org/upstream#123 --json | jq '.asked[] | select(.outcome == "skipped")'
+    """  # noqa: D301 - click's mark for lines to be kept as they are
+    from bot.oot.dispatch.explain import explain_pull  # noqa: PLC0415 - check starts without SQLAlchemy
+
+    repo, _, number = pull.rpartition("#")
+    if repo.count("/") != 1 or not (number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS):
+        raise click.UsageError(f"{pull!r} names no pull request: write it as in owner/repo#123")
+    settings = load_settings(config)
+    found = read_database(settings, lambda tx: explain_pull(tx, settings, repo, int(number)))
+    if found is None:
+        raise click.ClickException(
+            f"nothing is known of {pull}: is it a pull request of a watched repository, and has the bot run here?"
+        )
+    if as_json:
+        click.echo(json.dumps(asdict(found)))
+        return
+    click.echo(f"{found.repo}#{found.number} at {found.head_sha[:7]}")
+    width = max((len(one.label) for one in found.asked), default=0)
+    for one in found.asked:
+        click.echo(f"  {one.label:{width}}  L{one.level}  {one.outcome:7}  {one.rule}: {one.why}")
 
 
 def _counted(found: Allowlist) -> str:

@@ -31,7 +31,7 @@ It prints an address on this machine that works once. Open it in a browser: it s
 hands it to GitHub. GitHub's answer becomes files in --folder, readable by you alone: settings and the private key.
 \b
   ootbot init --upstream org/project --public-url https://ootbot.example.org --organization org
-  ootbot init --two-apps ...        one App for upstream, one for the backends: docs/install.md says which to choose
+  ootbot init --two-apps ...        one App for upstream, one for the backends; see docs/install-register.md
   ootbot init --two-apps --folder . again, after one App was registered: adds the other
 \b
 From another machine: ssh -L 8123:127.0.0.1:8123 server, and --port 8123.

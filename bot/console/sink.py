@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bot.console.chosen_lanes import choose_lanes
 from bot.console.common import config_option, features, load_settings, run_work
 from bot.console.database import change_database, read_database
 from bot.console.replay import moment
+from bot.console.sink_ddl import print_ddl
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from bot.core.settings import Settings
@@ -36,6 +38,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stan
 @click.group()
 def sink() -> None:
     """Look at the copies in other stores, and mend them. docs/sinks.md explains sinks."""
+
+
+sink.add_command(print_ddl)
 
 
 @sink.command("list")
@@ -137,7 +142,7 @@ def check(name: str, what: str | None, since: int | None, config: Path | None, *
     from bot.sinks.compare import compare_lane  # noqa: PLC0415 - see above
 
     settings = load_settings(config)
-    chosen = _choose(settings, name, what)
+    chosen = choose_lanes(settings, name, what)
 
     async def work() -> dict[str, Compared]:
         found = {}
@@ -211,7 +216,7 @@ def backfill(name: str, what: str | None, since: int | None, config: Path | None
     from bot.sinks.store import states  # noqa: PLC0415 - see above
 
     settings = load_settings(config)
-    chosen = _choose(settings, name, what)
+    chosen = choose_lanes(settings, name, what)
 
     async def work() -> int:
         total = 0
@@ -297,7 +302,7 @@ def retry(name: str, what: str | None, key: str | None, config: Path | None, *, 
     if (key is None) is not everything:
         raise click.UsageError("give one of --key and --all")
     settings = load_settings(config)
-    wanted = {lane.what: lane for lane in _choose(settings, name, what)}
+    wanted = {lane.what: lane for lane in choose_lanes(settings, name, what)}
 
     async def work(tx: Transaction) -> int:
         found = await refused_rows.list_refused(tx, sink=name, key=key, limit=1_000_000)
@@ -327,7 +332,7 @@ def _change(
     from bot.sinks.store import states  # noqa: PLC0415 - see above
 
     settings = load_settings(config)
-    chosen = _choose(settings, name, what)
+    chosen = choose_lanes(settings, name, what)
 
     async def work(tx: Transaction) -> int:
         await states.add_new(tx, chosen)
@@ -338,25 +343,6 @@ def _change(
         return len(chosen)
 
     return change_database(settings, work)
-
-
-def _choose(settings: Settings, name: str, what: str | None) -> list[Lane]:
-    """Return the exports of a sink that are meant; exits with 2 where there are none."""
-    from bot.sinks.lanes import lanes  # noqa: PLC0415 - see above
-
-    found = lanes(settings, features())
-    mine = [lane for lane in found if lane.sink.name == name]
-    if not mine:
-        raise click.UsageError(f"no sink is called {name!r}{_known({lane.sink.name for lane in found})}")
-    chosen = [lane for lane in mine if what in {None, lane.what, lane.export.group}]
-    if not chosen:
-        raise click.UsageError(f"sink {name} has no {what!r}{_known({lane.what for lane in mine})}")
-    return chosen
-
-
-def _known(names: Iterable[str]) -> str:
-    listed = ", ".join(sorted(names))
-    return f"; there are {listed}" if listed else ": docs/sinks.md says how to set one up"
 
 
 def _progress(what: str) -> Callable[[int], None]:

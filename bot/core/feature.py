@@ -16,6 +16,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NavigationEntry:
+    """A page in a bar of links that its neighbours have too; `{repo}` in path and label stands for owner/name."""
+
+    bar: (
+        str  # site: on every page; repository: on all of its pages; any other: on the pages of the bar itself
+    )
+    path: str
+    label: str
+    place: int = 50  # in its bar; at the same place by the order of the features
+    shown: str = ""  # async (asked, repo) -> whether there is something to show; empty: always
+    covers: tuple[str, ...] = ()  # beginnings of the paths of further pages that belong to it
+
+
+@dataclass(frozen=True, kw_only=True)
 class Feature:
     """One capability. Every field but the name may be left out."""
 
@@ -67,9 +81,13 @@ class Feature:
         ""  # async (tx, settings, whether the administrator asks) -> what needs attention, for /readyz
     )
     exports: str = ""  # a tuple of `bot.db.exports.Export`: rows that sinks may have copies of
+    navigation: tuple[NavigationEntry, ...] = ()  # its pages in the bars of links, see `bot.web.navigation`
+    # async (asked, words, limit) -> what is called by these words, see `bot.web.search`
+    search: str = ""
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
-    # backend, job, run, queue (the runners of a repository); failures: what is known of the failures on a commit, for
-    # the one list of them; about: title, author, branch and parent of a commit;
+    # backend, job, run, queue (the runners of a repository), repository (its home); failures: what is known of the
+    # failures on a commit, for the one list of them; about: title, author, branch and parent of a commit;
+    # missing: what there is where a page is not; instead: the path that such an address leads to, or None;
     # job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
     # head: the tests of a pull request's head, for both; cell: a line by the id of a job; failure;
     # backend_run: a line by the id of a backend's run; grid: notes on a branch's columns and commits;

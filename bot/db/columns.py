@@ -33,6 +33,17 @@ def partial_index(
     sa.Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
+def begins(column: sa.ColumnElement[str], start: str, *, sqlite: bool) -> sa.ColumnElement[bool]:
+    """Return the condition that a text begins with another one, as an index serves it.
+
+    PostgreSQL's index has to be one of bytes, `postgresql_ops={"name": "text_pattern_ops"}`, whatever its collation.
+    """
+    end = start + "\U0010ffff"  # no character comes after it
+    if sqlite:
+        return sa.and_(column >= start, column < end)
+    return sa.and_(column.op("~>=~", is_comparison=True)(start), column.op("~<~", is_comparison=True)(end))
+
+
 def unindexed(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
     """Return a text column in a form that no index serves, for conditions that leave most rows.
 

@@ -103,23 +103,37 @@ class EventPrinter:
 def print_addresses(environment: Environment) -> None:
     """Print the URLs to open."""
     github, bot = environment.github.url, environment.bot.url
+    upstream = f"{bot}/{participants.UPSTREAM}"
     for name, url in (
-        ("HUD", f"{bot}/oot"),
+        ("HUD", f"{bot}/"),
+        ("HUD, home of upstream", upstream),
         ("HUD, grid of main", f"{bot}/hud/{participants.UPSTREAM}/main"),
-        ("", f"{bot}/{participants.UPSTREAM}/metrics"),
-        ("", f"{bot}/{participants.UPSTREAM}/utilization"),
-        ("", f"{bot}/{participants.UPSTREAM}/disabled"),
-        ("", f"{bot}/{participants.UPSTREAM}/benchmarks"),
-        ("", f"{bot}/{participants.UPSTREAM}/builds"),
-        ("", f"{bot}/{participants.UPSTREAM}/custom"),
-        ("", f"{bot}/{participants.UPSTREAM}/contributions"),
-        ("HUD, pull request", f"{bot}/{participants.UPSTREAM}/pull/1"),
-        ("GitHub, pull request", f"{github}/{participants.UPSTREAM}/pull/1"),
-        ("", f"{github}/{participants.UPSTREAM}/pull/2"),
+        ("HUD, what is red now", f"{bot}/red"),
+        ("HUD, backends", f"{bot}/oot"),
+        ("HUD, pull request", f"{upstream}/pull/2"),
+        ("HUD, administration", f"{bot}/admin"),
+        ("", f"sign in with {environment.admin_token}"),
+        ("GitHub, pull request", f"{github}/{participants.UPSTREAM}/pull/2"),
         ("GitHub, delivery log", f"{github}/_/deliveries"),
     ):
-        click.echo(f"{name:<22}{url}")
+        click.echo(f"{name:<24}{url}")
     click.echo()
+
+
+class Progress:
+    """Says how much of the month the bot has been told."""
+
+    STEPS = 4
+
+    def __init__(self) -> None:
+        self._printed = 0
+
+    def print(self, done: int, total: int) -> None:
+        """Print a line for each quarter."""
+        step = done * self.STEPS // total
+        if step > self._printed:
+            self._printed = step
+            click.echo(f"a month of CI: {done:,} of {total:,} webhooks delivered")
 
 
 def summary(environment: Environment, pulls: list[Pull]) -> Iterator[str]:

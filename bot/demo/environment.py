@@ -7,27 +7,32 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import signal
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import aiohttp
 
 import bot
-from bot.demo import buildkite, participants
+from bot.demo import buildkite, participants, trunk_history
 from bot.demo.backends import Backends
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from bot.demo.backends import Backend
     from bot.demo.github import App, Call, CheckRun, Comment, Pull
     from bot.demo.participants import Expected
+    from bot.demo.past_reports import PastHead
+    from bot.demo.trunk_history import Month
+
+    WritePast = Callable[[Mapping[str, str], Sequence[PastHead]], Awaitable[None]]
 
 PREFIX = "OOTBOT_"
 START_TIMEOUT = 60.0  # seconds until it must answer
@@ -144,6 +149,7 @@ def _environment(options: Mapping[str, str]) -> dict[str, str]:
 
 
 POLL_INTERVAL = 0.05  # seconds
+PAGE_INTERVAL = 0.5  # seconds: a page takes the bot some work
 TIMEOUT = 60.0  # seconds that an expectation may take to come true
 
 
@@ -166,6 +172,9 @@ class Environment:
     bot: BotProcess
     http: aiohttp.ClientSession
     expected: Expected
+    admin_token: str
+    month: Month | None = None  # what came before, if its reports are in the database already
+    progress: Callable[[int, int], None] | None = None  # called while the bot is told of it
     timeout: float = TIMEOUT
 
     async def wait_until(self, expectation: str, condition: Callable[[], object]) -> None:
@@ -182,7 +191,7 @@ class Environment:
         try:
             async with asyncio.timeout(self.timeout):
                 while not await self._has_texts(path, texts):  # noqa: ASYNC110 - another process's state
-                    await asyncio.sleep(POLL_INTERVAL)
+                    await asyncio.sleep(PAGE_INTERVAL)
         except TimeoutError:
             raise ExpectationError(expectation, f"not within {self.timeout:.0f} s") from None
 
@@ -238,28 +247,42 @@ def is_write(call: Call) -> bool:
     )
 
 
-@contextlib.asynccontextmanager
-async def running(
-    *, port: int, start_timeout: str, preset: str | None = None, options: Mapping[str, str] | None = None
-) -> AsyncIterator[Environment]:
-    """Start everything, with the bot on this port (0: a free one), and stop it all at the end.
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """How the environment is to be."""
 
-    `start_timeout`, such as `20s`, is the time after which a silent backend counts as never started. `options` are
-    further ones of the bot.
-    """
+    port: int = 0  # the bot's; 0: a free one
+    github_port: int = 0
+    start_timeout: str = "1h"  # after which a silent backend counts as never started
+    preset: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)  # further ones of the bot
+    write_past: WritePast | None = None  # writes what backends reported earlier into a bot's database
+    progress: Callable[[int, int], None] | None = None
+
+
+@contextlib.asynccontextmanager
+async def running(wanted: Wanted | None = None) -> AsyncIterator[Environment]:
+    """Start everything, and stop it all at the end."""
+    wanted = wanted or Wanted()
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ootbot-demo-")))
         github, issuer = SimulatedGitHub(), Issuer()
-        for server in (github, issuer):
-            await server.start()
+        for server, port in ((github, wanted.github_port), (issuer, 0)):
+            await server.start(port)
             stack.push_async_callback(server.stop)
         app = github.register_app(webhook_url=None, webhook_secret="a demo has no secrets")  # noqa: S106 - it protects nothing
-        expected = participants.EXPECTED[preset]
+        expected = participants.EXPECTED[wanted.preset]
         backends = Backends(github, issuer, audience=expected.audience)
         by_name = _add_repositories(github, backends)
-        (folder / "allowlist.yml").write_text(participants.allowlist(start_timeout))
-        more = ({"PRESET": preset} if preset else {}) | dict(options or {})
-        bot = await BotProcess.start(_options(github, issuer, app, port) | more, folder)
+        (folder / "allowlist.yml").write_text(participants.allowlist(wanted.start_timeout))
+        options = _options(github, issuer, app, folder)
+        options |= {"PORT": str(wanted.port)} | ({"PRESET": wanted.preset} if wanted.preset else {})
+        options |= wanted.options
+        month = None
+        if wanted.write_past and expected.history:
+            month = trunk_history.make_month(github)
+            await wanted.write_past(_environment(options), month.reported)
+        bot = await BotProcess.start(options, folder)
         stack.push_async_callback(bot.stop)
         stack.push_async_callback(backends.stop)
         app.webhook_url = f"{bot.url}/api/github/webhooks"
@@ -274,6 +297,9 @@ async def running(
             bot=bot,
             http=http,
             expected=expected,
+            admin_token=options["ADMIN_TOKEN"],
+            month=month,
+            progress=wanted.progress,
         )
 
 
@@ -290,7 +316,7 @@ def _add_repositories(github: SimulatedGitHub, backends: Backends) -> dict[str, 
     }
 
 
-def _options(github: SimulatedGitHub, issuer: Issuer, app: App, port: int) -> dict[str, str]:
+def _options(github: SimulatedGitHub, issuer: Issuer, app: App, folder: Path) -> dict[str, str]:
     """Return the bot's options: everything on loopback, writes faster than the real GitHub would allow."""
     return {
         "APP_ID": str(app.app_id),
@@ -298,11 +324,13 @@ def _options(github: SimulatedGitHub, issuer: Issuer, app: App, port: int) -> di
         "WEBHOOK_SECRET": app.webhook_secret,
         "GITHUB_API_URL": github.api_url,
         "UPSTREAM_REPO": participants.UPSTREAM,
-        "ALLOWLIST": "allowlist.yml",
-        "PORT": str(port),
+        "ALLOWLIST": str(folder / "allowlist.yml"),
+        "DATA_DIR": str(folder / "data"),
+        "ADMIN_TOKEN": secrets.token_urlsafe(12),
         "OIDC_ISSUERS": json.dumps([{"issuer": issuer.url, "repository_claim": "repository"}]),
         "PUBLISH_INTERVAL": "1s",
         "CI_DISABLE": "suggest",
+        "CI_BRANCHES": "release/*",
         "WRITES_PER_MIN": "6000",
         "LOG_FORMAT": "json",
         **buildkite.settings(participants.UPSTREAM),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -11,7 +13,7 @@ import click
 from bot.demo import console_output, copies, environment
 from bot.demo.backends import Backends, PlannedJob
 from bot.demo.console_output import EventPrinter
-from bot.demo.environment import BotFailedError, ExpectationError
+from bot.demo.environment import BotFailedError, ExpectationError, Wanted
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
 from bot.demo.participants import FPGA, NPU_LABEL
@@ -21,13 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from pathlib import Path
 
-    from bot.demo.environment import Environment
+    from bot.demo.environment import Environment, WritePast
 
 # The bot checks for silent backends once a minute: a visitor sees it happen, `--once` ends before that.
-START_TIMEOUT, NEVER = "20s", "1h"
+START_TIMEOUT = "20s"
 INTERRUPTED = 130
+PORT, GITHUB_PORT = 8700, 8701  # of a demo that a visitor looks at, where they are free
 T = TypeVar("T")
 
+STARTING = "starting a GitHub, an identity provider, five backends, and the bot with a month of their reports"
 INVITATION = """
 That was the scenario; everything keeps running. On the page of #2, press Re-run on {check}: it passes then. Push
 commits, set or remove the label {label}, comment: the backends answer, except {silent},
@@ -35,30 +39,50 @@ which is shown as not run after a minute or so. Ctrl-C stops the demo and delete
 """
 
 
-async def main(*, once: bool, port: int, preset: str | None = None, sink: Path | None = None) -> int:
-    """Run the demo and return the exit code; `port` is the bot's, 0 a free one.
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What the command line chose."""
+
+    once: bool = False
+    port: int | None = None  # the bot's, 0 a free one; None: the usual one, a free one if it is taken
+    preset: str | None = None
+    sink: Path | None = None  # a folder for copies of what the bot stores
+    write_past: WritePast | None = None
+
+
+async def main(choices: Choices) -> int:
+    """Run the demo and return the exit code.
 
     With `once`: 1 when an expectation was not met, 130 when interrupted. Without it, the demo runs until it is
-    interrupted, which counts as success: 0; 1 when the bot failed. `sink` is a folder for copies of what it stores.
+    interrupted, which counts as success: 0; 1 when the bot failed.
     """
     this_task = asyncio.current_task()
     assert this_task is not None
     for name in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(name, this_task.cancel)
     try:
-        return await (_run_once(port, preset, sink) if once else _run_forever(port, preset, sink))
+        return await (_run_once(choices) if choices.once else _run_forever(choices))
     except BotFailedError as error:
         click.echo(f"FAILED: {error}")
         return 1
     except asyncio.CancelledError:  # by a signal; everything has been stopped by now
-        return INTERRUPTED if once else 0
+        return INTERRUPTED if choices.once else 0
 
 
-async def _run_once(port: int, preset: str | None, sink: Path | None) -> int:
+def _wanted(choices: Choices) -> Wanted:
+    return Wanted(
+        port=choices.port or 0,
+        preset=choices.preset,
+        options=copies.options(choices.sink) if choices.sink else {},
+        write_past=choices.write_past,
+        progress=console_output.Progress().print,
+    )
+
+
+async def _run_once(choices: Choices) -> int:
     """Play the scenario, verify everything, stop, and return the exit code."""
-    async with environment.running(
-        port=port, start_timeout=NEVER, preset=preset, options=_sinks(sink)
-    ) as env:
+    click.echo(STARTING)
+    async with environment.running(_wanted(choices)) as env:
         console_output.print_addresses(env)
         scenario = Scenario(env)
         found = await _with(_played(scenario), EventPrinter(env).run(), env.bot.watch())
@@ -66,26 +90,37 @@ async def _run_once(port: int, preset: str | None, sink: Path | None) -> int:
         if all(not finding.problem for finding in found):
             found += await _with(findings(env, scenario.pulls, scenario.own_jobs), env.bot.watch())
         click.echo(f"\n{summary}\n")
-        if sink:
+        if choices.sink:
             found += await _with(copies.compare(env.bot), env.bot.watch())
         found.append(await stop_bot(env))
-        if sink:
-            found.append(await copies.rebuild(env.bot, sink))
+        if choices.sink:
+            found.append(await copies.rebuild(env.bot, choices.sink))
         return _conclude(found, env)
 
 
-async def _run_forever(port: int, preset: str | None, sink: Path | None) -> int:
+async def _run_forever(choices: Choices) -> int:
     """Play the scenario, then keep running; only an interruption or a failure ends this."""
-    async with environment.running(
-        port=port, start_timeout=START_TIMEOUT, preset=preset, options=_sinks(sink)
-    ) as env:
+    port = _usual_or_free(PORT) if choices.port is None else choices.port
+    wanted = replace(
+        _wanted(choices), start_timeout=START_TIMEOUT, port=port, github_port=_usual_or_free(GITHUB_PORT)
+    )
+    click.echo(STARTING)
+    async with environment.running(wanted) as env:
         console_output.print_addresses(env)
         await _with(_play_and_wait(Scenario(env)), EventPrinter(env).run(), env.bot.watch())
     return 1
 
 
-def _sinks(folder: Path | None) -> dict[str, str]:
-    return copies.options(folder) if folder else {}
+def _usual_or_free(port: int) -> int:
+    """Return the port, or 0 where a program listens there."""
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", port))
+        except OSError:
+            click.echo(f"port {port} is taken: a free one is used instead")
+            return 0
+    return port
 
 
 async def _play_and_wait(scenario: Scenario) -> None:
@@ -157,7 +192,9 @@ async def serve(port: int) -> None:
     for name in BACKENDS:
         backends.add(name, *JOBS)
     click.echo(f"a GitHub at {github.url}, its API at {github.api_url}; Ctrl-C stops it and deletes its data")
-    click.echo("next, in another terminal, register an App on it (docs/install.md has the further steps):")
+    click.echo(
+        "next, in another terminal, register an App on it (docs/install-try.md has the further steps):"
+    )
     click.echo(f"  ootbot init --upstream {UPSTREAM} --public-url {BOT} --github-api-url {github.api_url}")
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):

@@ -35,7 +35,7 @@ async def fail(scenario: Scenario) -> int:
         "upstream's own failed run is collected, too", lambda: _was_listed(environment, run.id)
     )
     await scenario.expect("with its log", lambda: _log_was_fetched(environment, job.id))
-    theirs = [each for each in github.state.repo(TPU).jobs.values() if each.conclusion == "failure"]
+    theirs = {step.job for step in environment.backends[TPU].steps if step.job.conclusion == "failure"}
     await scenario.expect(
         "and the logs of the backend's jobs that failed in the same way",
         lambda: all(_log_was_fetched(environment, each.id) for each in theirs),

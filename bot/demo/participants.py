@@ -17,6 +17,7 @@ RISCV = "org/riscv-backend"
 FPGA = "org/fpga-backend"
 NPU = "org/npu-backend"
 TPU = "org/tpu-backend"
+SOURCES = '["**", "!docs/**", "!**/*.md"]'  # files whose change is worth running
 BACKENDS = (WATCHER, RISCV, FPGA, NPU, TPU)
 
 DISABLED_TEST = "test_gelu_backward_float16 (__main__.TestActivations)"
@@ -121,10 +122,15 @@ def allowlist(start_timeout: str) -> str:
     return f"""\
 L1: [{WATCHER}]                       # receives every event, reports nothing
 L2:
-  - {RISCV}: {RISCV_ONCALL}              # results on the HUD
+  - {RISCV}: {{oncalls: {RISCV_ONCALL}, paths: {SOURCES}}}   # results on the HUD
   - repo: {FPGA}                # listed, but never starts a run
     oncalls: [alice]
     start_timeout: {start_timeout}
-L3: {{npu: {{{NPU}: [alice]}}}}          # a check run where the label {NPU_LABEL} is set
-L4: {{tpu: {{{TPU}: [{TPU_ONCALL}]}}}}            # a blocking check run on every pull request
+    paths: {SOURCES}
+L3:
+  npu:                                 # a check run where the label {NPU_LABEL} is set
+    {NPU}: {{oncalls: [alice], paths: {SOURCES}}}
+L4:
+  tpu:                                 # a blocking check run, but where only documentation changed
+    {TPU}: {{oncalls: [{TPU_ONCALL}], paths: {SOURCES}, paths_pass: true}}
 """

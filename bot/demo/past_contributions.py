@@ -1,11 +1,11 @@
-"""What came before the demo's scenario beside upstream's pushes: merged contributions, and a backend's nightlies."""
+"""What came before the demo's scenario beside upstream's pushes: merged pull requests, and a backend's nightlies."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from bot.demo import job_documents, participants
-from bot.demo.github import payloads
+from bot.demo.github import git, payloads
 from bot.demo.github.models import Event, Pull
 from bot.demo.github.times import iso
 
@@ -13,52 +13,93 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bot.demo.github import SimulatedGitHub
+    from bot.demo.github.models import Repo
 
 HOUR, DAY = 3_600_000, 86_400_000  # milliseconds
 FIRST_NUMBER = 140  # of the pull requests that the pushes' titles name
 REVIEWER = "grace"
 OUTSIDE = ("alice", "frank", "mallory", "judy", "oscar", "peggy", "trent", "victor")
+MEMBERS = ("octocat", "hubot", "grace")
+OWN = 2
 NIGHTS = 24
 NIGHTLY_JOB, BUILD_JOB = "npu / test (benchmarks, 1, 1, npu.8)", "npu / build"
 
 
-def contributions(github: SimulatedGitHub, commits: Sequence[str]) -> Iterator[Event]:
-    """Yield what GitHub tells of pull requests of outside people by which some commits came, oldest first.
+def author_of(place: int) -> str:
+    """Return who wrote the pull request of a push, by its place among them: every third is a member's."""
+    if place % 3 == OWN:
+        return MEMBERS[place % len(MEMBERS)]
+    return OUTSIDE[(place * place + place) % (1 + place // 4) % len(OUTSIDE)]
+
+
+def make_pulls(github: SimulatedGitHub, commits: Sequence[str]) -> list[Pull]:
+    """Return the pull requests by which some commits came, oldest first, each with the commits that it had.
+
+    They are squashed when they are merged: no commit of theirs is on the branch.
+    """
+    repo, pulls = github.state.repo(participants.UPSTREAM), []
+    for place, sha in enumerate(commits):
+        pull = _make_pull(github, repo, place, sha)
+        repo.pulls[pull.number] = pull
+        pulls.append(pull)
+    return pulls
+
+
+def _make_pull(github: SimulatedGitHub, repo: Repo, place: int, sha: str) -> Pull:
+    commit, own = repo.commits[sha], place % 3 == OWN
+    opened_at = commit.at - (20 + place * 11 % 76) * HOUR
+    title = commit.message.partition(" (#")[0]
+    messages = (title, *["Address the review"] * (1 + place % 3))
+    heads = _push_heads(repo, commit.parents[0], messages, commit.author, span=(opened_at, commit.at))
+    return Pull(
+        id=github.state.new_id(),
+        issue_id=github.state.new_id(),
+        repo=repo,
+        number=FIRST_NUMBER + place,
+        title=title,
+        body="",
+        author=commit.author,
+        author_association="MEMBER" if own else "CONTRIBUTOR",
+        draft=False,
+        from_fork=True,
+        head_ref=f"change-{FIRST_NUMBER + place}",
+        head_sha=heads[-1],
+        base_ref=repo.default_branch,
+        base_sha=commit.parents[0],
+        files=(),
+        commits=heads,
+        created_at=opened_at,
+        updated_at=commit.at,
+        state="closed",
+        closed_at=commit.at,
+        merged_at=commit.at,
+        merged_by=REVIEWER,
+        merge_commit_sha=sha,
+    )
+
+
+def _push_heads(
+    repo: Repo, base: str, messages: Sequence[str], author: str, *, span: tuple[int, int]
+) -> list[str]:
+    """Make commits one after the other within a span of time; returns them, oldest first."""
+    began, ended = span
+    head, heads = base, []
+    for number, message in enumerate(messages):
+        at = began + (ended - began) * number // len(messages)
+        head = git.commit(repo, at=at, message=message, author=author, parents=(head,)).sha
+        heads.append(head)
+    return heads
+
+
+def contributions(github: SimulatedGitHub, pulls: Sequence[Pull]) -> Iterator[Event]:
+    """Yield what GitHub tells of merged pull requests and their reviews, oldest first.
 
     They are told as edited, much later: nothing is dispatched for them.
     """
-    repo = github.state.repo(participants.UPSTREAM)
-    for place, sha in enumerate(commits):
-        if place % 3 == 2:  # a member's own
-            continue
-        commit = repo.commits[sha]
-        waited = (6 + place * 11 % 90) * HOUR
-        pull = Pull(
-            id=github.state.new_id(),
-            issue_id=github.state.new_id(),
-            repo=repo,
-            number=FIRST_NUMBER + place,
-            title=commit.message.partition(" (#")[0],
-            body="",
-            author=OUTSIDE[(place * place + place) % (1 + place // 4) % len(OUTSIDE)],
-            author_association="CONTRIBUTOR",
-            draft=False,
-            from_fork=True,
-            head_ref=f"change-{FIRST_NUMBER + place}",
-            head_sha=sha,
-            base_ref=repo.default_branch,
-            base_sha=commit.parents[0],
-            files=(),
-            created_at=commit.at - waited,
-            updated_at=commit.at,
-            state="closed",
-            closed_at=commit.at,
-            merged_at=commit.at,
-            merged_by=REVIEWER,
-            merge_commit_sha=sha,
-        )
+    for pull in pulls:
         yield payloads.pull_request(github.state, pull, "edited", REVIEWER, changes={})
-        yield _review(github, pull, at=commit.at - waited * 2 // 3)
+        if pull.author_association != "MEMBER":
+            yield _review(github, pull, at=pull.created_at + (pull.updated_at - pull.created_at) // 3)
 
 
 def _review(github: SimulatedGitHub, pull: Pull, *, at: int) -> Event:

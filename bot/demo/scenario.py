@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 
-from bot.demo import culprits, own_ci, participants, test_reports, trunk_history
+from bot.demo import culprits, documentation, own_ci, participants, test_reports, trunk_history
 from bot.demo.participants import GATE, MATMUL, NPU, SCATTER, TPU
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class Scenario:
         await self.push_commit()
         await self.rerun()
         await self.second_pull_request()
-        await own_ci.disable(self)
-        await own_ci.flake(self)
+        for step in (documentation.change_documentation, own_ci.disable, own_ci.flake):
+            await step(self)
         measured = await own_ci.measure(self)
         self.own_jobs = [await own_ci.fail(self), *measured]
         await culprits.find_culprit(self)
@@ -258,7 +258,7 @@ async def findings(environment: Environment, pulls: list[Pull], own_jobs: Iterab
     """
     first, second = pulls
     own_job, *measured = own_jobs
-    hud = (participants.RISCV, "1 broken job") if environment.expected.history else ()
+    hud = (participants.RISCV, "1 watching backend is broken") if environment.expected.history else ()
     pages: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("/oot", participants.BACKENDS),
         (

@@ -9,7 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.demo import buildkite, job_documents, job_logs, participants, past_contributions, test_reports
+from bot.demo import (
+    buildkite,
+    job_documents,
+    job_logs,
+    participants,
+    past_contributions,
+    past_reports,
+    test_reports,
+    usage_logs,
+)
 from bot.demo.github import git, payloads
 
 if TYPE_CHECKING:
@@ -18,7 +27,8 @@ if TYPE_CHECKING:
     from bot.demo.backends import FailedTest
     from bot.demo.environment import Environment
     from bot.demo.github import SimulatedGitHub
-    from bot.demo.github.models import Event, Repo, Run, WorkflowJob
+    from bot.demo.github.models import Event, Pull, Repo, Run, WorkflowJob
+    from bot.demo.past_reports import PastHead
 
 MINUTE, HOUR = 60_000, 3_600_000
 PUSHES, BETWEEN = 40, 18 * HOUR
@@ -27,11 +37,13 @@ BREAKAGE = range(14, 19)  # pushes, the oldest is 0; the one after reverts the f
 HANG, OUTAGE, FLAKES, CANCELLED = 8, 27, {23: 2, 31: 1}, 10  # FLAKES: push -> shard
 # a backend passed on the first of these at night, and failed on the last, and on those after it; it broke in between
 BACKEND_GOOD, BACKEND_BROKE, BACKEND_BAD = 21, 30, 36
+RELEASE, RELEASED = "release/2.9", 25  # a branch, and the push after which it was made
 NIGHTLY, NIGHTLY_JOB = "Nightly", "test (vector)"
 REPORTED = range(
     PUSHES - 5, PUSHES - 1
 )  # pushes whose tests on GPUs have reports; on every second one a test is flaky
 DOCUMENTED = range(PUSHES - 24, PUSHES - 1)  # pushes whose builds and tests on GPUs left documents
+MEASURED_EVERY = 120  # seconds between two records of a past job's usage log
 LINUX, BIG, GPU, MAC, WINDOWS = (
     "linux.2xlarge",
     "linux.4xlarge",
@@ -116,7 +128,6 @@ TITLES = (
     "Raise a clear error for mismatched dtypes", "Share the cache of compiled graphs between processes",
     "Bump the pinned version of the linter", "Make the profiler's traces smaller",
 )  # fmt: skip
-PEOPLE = ("octocat", "hubot", "alice", "grace", "frank")
 BREAKING = "Vectorize the reduction on Apple silicon"
 NORM: FailedTest = {
     "name": "test_norm_large_input", "classname": "TestReductions", "file": "test/test_reductions.py", "line": 431,
@@ -146,13 +157,35 @@ class History:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Month:
+    """Upstream's pushes, the pull requests they came from, and what backends reported on these."""
+
+    trunk: History
+    pulls: Sequence[Pull]
+    reported: Sequence[PastHead]
+
+
+def make_month(github: SimulatedGitHub) -> Month:
+    """Make up what came before the demo; sends nothing."""
+    now = github.state.now()
+    trunk = make_history(github, participants.UPSTREAM, now=now)
+    pulls = past_contributions.make_pulls(github, trunk.commits)
+    return Month(trunk=trunk, pulls=pulls, reported=past_reports.make_past(github, pulls, now=now))
+
+
 async def send_history(environment: Environment) -> History:
     """Have the bot hear of it all, and of what a backend found out about these commits at night."""
     github, repo = environment.github, environment.github.state.repo(participants.UPSTREAM)
-    past = make_history(github, participants.UPSTREAM, now=github.state.now())
-    await github.webhooks.tell(past.events)
-    await github.webhooks.tell(list(past_contributions.contributions(github, past.commits)))
-    await github.webhooks.tell(list(past_contributions.nightlies(github, now=github.state.now())))
+    month = environment.month or make_month(github)
+    past = month.trunk
+    told = [
+        *past.events,
+        *past_contributions.contributions(github, month.pulls),
+        *past_contributions.nightlies(github, now=github.state.now()),
+        *past_reports.confirmations(github, month.reported),
+    ]
+    await github.webhooks.tell(told, told=environment.progress)
     # only now: the bot is not to find in a list what it will have heard of in a moment
     repo.branches[repo.default_branch] = past.commits[-1]
     for sha, passed in past.backend_results.items():
@@ -209,12 +242,35 @@ def make_history(github: SimulatedGitHub, name: str, *, now: int) -> History:
             run.created_at = run.started_at = at + MINUTE
             events += _run_events(github, run, number, now)
         commits.append(sha)
+        if number == RELEASED:
+            events += _release_events(github, repo, sha, at + HOUR)
     return History(events=events, commits=commits)
+
+
+def _release_events(github: SimulatedGitHub, repo: Repo, head: str, at: int) -> Iterator[Event]:
+    """Yield the first push to a release branch, which was made from the head of the default one, and its builds."""
+    made = git.commit(
+        repo, at=at, message="Prepare the release", author=past_contributions.MEMBERS[0], parents=(head,)
+    )
+    repo.branches[RELEASE] = made.sha
+    yield payloads.push(
+        github.state, repo, ref=f"refs/heads/{RELEASE}", before=git.NONE, after=made.sha, pusher=made.author
+    )
+    run = github.queued_run(
+        repo, workflow=github.state.workflow(repo, "pull"), event="push", head_sha=made.sha, actor=made.author
+    )
+    run.head_branch, run.created_at, run.started_at = RELEASE, at, at
+    for kind in JOBS:
+        if kind.workflow == "pull" and kind.name.endswith("build"):
+            times = (at, at + MINUTE, at + kind.minutes * MINUTE)
+            job = github.past_job(run, kind.name, LABELS[kind.runner], conclusion="success", times=times)
+            yield payloads.workflow_job(github.state, job, "completed")
+    run.status, run.conclusion, run.updated_at = "completed", "success", at + HOUR
 
 
 def _commit(repo: Repo, head: str, number: int, at: int) -> tuple[str, str]:
     """Add what one push brings onto a head, now and then several commits; return the new head and who pushed it."""
-    who = PEOPLE[number % len(PEOPLE)]
+    who = past_contributions.author_of(number)
     title = TITLES[number % len(TITLES)]
     if number == BREAKAGE.start:
         title = BREAKING
@@ -267,6 +323,17 @@ def _add_documents(github: SimulatedGitHub, run: Run, job: WorkflowJob, number: 
         github.add_artifact(
             run, f"benchmark-results-{job.id}", job_documents.benchmarks(number, device="cuda")
         )
+        if job.completed_at:
+            began, length = job.started_at // 1000, (job.completed_at - job.started_at) // 1000
+            log = usage_logs.usage_log(
+                job.name,
+                start_at=began,
+                seed=number,
+                peak=60 + number % 30,
+                interval=MEASURED_EVERY,
+                length=length,
+            )
+            github.add_artifact(run, f"usage-log-runattempt1-{job.id}.zip", {"usage_log.txt": log})
 
 
 def _job(github: SimulatedGitHub, run: Run, planned: Planned, *, at: int, now: int) -> WorkflowJob:

@@ -20,7 +20,15 @@ COMMANDS = (  # name, from, to
 )
 
 
-def usage_log(name: str, *, start_at: int, seed: int = 1, peak: float = 97.4) -> bytes:
+def usage_log(
+    name: str,
+    *,
+    start_at: int,
+    seed: int = 1,
+    peak: float = 97.4,
+    interval: int = INTERVAL,
+    length: int = LENGTH,
+) -> bytes:
     """Return the log of a job with two accelerators that began then (seconds): a memory peak, an idle half hour."""
     chance = random.Random(seed)  # noqa: S311 - a story, no secret
     metadata = {
@@ -38,7 +46,7 @@ def usage_log(name: str, *, start_at: int, seed: int = 1, peak: float = 97.4) ->
         "error": None,
     }
     cpu, lines = 40.0, [metadata]
-    for second in range(0, LENGTH, INTERVAL):
+    for second in range(0, length, interval):
         cpu = min(92.0, max(8.0, cpu + chance.uniform(-6, 6)))
         usual = 24 + second / LENGTH * 18
         memory = usual + (peak - usual) * max(0.0, 1 - abs(second - PEAK) / 420)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.core.json_fields import Unreadable, decode
 from bot.core.stored_objects import Listed, StoredObject, json_line, object_key, repo_key
 from bot.ingest.records import TYPES
-from bot.ingest.source_rows import source_body
+from bot.ingest.source_rows import source_payload
 from bot.ingest.tables import DeliveryEvent, DeliveryTime
 
 if TYPE_CHECKING:
@@ -77,17 +76,14 @@ def copy_object(export: Export, row: Row) -> list[StoredObject]:
     folders = [export.name, repo_key(row["repo"])] if row["repo"] else [export.name]
     names = (row[part] for part in kind.key if part != "run_attempt")  # of a run the newest attempt is sent
     key = "/".join((*folders, object_key(*names)))
-    return [StoredObject(key=key, content=lambda: (json_line(_object(row, kind.at)),))]
+    return [StoredObject(key=key, content=lambda: (json_line(newest_object(row, kind.at)),))]
 
 
-def _object(row: Row, at: str) -> Any:
-    body = source_body(row)
-    try:
-        payload = None if body is None else decode(body)
-    except Unreadable:
-        payload = None
-    found = payload.get(at) if at and isinstance(payload, dict) else payload
-    if found is not None:
+def newest_object(row: Row, at: str) -> dict[str, Any]:
+    """Return GitHub's object of a record, the member `at` of its delivery; else what the record has, and `_partial`."""
+    payload = source_payload(row)
+    found = payload.get(at) if at and payload else payload
+    if isinstance(found, dict):
         return found
     return {name: value for name, value in row.items() if name not in OURS} | {"_partial": True}
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from bot.db.exports import Export, Shape
 from bot.ingest import compression
 from bot.ingest.archive import ENDED
+from bot.ingest.exported_items import ITEM_TABLES
+from bot.ingest.exported_tables import MAPPED
 from bot.ingest.tables import delivery, records
 
 if TYPE_CHECKING:
@@ -39,6 +41,22 @@ def _with_bodies(make: str) -> Shape:
     )
 
 
+def _with_source(make: str) -> Shape:
+    return Shape(make=make, read="bot.ingest.source_rows:read_with_source", most=SOURCES)
+
+
+def _record_shapes(name: str) -> dict[str, Shape]:
+    shapes = {
+        "upstream": _with_source("bot.ingest.exported_objects:copy_object"),
+        "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+    }
+    if name in MAPPED:
+        shapes["clickhouse.upstream"] = _with_source("bot.ingest.exported_tables:copy_record")
+    if name in ITEM_TABLES:
+        shapes["dynamodb"] = _with_source("bot.ingest.exported_items:copy_item")
+    return shapes
+
+
 EXPORTS = (
     Export(
         name=DELIVERIES,
@@ -49,6 +67,11 @@ EXPORTS = (
         shapes={
             "raw": _with_bodies("archive_delivery"),
             "upstream": _with_bodies("copy_delivery"),
+            "clickhouse.ootbot": Shape(
+                make="bot.ingest.exported_tables:copy_delivery_row",
+                load="bot.ingest.exports:find_private",
+                most=SOURCES,
+            ),
         },
     ),
     *(
@@ -58,13 +81,7 @@ EXPORTS = (
             table=table,
             day="received_at",
             deleted="deleted_at",
-            shapes={
-                "upstream": Shape(
-                    make="bot.ingest.exported_objects:copy_object",
-                    read="bot.ingest.source_rows:read_with_source",
-                    most=SOURCES,
-                )
-            },
+            shapes=_record_shapes(name),
         )
         for name, table in records.items()
     ),

@@ -13,6 +13,7 @@ from bot.core.json_fields import Kind
 from bot.db.columns import metadata, unindexed
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement, literal_word
+from bot.db.transaction import Slot
 from bot.ingest import watched as names
 from bot.ingest.rows import PullRow
 from bot.ingest.tables import records
@@ -22,9 +23,29 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
     from bot.ingest.records import RecordType, Values
-    from bot.web.access import Private
+    from bot.web.access import Hidden
 
+# what is known of all repositories, read once in a transaction: name, and whether it is public
+NAMES_OF_REPOSITORIES: Slot[dict[int, tuple[str, bool]]] = Slot("repository_names", dict)
 MOST_TEXT = 8_000_000  # characters of records read for one page: a single commit message may have more
+
+
+async def shown_repositories(tx: Transaction, hidden: Hidden, *, private: bool) -> dict[int, str]:
+    """Return the names of the repositories that may be shown: the public ones, with `private` all; by id.
+
+    One that is not known to be public is treated as a private one.
+    """
+    known = tx.slot(NAMES_OF_REPOSITORIES)
+    if not known:
+        repository = records["repository"].c
+        query = sa.select(repository.repository_id, repository.full_name, repository.private)
+        found = (await tx.run(query.where(repository.full_name.is_not(None)))).all()
+        known |= {row.repository_id: (row.full_name, row.private is False) for row in found}
+    return {
+        identifier: name
+        for identifier, (name, public) in known.items()
+        if (public or private) and not hidden.has(name, identifier)
+    }
 
 
 async def record(
@@ -33,7 +54,7 @@ async def record(
     repo: str,
     identifier: str | int,
     *,
-    hidden: Private,
+    hidden: Hidden,
     attempt: int | None = None,
 ) -> Values | None:
     """Return one record of a repository, under any of its names; `identifier` is a number where there is one."""
@@ -51,7 +72,7 @@ async def record_page(
     kind: RecordType[Any],
     repo: str,
     *,
-    hidden: Private,
+    hidden: Hidden,
     before: tuple[str | int, ...] | None,
     limit: int,
 ) -> tuple[list[Values], bool]:
@@ -84,9 +105,7 @@ def after(order: Sequence[sa.ColumnElement[Any]], before: tuple[str | int, ...])
     return sa.tuple_(*order) < sa.tuple_(*last)
 
 
-async def _records_query(
-    tx: Transaction, kind: RecordType[Any], repo: str, hidden: Private
-) -> sa.Select[Any]:
+async def _records_query(tx: Transaction, kind: RecordType[Any], repo: str, hidden: Hidden) -> sa.Select[Any]:
     """Return the query for a repository's records, without those that must not be shown."""
     table = metadata.tables[kind.table]
     name, known = sa.func.lower(table.c.repo), await names.names_of_same_repository(tx, repo)

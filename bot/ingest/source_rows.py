@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.core.json_fields import Unreadable, decode
 from bot.db.exports import read_rows
 from bot.ingest.compression import decompress
 from bot.ingest.records import WORKFLOW_RUN
@@ -40,6 +41,16 @@ async def _newest_attempts(tx: Transaction, rows: dict[Key, Row]) -> dict[Key, R
     query = sa.select(c.repository_id, c.id, sa.func.max(c.run_attempt)).where(c.id.in_(ids))
     newest = {tuple(row) for row in await tx.run(query.group_by(c.repository_id, c.id))}
     return {key: row for key, row in rows.items() if key in newest}
+
+
+def source_payload(row: Row) -> dict[str, Any] | None:
+    """Return the object that a record came with; None where it is no longer kept."""
+    body = source_body(row)
+    try:
+        found = None if body is None else decode(body)
+    except Unreadable:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def source_body(row: Row) -> bytes | None:

@@ -116,7 +116,7 @@ async def check_receivers(target: Target) -> list[Finding]:
             "notify",
             f"{one.receiver.name}: {one.counts.get('dead', 0)} given up, {one.counts.get('waiting', 0)} waiting; "
             f"{one.error[:200]}",
-            f"mend it, try `ootbot notify test {one.receiver.name}`, then `ootbot notify retry`",
+            f"fix it, try `ootbot notify test {one.receiver.name}`, then `ootbot notify retry`",
         )
         for one in failing
     ]

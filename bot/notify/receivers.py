@@ -134,7 +134,7 @@ def _problem_of(one: Receiver) -> str:
     if not one.url.startswith("https://") and not (one.internal and one.url.startswith("http://")):
         return "its url must begin with https://; http:// takes internal = true"
     if unknown := [name for name in one.events if name not in TOLD]:
-        return f"{unknown[0][:40]!r} is no event; there are {', '.join(TOLD)}"
+        return f"{unknown[0][:40]!r} is not an event; the events are {', '.join(TOLD)}"
     return _problem_of_secret(one) or _problem_of_times(one)
 
 
@@ -147,7 +147,7 @@ def _problem_of_secret(one: Receiver) -> str:
     except ValueError:
         return f"its secret cannot be read: {how}"
     if not keys:
-        return f"it has no secret, with which it could tell our notices from others: {how}"
+        return f"it has no secret, so it could not tell our notices from forged ones: {how}"
     return "" if all(len(key) in SECRET_BYTES for key in keys) else f"its secret has the wrong length: {how}"
 
 
@@ -160,9 +160,7 @@ def _problem_of_times(one: Receiver) -> str:
     try:
         ZoneInfo(one.time_zone)
     except (KeyError, ValueError, OSError):
-        return (
-            f"{one.time_zone[:40]!r} is no time zone here: write one such as Europe/Berlin, or install tzdata"
-        )
+        return f"{one.time_zone[:40]!r} is not a known time zone: write one such as Europe/Berlin, or install tzdata"
     return ""
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from bot.core.feature import Feature
+from bot.core.feature import Feature, NavigationEntry
 
 FEATURE = Feature(
     name="ops",
     tables="bot.ops.tables",
     views="bot.ops.overview:VIEWS",
     routes="bot.ops.overview:setup",
+    navigation=(NavigationEntry(bar="site", path="/api", label="API", place=90),),
     commands={
         "doctor": "bot.console.doctor:doctor",
         "tasks": "bot.console.tasks:tasks",

@@ -91,11 +91,9 @@ def admit_circleci(headers: Mapping[str, str], body: bytes, context: Context) ->
     if not matching:
         raise _unsigned("circleci-signature", given, "the secret of the webhook")
     told = peek(body)
-    job = told.job is not None
     event = headers.get("circleci-event-type") or told.type
-    event = (
-        events.JOB_COMPLETED if job and event in events.CIRCLECI_EVENTS else event
-    )  # some of its samples call it the other one
+    if told.job is not None and event in events.CIRCLECI_EVENTS:
+        event = events.JOB_COMPLETED  # some of CircleCI's own samples call it the other one
     subject = circleci_subject(told, event, matching)
     identifier = told.id
     if identifier is None and subject.event.rpartition(".")[2] not in events.CIRCLECI_EVENTS:
@@ -133,7 +131,7 @@ def peek(body: bytes) -> Told:
         return _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Rejected(
-            400, "invalid_body", f"the body is no JSON object as it is sent here: {error}"
+            400, "invalid_body", f"the body is not a JSON object as it is sent here: {error}"
         ) from None
     except RecursionError:
         raise Rejected(400, "invalid_body", "the body is nested too deeply") from None
@@ -144,9 +142,15 @@ def _changes(told: Told, subject: Subject, signature: str) -> bytes:
 
     Agents come back to a state they were in before, so the time counts; nothing else does.
     """
+    about: tuple[object, ...] = (told.job, told.build)
     if told.agent is not None:
-        return _encode((subject.event, told.agent, signatures.signed_at(signature)))
-    return _encode((subject.event, told.job, told.build)) if told.build is not None else b""
+        about = (told.agent, signatures.signed_at(signature))
+    elif told.build is None:
+        return b""
+    try:
+        return _encode((subject.event, *about))
+    except (UnicodeEncodeError, RecursionError):  # what can be decoded may still be odd
+        return b""
 
 
 def circleci_subject(told: Told, event: object, trusted: Iterable[Provider]) -> Subject:

@@ -52,7 +52,7 @@ def _heard(kind: str, at: int | None, pushed: int | None, now: int) -> Finding:
     active = pushed is not None and now - pushed < SILENT_DAYS * DAY
     todo = "look at the webhook's own log there; `ootbot providers` says what its form should hold"
     if at is None:
-        detail = f"no event of {kind} has ever come in"
+        detail = f"no event of {kind} has ever arrived"
         return warning(CHECK, detail, todo)
     words = f"{kind} was last heard of {duration((now - at) / 1000)} ago"
     if active and now - at > SILENT_DAYS * DAY:

@@ -34,6 +34,7 @@ FEATURE = Feature(
     senders="bot.providers.admission:SENDERS",
     deliveries=DELIVERIES,
     before_commit="bot.providers.cells:write_cells",
+    exports="bot.providers.exports:EXPORTS",
     prune="bot.providers.prune:delete_old_rows",
     watched="bot.providers.waiting:watched",
     reconcile="bot.providers.reconcile:compare_statuses",

@@ -73,4 +73,5 @@ def number_of_pull(branch: str | None) -> int | None:
 def make_record(kind: RecordType[Any], data: Json, values: Mapping[str, Any]) -> Record:
     """Return the record of what a delivery says: columns that it does not name are null."""
     whole = dict.fromkeys(kind.names) | dict(values) | {"deleted_at": None}
-    return Record(type=kind, values=whole, version=version_of(kind, data, whole, None))
+    version = version_of(kind, data, whole, None)
+    return Record(type=kind, values=whole, version=version, guid=str(whole["delivery_guid"]))

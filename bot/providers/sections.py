@@ -70,4 +70,4 @@ def _agent_lines(queues: Iterable[QueueRow]) -> tuple[BlockLine, ...]:
         words += f"; {', '.join(others)} in the last {AGENT_DAYS} days" if others else ""
         tone: Tone = "bad" if not there else "warn" if lost else "good"
         lines.append(BlockLine(text=words, tone=tone))
-    return tuple(lines) or (BlockLine(text="none was heard of: agent.* is to be ticked in the webhook"),)
+    return tuple(lines) or (BlockLine(text="no agent is known: tick agent.* in the webhook"),)

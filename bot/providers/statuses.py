@@ -82,7 +82,8 @@ def read_status(data: Json, start: Json) -> Record:
         "updated_at": at,
         "deleted_at": None,
     }
-    return Record(type=STATUS_JOB, values=values, version=_version(data, at, state))
+    version = _version(data, at, state)
+    return Record(type=STATUS_JOB, values=values, version=version, guid=str(values["delivery_guid"]))
 
 
 def context_of(job_id: str) -> str:

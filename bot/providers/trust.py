@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.ci.collect.trust import is_trusted_branch
+from bot.ci.collect.settings import is_trusted_branch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

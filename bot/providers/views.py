@@ -144,7 +144,7 @@ def _operation(
             example=example,
         ),
         refusals=[
-            (400, "invalid_body", "the body is no JSON object, or lacks what `detail` names"),
+            (400, "invalid_body", "the body is not a JSON object, or lacks what `detail` names"),
             (401, "invalid_signature", "the signature is missing or wrong"),
             (404, "not_found", f"no {of} is in the settings"),
             (429, "rate_limited", "too many events a minute from which nothing follows"),

@@ -61,13 +61,13 @@ async def check_sinks(target: Target) -> list[Finding]:
 async def _check(sink: SinkSettings) -> Finding:
     name = f"sink {sink.name}"
     if sink.paused:
-        return warning(name, f"{sink.address}: paused by the settings", "take out `paused` to send again")
+        return warning(name, f"{sink.address}: paused by the settings", "remove `paused` to send again")
     driver = load(sink.kind.driver)(sink)
     try:
         await driver.check_access()
     except Stopped as problem:
         told = mask_credentials(f"{sink.address}: {problem}")
-        return error(name, told, "make what is missing, then `ootbot sink resume`")
+        return error(name, told, "create what is missing, then `ootbot sink resume`")
     except SinkAway as problem:
         todo = "check its address, and the credentials in the environment: docs/sinks.md"
         return error(name, mask_credentials(f"{sink.address}: {problem}"), todo)

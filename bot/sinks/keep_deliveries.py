@@ -35,6 +35,6 @@ async def give_up_old(context: Context) -> dict[str, int]:
     for sink, count in lost.items():
         metrics.REFUSED.labels(sink, DELIVERIES).inc(count)
         log.error(
-            "deliveries are deleted that a sink never took", sink=sink, deliveries=count, after_days=keep
+            "deliveries that a sink never took are deleted", sink=sink, deliveries=count, after_days=keep
         )
     return {"deliveries_without_copy": lost.total()}

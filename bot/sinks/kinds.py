@@ -6,6 +6,8 @@ import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bot.sinks.clickhouse import options as clickhouse
+from bot.sinks.dynamodb import options as dynamodb
 from bot.sinks.objects import options as objects
 
 if TYPE_CHECKING:
@@ -39,5 +41,23 @@ KINDS = {
         driver="bot.sinks.objects.object_driver:open_objects",
         package="obstore",
         extra="s3",
-    )
+    ),
+    "clickhouse": Kind(
+        options=clickhouse.ClickhouseOptions,
+        layout=clickhouse.clickhouse_layout,
+        find_problem=clickhouse.find_problem,
+        shown_as=clickhouse.clickhouse_address,
+        driver="bot.sinks.clickhouse.clickhouse_driver:open_clickhouse",
+        package="clickhouse_connect",
+        extra="clickhouse",
+    ),
+    "dynamodb": Kind(
+        options=dynamodb.DynamoOptions,
+        layout=dynamodb.dynamo_layout,
+        find_problem=dynamodb.find_problem,
+        shown_as=dynamodb.dynamo_address,
+        driver="bot.sinks.dynamodb.dynamo_driver:open_dynamodb",
+        package="botocore",
+        extra="dynamodb",
+    ),
 }

@@ -65,7 +65,9 @@ def _problems_of(sink: SinkSettings, exports: Sequence[Export]) -> list[str]:
     for name in sink.what:
         if name not in known:
             why = (
-                f"has no shape in layout {sink.layout}" if name in elsewhere else "is nothing that is stored"
+                f"has no shape in layout {sink.layout}"
+                if name in elsewhere
+                else "is not among what is stored"
             )
             problems.append(f"sink {sink.name}: what: {name!r} {why}; there are {', '.join(sorted(known))}")
     return problems

@@ -82,7 +82,7 @@ def _parse_sink(name: str, table: dict[str, Any], problems: list[str]) -> SinkSe
         problems += [*told, f"sink {name}: kind is none of {', '.join(KINDS)}"]
         return None
     if not kind.is_installed:
-        told.append(f"sink {name} needs {kind.package}: pip install 'ootbot[{kind.extra}]'")
+        told.append(f"sink {name} needs {kind.package.replace('_', '-')}: pip install 'ootbot[{kind.extra}]'")
     common = _convert(name, {key: table[key] for key in table if key in COMMON}, Common, told)
     options = _convert(name, {key: table[key] for key in table if key not in COMMON}, kind.options, told)
     if options is not None and (problem := kind.find_problem(options)):

@@ -61,7 +61,7 @@ class Standing:
             told.append(f"{self.waiting:,} rows wait, the oldest for {in_words(self.lag)}")
         if self.status == "stopped":
             resume = f"ootbot sink resume {self.sink.name} --what {self.what}"
-            told.append(f"stopped: {self.state['stopped']}; mend it, then `{resume}`")
+            told.append(f"stopped: {self.state['stopped']}; fix it, then `{resume}`")
         elif self.state["error"]:
             told.append(self.state["error"])
         if self.refused:

@@ -6,7 +6,6 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
-from bot.db.columns import partial_index
 from bot.db.rows import Big, Bool, Int, Millis, Text, table
 
 
@@ -40,8 +39,6 @@ class MarkRow(LaneKey, MarkedKey, MarkAge):
 
 sink_mark = table("sink_mark", MarkRow, key=("sink", "what", "key"))
 sa.Index("ix_sink_mark_since", sink_mark.c.sink, sink_mark.c.what, sink_mark.c.since, sink_mark.c.key)
-# what keeps deliveries from being deleted
-partial_index("ix_sink_mark_delivery", sink_mark.c.key, where=sink_mark.c.what == "deliveries")
 
 
 class RefusedRow(LaneKey, MarkedKey):

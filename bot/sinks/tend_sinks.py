@@ -61,7 +61,7 @@ async def _forget_others(tx: Transaction, known: set[tuple[str, str]], stored: s
 async def withdraw_repository(context: Context, task: Task) -> None:
     """Have what sinks have of a repository deleted, if it is private; only from those that get no private ones."""
     if not task.key.isdigit():
-        raise GiveUp(f"{task.key!r} is no repository's id")
+        raise GiveUp(f"{task.key!r} is not the id of a repository")
     identifier = int(task.key)
     found = context.resource(SINKS).lanes
     async with context.store.read() as tx:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bot.core.feature import Features
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
+    from bot.web.asked import Asked
     from bot.web.failures import TestCase
     from bot.web.timeline import Timeline
 
@@ -205,6 +206,24 @@ class BackendPageSubject:
 
     repo: str
     upstreams: tuple[str, ...]  # of the settings, that may be shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepositorySubject:
+    """The subject of sections at `repository`: the home of a repository."""
+
+    asked: Asked
+    repo: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingSubject:
+    """The subject of sections at `missing`: an address that leads to nothing, which should say what there is."""
+
+    asked: Asked
+    code: str  # of the refusal
+    path: str
+    repo: str  # that the address names; empty: none
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,11 +16,12 @@ from bot.core import text as core_text
 from bot.core.disk import find_shortage
 from bot.core.errors import Rejected, StoreUnavailable
 from bot.core.json_fields import FULL_NAME, iso_time
-from bot.web import charts, page_cache, parameters
+from bot.web import charts, missing, navigation, page_cache, parameters
 from bot.web.access import FORM_KEY, SIGNED_IN
 from bot.web.app_keys import CONTEXT
 from bot.web.blocks import safe_address
 from bot.web.log_limiter import LOG_LIMITER
+from bot.web.navigation import NAVIGATION
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 CACHED_LINES = 4_000  # rendered lines: most stay the same for long
-# part of the stylesheet's address, so that browsers may cache it
+# parts of the addresses of stylesheet and scripts, so that browsers may cache them
 STYLE_VERSION, SCRIPT_VERSION = (
-    hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:8] for name in ("style.css", "grid.js")
+    hashlib.sha256(b"".join((STATIC / name).read_bytes() for name in names)).hexdigest()[:8]
+    for names in (("style.css",), ("page.js", "grid.js", "comfort.js"))
 )
 TEMPLATES: web.AppKey[jinja2.Environment] = web.AppKey("templates", jinja2.Environment)
 SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "wait": "…", "idle": "–"}  # noqa: RUF001 - a dash is the sign
@@ -63,7 +65,6 @@ def environment(compiled: jinja2.BytecodeCache | None = None) -> jinja2.Environm
         "duration": core_text.duration,
         "short": core_text.short,
         "percent": core_text.percent,
-        "sparkline": charts.sparkline,
         "minute": lambda at: iso_time(at)[:16].replace("T", " ") + " UTC",
         "time": iso_time,
         "path": path,
@@ -73,7 +74,6 @@ def environment(compiled: jinja2.BytecodeCache | None = None) -> jinja2.Environm
     }
     made.globals |= {"SIGNS": SIGNS, "version": bot.__version__, "style_version": STYLE_VERSION}
     made.globals["script_version"] = SCRIPT_VERSION
-    made.globals["TABS"] = {}
     made.globals["cached_line"] = functools.lru_cache(CACHED_LINES)(functools.partial(_line, made))
     return made
 
@@ -97,12 +97,6 @@ def add_names(
     """Add filters and values that templates use by name."""
     app[TEMPLATES].filters |= filters or {}
     app[TEMPLATES].globals |= values or {}
-
-
-def add_tab(app: web.Application, group: str, name: str, path: str, *, place: int) -> None:
-    """Add a page to the navigation that a group of a repository's pages share; `path` is that below the repository."""
-    groups = cast("dict[str, list[tuple[int, str, str]]]", app[TEMPLATES].globals["TABS"])
-    groups[group] = sorted([*groups.get(group, []), (place, name, path)])
 
 
 def render(
@@ -130,6 +124,7 @@ def render(
         counted_until=counted_until,
         ago=since,
         low_disk=shortage,
+        navigation=request.get(NAVIGATION) or navigation.read_site(request),
         **{"form_key": request.get(FORM_KEY, ""), **values},
     )
     return web.Response(text=text, content_type="text/html", charset="utf-8", status=status)
@@ -156,18 +151,19 @@ def page(
 async def refused(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.Response]]
 ) -> web.Response:
-    """Return a handler's answer; a refusal as a page."""
+    """Return a handler's answer, with the bars of links that its page has; a refusal as a page."""
     try:
+        request[NAVIGATION] = await navigation.read(request)
         return await handler(request)
     except Rejected as error:
-        return refusal(request, error)
+        return await refusal(request, error)
     except StoreUnavailable as error:
         request.app[LOG_LIMITER].unavailable(error)
         detail = "the database cannot be used right now; try again in a moment"
-        return refusal(request, Rejected(503, "store_unavailable", detail))
+        return await refusal(request, Rejected(503, "store_unavailable", detail))
 
 
-def refusal(request: web.Request, error: Rejected) -> web.Response:
+async def refusal(request: web.Request, error: Rejected) -> web.Response:
     """Return a refusal as a page, with links that lead on."""
     asked = request.match_info.get("repo", "")
     page = render(
@@ -178,6 +174,7 @@ def refusal(request: web.Request, error: Rejected) -> web.Response:
         code=error.code,
         detail=error.detail,
         asked=asked[:100],
+        blocks=await missing.find_alternatives(request, error.code) if error.status == 404 else [],
     )
     page.headers.update(error.headers)
     page.headers.setdefault("Cache-Control", "no-cache")

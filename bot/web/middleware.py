@@ -47,9 +47,8 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 }
-SCRIPTED = "/hud/"  # pages with a script, our own
-WITH_SCRIPT = HEADERS | {
-    "Content-Security-Policy": HEADERS["Content-Security-Policy"] + "; script-src 'self'"
+PAGE = HEADERS | {  # pages have scripts of our own, which read nothing but our pages
+    "Content-Security-Policy": HEADERS["Content-Security-Policy"] + "; script-src 'self'; connect-src 'self'"
 }
 
 
@@ -66,7 +65,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
                 parameters.require_storable_address(request)
                 response = await handler(request)
             except Exception as error:  # noqa: BLE001 - outermost: every error gets an answer
-                response = _answer(request, _refusal(request, error))
+                response = await _answer(request, _refusal(request, error))
             if span:
                 span.set_attribute("http.response.status_code", response.status)
     finally:
@@ -76,7 +75,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     metrics.count_request(endpoint, response.status, time.perf_counter() - began)
     response.headers["X-Request-Id"] = identity
     if request.method != "POST":  # machines post, and read nothing but JSON
-        response.headers.update(WITH_SCRIPT if request.path.startswith(SCRIPTED) else HEADERS)
+        response.headers.update(PAGE if response.content_type == "text/html" else HEADERS)
         response.headers.setdefault("Cache-Control", "no-store")
     return response
 
@@ -148,10 +147,10 @@ def refusal_body(refusal: Rejected) -> dict[str, Any]:
     return {"ok": False, "error": refusal.code, "detail": refusal.detail}
 
 
-def _answer(request: web.Request, refusal: Rejected) -> web.Response:
+async def _answer(request: web.Request, refusal: Rejected) -> web.Response:
     """Return a page to a browser, to other clients the JSON that every refusal has."""
     if _endpoint(request.path) == "page" and html.wants_html(request):
-        answer = html.refusal(request, refusal)
+        answer = await html.refusal(request, refusal)
     else:
         answer = web.json_response(refusal_body(refusal), status=refusal.status, headers=refusal.headers)
     if "Connection" in refusal.headers:  # aiohttp does not look at the header

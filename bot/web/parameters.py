@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
@@ -21,8 +22,10 @@ DAYS = 30
 REPORTED = ("pull_request", "push", "nightly", "periodic")  # what results are about
 WINDOWS = (1, 7, 30, 90)  # days offered for choice
 MOST_DAYS = 400
+EPOCH = date(1970, 1, 1)
 MOST_WORDS = 200  # characters of a search
 IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,100}")
+DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 SHA = re.compile(r"[0-9a-f]{7,64}")
 _PART = re.compile(r"\{(\w+)\}")
 _REPOSITORY = re.compile(r"\{(?:owner|org)\}/\{repo\}")
@@ -93,6 +96,17 @@ def needed(request: web.Request, name: str) -> str:
 def days(request: web.Request) -> int:
     """Return the window in days."""
     return whole(request, "days", default=DAYS, most=MOST_DAYS)
+
+
+def day(name: str, text: str) -> int:
+    """Return a day, written as 2026-11-25, as its number since 1970; raises Rejected 400."""
+    try:
+        found = date.fromisoformat(text) if DATE.fullmatch(text) else None
+    except ValueError:
+        found = None
+    if found is None or found < EPOCH:
+        raise Rejected(400, "invalid_parameter", f"{name} must be a day since 1970, as in 2026-11-25")
+    return (found - EPOCH).days
 
 
 def level(request: web.Request) -> int | None:

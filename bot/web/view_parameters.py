@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # other addresses begin with these words: /oot/{org}/{repo} is no page of a repository
-OWNER = r"{owner:(?!(?:oot|hud|api|admin|static)/)[^{}/]+}"
+OWNER = r"{owner:(?!(?:oot|hud|api|admin|static|failures)/)[^{}/]+}"
 REPOSITORY = f"/{OWNER}/{{repo}}"
 COUNTED_BACK = "the window, counted back from now"
 TEXT_MOST = 1_000  # characters
@@ -133,6 +133,14 @@ def optional_whole(name: str, most: int, description: str, *, only: Only = "") -
 def days(description: str = COUNTED_BACK, *, default: int = parameters.DAYS) -> Parameter[int]:
     """Return a window in days."""
     return whole("days", parameters.MOST_DAYS, description, default=default)
+
+
+def day(name: str, description: str, *, only: Only = "") -> Parameter[int | None]:
+    """Return a day (UTC), written as 2026-11-25, as its number since 1970; None without it."""
+    kind = Annotated[str, matching(parameters.DATE)]
+    return parsed(
+        name, kind, description, parse=lambda given: parameters.day(name, given), default=None, only=only
+    )
 
 
 def limit(default: int, *, most: int = op.MOST_ROWS) -> Parameter[int]:

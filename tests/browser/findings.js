@@ -11,13 +11,13 @@
   if (!document.title.trim()) found.push("no title");
   if (all("main").length !== 1) found.push("not exactly one main");
   if (all("h1").length !== 1) found.push("not exactly one h1");
-  const ours = [...document.scripts].filter((one) => /\/static\/grid\.js\?/.test(one.src));
-  if (document.scripts.length > ours.length || ours.length > 1) found.push("there are scripts");
+  const ours = [...document.scripts].filter((one) => /\/static\/(page|grid|comfort)\.js\?/.test(one.src));
+  if (document.scripts.length > ours.length) found.push("there are scripts");
   const stops = all("a[href]").some((link) => name(link) === "stop refreshing" && seen(link));
-  if (all("meta[http-equiv=refresh]").length !== Number(stops)) found.push("refreshes by itself and cannot be stopped, or not");
+  if (all("html[data-refresh]").length !== Number(stops)) found.push("refreshes by itself and cannot be stopped, or not");
   if (document.documentElement.scrollWidth > window.innerWidth)
     found.push(`the page scrolls sideways: ${document.documentElement.scrollWidth} > ${window.innerWidth}`);
-  for (const box of all(".scroll:has(> .jobs, > .health)"))
+  for (const box of all(".scroll:has(> .jobs, > .cards)"))
     if (window.innerWidth < 600 && seen(box) && box.scrollWidth > box.clientWidth + 1) say("to be scrolled on a phone", box);
 
   let level = 0;

@@ -13,7 +13,10 @@ from tests import harness
 from tests.browser import chromium, story
 from tests.browser.test_pages_in_a_browser import SIGNED_IN, addresses, sign_in
 
-VIEWS = {"desk": (1440, False), "desk-dark": (1440, True), "phone": (390, False), "phone-dark": (390, True)}
+VIEWS = {
+    "desk": (1440, False), "desk-dark": (1440, True), "phone": (390, False), "phone-dark": (390, True),
+    "wide": (2560, False),
+}  # fmt: skip
 
 
 async def main(folder: Path, wanted: set[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
@@ -32,7 +33,7 @@ async def a_grid(bot):
 
 
 @SQLITE
-async def test_only_the_grid_may_run_a_script_and_only_ours(bot):
+async def test_pages_may_run_scripts_of_ours_and_nothing_else_may(bot):
     await a_grid(bot)
 
     async def policy(path):
@@ -42,22 +43,20 @@ async def test_only_the_grid_may_run_a_script_and_only_ours(bot):
                 for rule in answer.headers["Content-Security-Policy"].split("; ")
                 if " " in rule
             )
-            return rules.get("script-src"), (await answer.text()).count("<script")
+            return rules.get("script-src"), rules.get("connect-src"), (await answer.text()).count("<script")
 
-    assert await policy(HUD) == ("'self'", 1)
-    for path in (
-        "/oot",
-        f"/{UPSTREAM}/metrics",
-        f"/{UPSTREAM}/commit/{COMMITS['A']}",
-        f"/api/ci{HUD}",
-        "/static/grid.js",
-    ):
-        assert await policy(path) == (None, 0)
+    assert await policy(HUD) == ("'self'", "'self'", 3)
+    for path in ("/oot", f"/{UPSTREAM}/metrics", f"/{UPSTREAM}/commit/{COMMITS['A']}", "/admin"):
+        assert await policy(path) == ("'self'", "'self'", 2)
+    for path in (f"/api/ci{HUD}", "/static/grid.js", "/static/comfort.js", "/static/favicon.svg", "/nowhere"):
+        assert await policy(path) == (None, None, 0)
     page = (await bot.get(HUD))[1]
-    address = page.partition('<script src="')[2].partition('"')[0]
-    async with bot.http.get(bot.url + address) as answer:
-        assert (answer.status, answer.headers["Content-Type"]) == (200, "text/javascript; charset=utf-8")
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    scripts = re.findall(r'<script src="([^"]+)"', page)
+    assert len(scripts) == 3
+    for address in scripts:
+        async with bot.http.get(bot.url + address) as answer:
+            assert (answer.status, answer.headers["Content-Type"]) == (200, "text/javascript; charset=utf-8")
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
 @SQLITE

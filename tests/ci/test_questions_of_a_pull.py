@@ -74,7 +74,7 @@ async def test_is_it_blocked_and_by_whom(bot, github, pull):
     body = github.comments(pull)[-1].body.splitlines()
     assert body[2] == "**❌ `tpu` blocks merging: 1 failure**"
     assert body[4].startswith(f"`{pull.head_sha[:7]}` on `main` at `{pull.base_sha[:7]}` (20")
-    assert f"based on {pull.base_sha[:7]} of 20" in said
+    assert re.search(rf"based on {pull.base_sha[:7]} (\S+ )*of (\S+ )?20", said)
 
 
 async def test_is_a_failure_mine(bot, github):
@@ -95,6 +95,13 @@ async def test_is_a_failure_mine(bot, github):
     assert "test_old" in known[0]
     assert known[2] == "! known fails without this change too"
     assert page.index("test_mine") < page.index("Likely not this change") < page.index("test_old")
+    _, answer = await bot.get(f"/api/oot/pulls/{UPSTREAM}/{pull.number}")
+    listed = answer["failures"]
+    assert (listed["total"], listed["summary"]) == (2, "2 failures: 1 new, 1 known")
+    assert [(one["word"], one["whose"], one["blocking"]) for one in listed["failures"]] == [
+        ("new", "upstream", False),
+        ("known", "upstream", False),
+    ]
 
 
 async def test_is_it_the_runner(bot, github, pull):

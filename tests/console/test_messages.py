@@ -148,7 +148,7 @@ def test_no_sentence_of_a_help_text_is_cut():
 @pytest.mark.parametrize(("shell", "does"), [("zsh", "compdef"), ("fish", "complete ")])
 def test_shells_complete_commands_as_documented(shell, does):
     line = f"_OOTBOT_COMPLETE={shell}_source ootbot"
-    assert line in (ROOT / "docs" / "install.md").read_text()
+    assert line in (ROOT / "docs" / "install-machine.md").read_text()
     made = CliRunner().invoke(main, prog_name="ootbot", env={"_OOTBOT_COMPLETE": f"{shell}_source"})
     assert does in made.output
     asked = {

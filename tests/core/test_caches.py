@@ -42,6 +42,8 @@ CACHES = {
     "GitHubApp._roles": Kept(STRANGERS, 10_000, 512),  # people who comment
     "IssuerKeys._keys": Kept(SETTINGS, 1, MIB),  # of one issuer; its key set has a limit
     "LocalBudgets._budgets": Kept(GITHUB, 10_000, KIB),
+    "OpenSinks._drivers": Kept(SETTINGS, 20, 64 * KIB),
+    "OpenSinks._locks": Kept(SETTINGS, 20, KIB),
     "PageCache._locks": Kept(STRANGERS, 2_000, KIB),  # those that are held
     "PageCache._pages": Kept(STRANGERS, 1, 64 * MIB),  # so many bytes in all
     "PinnedIds._cached": Kept(SETTINGS, 1, MIB),
@@ -110,6 +112,7 @@ CACHES = {
 }
 # what ends with the request, transaction, file or page that it is made for
 SHORT = {
+    "ObjectChecker._listed",
     "DayCounter._sums",
     "FamilyBaseline._commits",
     "Sums.seconds",

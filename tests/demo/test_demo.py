@@ -37,8 +37,9 @@ def test_the_scenario_runs_from_the_first_webhook_to_a_clean_end(variables, tmp_
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("HUD ")
-    assert "http://127.0.0.1:" in lines[0]
+    assert lines[0].startswith("starting ")
+    assert lines[1].startswith("HUD ")
+    assert "http://127.0.0.1:" in lines[1]
     assert "FAILED" not in done.stdout
     shown = [" ".join(line.split()) for line in lines]
     assert "oot / gate success 1 blocking backend passed" in shown
@@ -80,7 +81,8 @@ def test_ctrl_c_stops_the_demo_without_errors(variables, tmp_path):
         text=True,
         start_new_session=True,
     ) as demo:
-        assert demo.stdout.readline().startswith("HUD ")
+        while not demo.stdout.readline().startswith("HUD "):
+            assert demo.poll() is None
         os.killpg(demo.pid, signal.SIGINT)  # as a terminal does: the bot gets the signal, too
         output, errors = demo.communicate(timeout=SECONDS)
     assert demo.returncode == 0, output + errors
@@ -99,7 +101,7 @@ def test_a_taken_port_ends_the_demo_with_the_reason(variables):
 
 
 async def test_unmet_expectations_are_found():
-    async with environment.running(port=0, start_timeout="1h") as env:
+    async with environment.running() as env:
         env.backends[participants.TPU].silent = True
         scenario = Scenario(env)
         await env.ready()

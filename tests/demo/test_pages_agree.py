@@ -1,4 +1,4 @@
-"""The demo's month: do all pages, and their JSON, say the same of everything that two of them show?"""
+"""The demo's month: do all pages, and their JSON, say the same of what two of them show, and do all links lead on?"""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ import time
 
 import pytest
 
+from bot.console.demo_past import write_past
 from bot.demo import environment, own_ci, participants, trunk_history
+from bot.demo.environment import Wanted
 from bot.demo.scenario import Scenario
 from tests import shown_facts
-from tests.walk import walk
+from tests.walk import find_dead_links, walk
 
-START = (f"/hud/{participants.UPSTREAM}/main", "/failures", "/oot", "/oot/metrics", "/oot/levels")
+START = (
+    f"/{participants.UPSTREAM}",
+    f"/hud/{participants.UPSTREAM}/main",
+    "/failures",
+    "/oot",
+    "/oot/metrics",
+    "/oot/levels",
+)
 SEVERAL = (
     "broken since",
     "last good",
@@ -51,7 +60,7 @@ async def test_what_two_of_all_pages_show_is_the_same():
 
 
 async def check(play, *, alike):
-    async with environment.running(port=0, start_timeout="1h") as env:
+    async with environment.running(Wanted(write_past=write_past)) as env:
         await play(Scenario(env))
         until = time.monotonic() + LONG_ENOUGH
         while True:
@@ -61,8 +70,10 @@ async def check(play, *, alike):
             if not (found or missing) or time.monotonic() > until:
                 break
             await asyncio.sleep(AGAIN)
+        dead = await find_dead_links(env.http, env.bot.url, pages, alike=alike)
     assert found == {}
     assert missing == []
+    assert dead == []
 
 
 async def _play_some(scenario):

@@ -13,7 +13,7 @@ BACKEND = f"backends / {participants.RISCV} / Nightly / test (vector)"
 
 
 async def test_the_grid_shows_a_breakage_flakes_an_outage_and_a_backend_that_broke():
-    async with environment.running(port=0, start_timeout="1h") as env:
+    async with environment.running() as env:
         await env.ready()
         await trunk_history.send_history(env)
         columns = await settled(env)

@@ -14,7 +14,7 @@ from bot.ops import health
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"
 ROLES = ROOT / "deploy" / "kubernetes-roles"
-INSTALL = (ROOT / "docs" / "install.md").read_text()
+INSTALL = (ROOT / "docs" / "install-kubernetes.md").read_text()
 PRIVATE_KEYS = {"private_key_path", "relay_private_key_path"}  # files of settings
 
 

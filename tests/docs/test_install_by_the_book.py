@@ -1,4 +1,4 @@
-"""docs/install.md, "Try it first", word for word: only the ports are others, since these may be taken here."""
+"""docs/install-try.md, word for word: only the ports are others, since these may be taken here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests import secret_markers
 from tests.browser_of_pages import Visitor
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "install.md").read_text().partition("## Try it first")[2].partition("\n## ")[0]
+PAGE = (ROOT / "docs" / "install-try.md").read_text()
 COMMANDS = re.findall(r"^\$ (ootbot .*)$", PAGE, re.MULTILINE)
 PATIENCE = 60
 

@@ -1,4 +1,4 @@
-"""The proxies of docs/install.md, each as the page says: do deliveries arrive behind them, and on the fast path?"""
+"""The proxies of docs/install-proxy.md, each as the page says: do deliveries arrive behind them, and on the fast path?"""
 
 from __future__ import annotations
 

@@ -891,6 +891,7 @@ CREATE TABLE oot_changed_files (
 	head_sha TEXT NOT NULL,
 	base_ref TEXT NOT NULL,
 	paths JSON NOT NULL,
+	complete BOOLEAN,
 	asked_at INTEGER NOT NULL,
 	CONSTRAINT pk_oot_changed_files PRIMARY KEY (upstream_repo, pr_number, head_sha)
 )
@@ -1016,11 +1017,13 @@ CREATE TABLE oot_dispatch (
 	CONSTRAINT ux_oot_dispatch UNIQUE (delivery_id, backend_key)
 )
 CREATE INDEX ix_oot_dispatch_awaited ON oot_dispatch (state, created_at, id) WHERE heard_at IS NULL AND level > 1 AND oot_dispatch.action IS NOT 'closed'
+CREATE INDEX ix_oot_dispatch_begun ON oot_dispatch (backend_key, dispatched_at) WHERE dispatched_at IS NOT NULL
 CREATE INDEX ix_oot_dispatch_head ON oot_dispatch (head_sha)
 CREATE INDEX ix_oot_dispatch_pull ON oot_dispatch (upstream_repo, pr_number)
 CREATE INDEX ix_oot_dispatch_source ON oot_dispatch (source_guid)
 CREATE INDEX ix_oot_dispatch_state ON oot_dispatch (state, created_at)
 CREATE INDEX ix_oot_dispatch_unanswered ON oot_dispatch (backend_key, created_at) WHERE state IN ('failed', 'never_started', 'not_installed')
+CREATE INDEX ix_oot_dispatch_waiting ON oot_dispatch (backend_key, created_at) WHERE state = 'waiting'
 CREATE TABLE oot_failure_kind (
 	job_key TEXT NOT NULL,
 	kind TEXT NOT NULL,
@@ -1130,6 +1133,13 @@ CREATE TABLE oot_run (
 	status TEXT NOT NULL,
 	checked_at INTEGER NOT NULL,
 	CONSTRAINT pk_oot_run PRIMARY KEY (backend_key, run_id, run_attempt)
+)
+CREATE TABLE oot_tree (
+	upstream_repo TEXT NOT NULL,
+	head_sha TEXT NOT NULL,
+	tree_sha TEXT NOT NULL,
+	asked_at INTEGER NOT NULL,
+	CONSTRAINT pk_oot_tree PRIMARY KEY (upstream_repo, head_sha)
 )
 CREATE TABLE oot_workflow_job (
 	job_key TEXT NOT NULL,
@@ -1489,7 +1499,6 @@ CREATE TABLE sink_mark (
 	generation INTEGER NOT NULL,
 	CONSTRAINT pk_sink_mark PRIMARY KEY (sink, what, "key")
 )
-CREATE INDEX ix_sink_mark_delivery ON sink_mark ("key") WHERE what = 'deliveries'
 CREATE INDEX ix_sink_mark_since ON sink_mark (sink, what, since, "key")
 CREATE TABLE sink_refused (
 	sink TEXT NOT NULL,
@@ -1599,6 +1608,7 @@ CREATE TABLE test (
 )
 CREATE INDEX ix_test_canonical ON test (canonical)
 CREATE INDEX ix_test_class_id ON test (class_id, id)
+CREATE INDEX ix_test_name ON test (name)
 CREATE TABLE test_class (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
 	repository_id INTEGER NOT NULL,
@@ -1940,6 +1950,21 @@ CREATE INDEX ix_utilization_job_head_sha ON utilization_job (head_sha, repositor
 CREATE INDEX ix_utilization_job_job ON utilization_job (repository_id, job_id)
 CREATE INDEX ix_utilization_job_newest ON utilization_job (repository_id, received_at)
 CREATE INDEX ix_utilization_job_run ON utilization_job (run_id, run_attempt)
+CREATE TABLE word (
+	kind TEXT NOT NULL,
+	word BLOB NOT NULL,
+	title_id INTEGER NOT NULL,
+	CONSTRAINT pk_word PRIMARY KEY (kind, word, title_id)
+)
+CREATE TABLE word_title (
+	id INTEGER NOT NULL,
+	kind TEXT NOT NULL,
+	repository_id INTEGER NOT NULL,
+	ref TEXT NOT NULL,
+	text TEXT NOT NULL,
+	CONSTRAINT pk_word_title PRIMARY KEY (id),
+	CONSTRAINT uq_word_title UNIQUE (kind, repository_id, ref)
+)
 CREATE TABLE workflow_job (
 	repository_id INTEGER NOT NULL,
 	repo TEXT NOT NULL,

@@ -189,7 +189,7 @@ async def test_a_doctor_names_a_ci_that_was_never_heard_of_and_one_that_fell_sil
     await send_circleci(bot, circleci(), secret="a guess of theirs")
     await bot.settle()
     found = [(one.status, one.detail) for one in await check_providers(Target())]
-    assert ("warning", "no event of circleci has ever come in") in found
+    assert ("warning", "no event of circleci has ever arrived") in found
     assert ("warning", "buildkite was last heard of 8 d ago, GitHub since") in found
     assert ("warning", "1 event of the circleci project gh/x/z, which is mapped to no repository") in found
     assert any("had a wrong signature since the bot started" in words for _, words in found)

@@ -168,6 +168,18 @@ async def test_nul_and_deep_nesting_harm_nothing(bot):
 
 
 @SQLITE
+async def test_odd_texts_in_what_tells_events_apart_are_taken(bot):
+    events = [job_event(job=f"j-{number}") for number in range(3)]
+    events[0]["job"]["exit_status"] = "\ud800"
+    events[1]["job"]["exit_status"] = json.loads("[" * 400 + "]" * 400)
+    events[2]["job"]["exit_status"] = 10**400
+    for event in events:
+        assert (await send_buildkite(bot, event))[0] in {202, 400}
+    await bot.settle()
+    assert {row["exit_status"] for row in await bot.rows("provider_job")} <= {None}
+
+
+@SQLITE
 async def test_events_that_nothing_follows_from_are_limited_and_others_are_not(bot):
     raw = json.dumps(circleci(slug="gh/x/y")).encode()
     headers = {"circleci-event-type": "job-completed"} | signed_circleci(raw, SECRET)

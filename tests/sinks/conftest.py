@@ -23,7 +23,10 @@ def tables(request, folder):
     """The settings' tables of sinks; a test may choose others by its marker's parameters."""
     chosen = getattr(request, "param", None) or {"archive": archive_of(folder), "copies": copies_of(folder)}
     return {
-        name: table | {"url": table["url"].replace("FOLDER", f"file://{folder}")}
+        name: {
+            key: value.replace("FOLDER", f"file://{folder}") if key == "url" else value
+            for key, value in table.items()
+        }
         for name, table in chosen.items()
     }
 

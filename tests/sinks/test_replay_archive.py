@@ -59,8 +59,8 @@ async def test_what_is_damaged_is_named_and_the_rest_is_replayed(bot, github, fo
     there = Elsewhere(bot, tmp_path / "empty")
     code, out, err = await ootbot(there, "replay", PLACE, f"file://{folder}/archive")
     assert code == 1
-    for path, words in ((first, "is missing"), (second, "has another content than was archived"),
-                        (third, "is no gzip file")):  # fmt: skip
+    for path, words in ((first, "is missing"), (second, "differs from what was archived"),
+                        (third, "is not a gzip file")):  # fmt: skip
         assert f"{path.relative_to(folder / 'archive')} {words}" in err
     assert f"replayed {len(await bot.rows('delivery')) - 3} " in out
 

@@ -71,7 +71,7 @@ def test_what_there_is_none_of_is_named_with_what_there_is(settings):
     with_sinks = replace(settings, of_features={SinksSettings: SinksSettings(sinks=chosen)})
     assert find_problems(with_sinks, FEATURES) == [
         "sink x: what: 'records' has no shape in layout raw; there are deliveries",
-        "sink x: what: 'everything' is nothing that is stored; there are deliveries",
+        "sink x: what: 'everything' is not among what is stored; there are deliveries",
     ]
     with pytest.raises(Misconfigured):
         lanes(with_sinks, FEATURES)
@@ -89,7 +89,7 @@ def test_a_group_stands_for_its_exports(settings):
     ("missing", "sinks", "words"),
     [
         (True, {"ch": GOOD}, "sink ch needs obstore: pip install 'ootbot[s3]'"),
-        (False, {"ch": GOOD | {"what": ["nothing"]}}, "sink ch: what: 'nothing' is nothing that is stored"),
+        (False, {"ch": GOOD | {"what": ["nothing"]}}, "sink ch: what: 'nothing' is not among what is stored"),
     ],
 )
 def test_the_bot_does_not_start_with_mistakes(tmp_path, settings, missing, sinks, words):

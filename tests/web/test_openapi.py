@@ -24,13 +24,14 @@ pytestmark = pytest.mark.logic
 
 DRAWN = 12  # requests for each door and database, two thirds of them spoilt: over 300 in all
 PAGES = {
+    "/{owner}/{repo}", "/{owner}/{repo}/pulls", "/search",
     "/{owner}/{repo}/logs", "/{owner}/{repo}/commit/{sha}/logs", "/{owner}/{repo}/job/{id}", "/{owner}/{repo}/job/{id}/log", "/{owner}/{repo}/job/{id}/log.txt", "/failures", "/failures/{signature}", "/{owner}/{repo}/run/{id}", "/hud", "/hud/{owner}/{repo}", "/{owner}/{repo}/metrics", "/{owner}/{repo}/reliability", "/{owner}/{repo}/queue", "/{owner}/{repo}/disabled", "/{owner}/{repo}/disabled/suggestions",
     "/{owner}/{repo}/commit/{sha}/tests", "/{owner}/{repo}/run/{id}/tests", "/{owner}/{repo}/test/{digest}", "/{owner}/{repo}/tests",
     "/{owner}/{repo}/tests/file/{path}", "/{owner}/{repo}/tests/lost", "/{owner}/{repo}/flaky", "/oot/{org}/{repo}/tests",
     "/{owner}/{repo}/job/{id}/utilization", "/{owner}/{repo}/run/{id}/utilization", "/{owner}/{repo}/utilization",
     "/{owner}/{repo}/storage", "/{owner}/{repo}/upload/{id}", "/{owner}/{repo}/upload/{id}/log", "/{owner}/{repo}/upload/{id}/log.txt",
     "/hud/{owner}/{repo}/{branch}",  # and what they need: for people, who find the JSON behind each linked there
-    "/", "/api", "/oot", "/oot/levels", "/oot/metrics", "/oot/{org}/{repo}", "/{owner}/{repo}/pull/{number}",
+    "/", "/api", "/red", "/oot", "/oot/dispatches", "/oot/levels", "/oot/metrics", "/oot/{org}/{repo}", "/{owner}/{repo}/pull/{number}",
     "/oot/{org}/{repo}/pings/{id}", "/admin/ping", "/admin/notify",
     "/oot/{org}/{repo}/badge.svg", "/oot/{org}/{repo}/feed.atom", "/{owner}/{repo}/badge.svg", "/{owner}/{repo}/feed.atom",
     "/{owner}/{repo}/commit/{sha}", "/static/{name}", "/favicon.ico", "/admin", "/admin/deliveries",

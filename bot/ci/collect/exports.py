@@ -23,6 +23,9 @@ EXPORTS = (
         name="artifacts",
         table=ci_artifact,
         day="created_at",
-        shapes={"upstream": Shape(make="bot.ci.collect.exports:copy_artifact", most=500)},
+        shapes={
+            "upstream": Shape(make="bot.ci.collect.exports:copy_artifact", most=500),
+            "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+        },
     ),
 )

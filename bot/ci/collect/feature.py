@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.core.feature import Feature
+from bot.core.feature import Feature, NavigationEntry
 
 if TYPE_CHECKING:
     from bot.core.settings import Settings
@@ -31,6 +31,16 @@ FEATURE = Feature(
     before_commit="bot.ci.collect.tasks.read_upload:request_waiting",
     views="bot.ci.collect.views.routes:VIEWS",
     routes="bot.ci.collect.views.routes:setup",
+    navigation=(
+        NavigationEntry(
+            bar="repository",
+            path="/{repo}/storage",
+            label="Storage",
+            place=80,
+            shown="bot.ci.collect.views.routes:has_artifacts",
+        ),
+    ),
+    search="bot.ci.collect.views.search_hits:find_hits",
     sections={
         "pull": "bot.ci.collect.sections:pull_artifacts",
         "commit": "bot.ci.collect.sections:commit_artifacts",

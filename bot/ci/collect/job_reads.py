@@ -19,6 +19,7 @@ from bot.web.blocks import JobSubject
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    import sqlalchemy as sa
     from aiohttp import web
 
     from bot.ci.collect.tables import FetchRow, UploadRow
@@ -76,6 +77,11 @@ async def _visible(request: web.Request, tx: Transaction, hidden: Hidden, repo: 
         if (await runs.repository_facts(tx, identifier)).private is False:
             found.add(identifier)
     return found
+
+
+async def has_rows(asked: Asked, repo: str, repository_id: sa.Column[int]) -> bool:
+    """Whether a table has a row of a repository that the request may see, by the column of its repository."""
+    return await runs.has_rows(asked.tx, repository_id, await visible_to(asked, repo))
 
 
 def not_known(what: str) -> Rejected:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.core.feature import Feature
+from bot.core.feature import Feature, NavigationEntry
 
 FEATURE = Feature(
     name="disabled",
@@ -23,5 +23,14 @@ FEATURE = Feature(
     doctor="bot.ci.disabled.doctor:check_answers",
     views="bot.ci.disabled.views:VIEWS",
     routes="bot.ci.disabled.views:setup",
+    navigation=(
+        NavigationEntry(
+            bar="tests",
+            path="/{repo}/disabled",
+            label="Disabled",
+            place=40,
+            shown="bot.ci.disabled.issues_view:has_lists",
+        ),
+    ),
     settings="bot.ci.disabled.settings:DisabledSettings",
 )

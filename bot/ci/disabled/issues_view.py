@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ from bot.ci.disabled import list_rows, rows
 from bot.ci.disabled.lists import LISTS
 from bot.ci.disabled.tables import DisablingRow
 from bot.ci.trunk import reading
+from bot.core.errors import Rejected
 from bot.web import operations as op
 from bot.web.answers import Answer, Time, fill, time
 from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY
@@ -66,6 +68,16 @@ async def read_issues(asked: Asked) -> FoundIssues:
         made_at=mark and mark["made_at"],
         issues=await rows.disabling(asked.tx, repository["repository_id"]),
     )
+
+
+async def has_lists(asked: Asked, repo: str) -> bool:
+    """Whether issues of a repository disable anything, or lists are made of them."""
+    with contextlib.suppress(Rejected):
+        repository = (await reading.find_branch(asked.tx, asked.hidden, repo, "")).repository
+        identifier = repository["repository_id"]
+        mark = await list_rows.find_mark(asked.tx, identifier, next(iter(LISTS)))
+        return mark is not None or bool(await rows.disabling(asked.tx, identifier))
+    return False
 
 
 def show(found: FoundIssues) -> dict[str, Any]:

@@ -30,7 +30,7 @@ Found = dict[int, dict[str, Any]]  # issues by number
 async def find_missed_issues(context: Context, task: Task) -> None:
     """Compare the records of one repository's issues about CI (key: its id) with what GitHub finds."""
     if not task.key.isdigit():
-        raise GiveUp(f"{task.key!r} is no repository's id")
+        raise GiveUp(f"{task.key!r} is not the id of a repository")
     identifier = int(task.key)
     async with context.store.read() as tx:
         repo = (await rows.repositories(tx, context.settings)).get(identifier)

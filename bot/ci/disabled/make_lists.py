@@ -75,7 +75,7 @@ async def request_all_lists(context: Context, _task: Task) -> None:
 async def make_lists(context: Context, task: Task) -> None:
     """Make the lists of one repository (key: its id)."""
     if not task.key.isdigit():
-        raise GiveUp(f"{task.key!r} is no repository's id")
+        raise GiveUp(f"{task.key!r} is not the id of a repository")
     identifier = int(task.key)
     async with context.store.read() as tx:
         repo = (await rows.repositories(tx, context.settings)).get(identifier)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from bot.ci.disabled import issues_view, lists_view
 from bot.ci.disabled.list_cache import SENT_LISTS, BytesCache
-from bot.web import html
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -15,6 +14,5 @@ VIEWS = (*lists_view.ENDPOINTS, issues_view.VIEW)
 
 
 def setup(app: web.Application) -> None:
-    """Add the tab of what is disabled, and the cache of lists."""
-    html.add_tab(app, "tests", "Disabled", "/disabled", place=10)
+    """Add the cache of lists."""
     app[SENT_LISTS] = BytesCache()

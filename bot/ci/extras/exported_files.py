@@ -60,10 +60,11 @@ async def _read(
 def copy_metrics(_export: Export, row: Row) -> list[StoredObject]:
     """Return a file of metrics as PyTorch's `upload_metrics` stores them."""
     source, lines = cast("SourceRow", row), cast("list[MetricRow]", row["rows"])
-    return _object("ossci_uploaded_metrics", source, (_metric(source, one) for one in lines))
+    return _object("ossci_uploaded_metrics", source, (describe_metric(source, one) for one in lines))
 
 
-def _metric(source: SourceRow, line: MetricRow) -> dict[str, object]:
+def describe_metric(source: SourceRow, line: MetricRow) -> dict[str, object]:
+    """Return a line of metrics with upstream's names."""
     file, _, function = line["source"].rpartition(":")
     return {
         "repo": source["repo"],
@@ -143,14 +144,24 @@ def _object(folder: str, source: SourceRow, lines: Iterable[dict[str, object]]) 
 
 
 def _export(name: str, kind: str, *, copied: str, read: str) -> Export:
-    module = "bot.ci.extras.exported_files"
+    module = "bot.ci.extras"
+
+    def shape(make: str) -> Shape:
+        return Shape(make=f"{module}.{make}", read=f"{module}.exported_files:{read}", most=FILES_AT_ONCE)
+
     return Export(
         name=name,
         table=ci_source,
         day="at",
         repositories=("repository_id",),
         condition=ci_source.c.kind == kind,
-        shapes={"upstream": Shape(make=f"{module}:{copied}", read=f"{module}:{read}", most=FILES_AT_ONCE)},
+        shapes={
+            "upstream": shape(f"exported_files:{copied}"),
+            "clickhouse.ootbot": shape(f"exported_tables:{copied}"),
+        }
+        | (
+            {"clickhouse.upstream": shape("exported_tables:copy_upstream_metrics")} if kind == METRICS else {}
+        ),
     )
 
 

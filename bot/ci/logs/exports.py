@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.ci.collect.blob_store import BlobMissing
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.logs.parse.stored import StoredLog
 from bot.ci.logs.tables import ci_log, ci_verdict
+from bot.core.stored_items import StoredItem
 from bot.core.stored_objects import TEXT, StoredObject, json_line, object_key, repo_key
 from bot.db.exports import Export, Shape
+from bot.db.table_copies import column_types, copy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from bot.ci.logs.tables import VerdictRow
     from bot.context import Context
+    from bot.core.column_tables import TableCopy
     from bot.db.exports import Key, Row
 
 TOGETHER = 4  # logs in memory
@@ -57,6 +61,47 @@ def copy_verdicts(export: Export, row: Row) -> list[StoredObject]:
     return [StoredObject(key=key, content=lambda: map(json_line, row["verdicts"]))]
 
 
+def copy_log_row(export: Export) -> TableCopy:
+    """Return the copy of what is known of logs, without their texts."""
+    return copy_of(export, column_types(ci_log))
+
+
+def copy_verdict_rows(export: Export) -> TableCopy:
+    """Return the copy of the verdicts on jobs."""
+    columns = column_types(ci_verdict, without=("current", "excerpt", "excerpt_from"))
+
+    def rows(row: Row) -> Iterator[Mapping[str, Any]]:
+        return ({**one, "repo": row["repo"]} for one in row["verdicts"])
+
+    return copy_of(export, columns, order=("ruleset", "rank"), rows=rows, several=True)
+
+
+def classify_item(_export: Export, row: Row) -> list[StoredItem]:
+    """Return the attribute of a job's item that says why it failed."""
+    first: VerdictRow = row["verdicts"][0]
+    found = {
+        "rule": first["rule"] or "",
+        "line": first["line"] or "",
+        "line_num": first["line_num"] or 0,
+        "captures": first["captures"],
+        "context": first["context"],
+        "job_id": row["job_id"],
+    }
+    return [
+        StoredItem(
+            table="workflow-job",
+            key=f"{row['repo']}/{row['job_id']}",
+            attributes={"torchci_classification": found},
+            version="_classification_version",
+        )
+    ]
+
+
+def _of_verdicts(make: str) -> Shape:
+    read = "bot.ci.logs.store.exported_rows:read_verdicts"
+    return Shape(make=f"bot.ci.logs.exports:{make}", read=read, most=500)
+
+
 EXPORTS = (
     Export(
         name="logs",
@@ -68,7 +113,8 @@ EXPORTS = (
                 read="bot.ci.logs.store.exported_rows:read_logs",
                 load="bot.ci.logs.exports:load_logs",
                 most=TOGETHER,
-            )
+            ),
+            "clickhouse.ootbot": Shape(make="bot.ci.logs.exports:copy_log_row"),
         },
     ),
     Export(
@@ -78,11 +124,9 @@ EXPORTS = (
         day="at",
         condition=ci_verdict.c.current,
         shapes={
-            "upstream": Shape(
-                make="bot.ci.logs.exports:copy_verdicts",
-                read="bot.ci.logs.store.exported_rows:read_verdicts",
-                most=500,
-            )
+            "upstream": _of_verdicts("copy_verdicts"),
+            "clickhouse.ootbot": _of_verdicts("copy_verdict_rows"),
+            "dynamodb": _of_verdicts("classify_item"),
         },
     ),
 )

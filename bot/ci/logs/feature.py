@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bot.core.feature import Feature
+from bot.core.feature import Feature, NavigationEntry
+
+HAS_LOGS = "bot.ci.logs.views.routes:has_logs"
 
 FEATURE = Feature(
     name="logs",
@@ -25,6 +27,14 @@ FEATURE = Feature(
     admin_forms={"/failures": "bot.ci.logs.admin:tie_issue"},
     metrics="bot.ci.logs.admin:measure_coverage",
     views="bot.ci.logs.views.routes:VIEWS",
+    navigation=(
+        NavigationEntry(bar="site", path="/failures", label="Failures", place=30, covers=("/failures/",)),
+        NavigationEntry(
+            bar="repository", path="/failures?repo={repo}", label="Failures", place=40, shown=HAS_LOGS
+        ),
+        NavigationEntry(bar="repository", path="/{repo}/logs", label="Logs", place=41, shown=HAS_LOGS),
+    ),
+    search="bot.ci.logs.views.search_hits:find_hits",
     sections={
         "job": "bot.ci.logs.sections:job_section",
         "job_json": "bot.ci.logs.sections:job_json",

@@ -33,7 +33,7 @@ async def before_commit(tx: Transaction, changed: Changed) -> None:
 async def move_private_failures(context: Context, task: Task) -> None:
     """Move the failures of a private repository to counts of their own (key: its id)."""
     if not task.key.isdigit():
-        raise GiveUp(f"{task.key!r} is no repository's id")
+        raise GiveUp(f"{task.key!r} is not the id of a repository")
     while True:
         async with context.store.transaction() as tx:
             if not await private_failures.is_private(tx, int(task.key)):

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bot.ci.collect.settings import CollectSettings
-from bot.ci.logs.store import failure_rows, log_rows
+from bot.ci.logs.store import failure_rows, failure_words, log_rows
 from bot.ingest.prune import in_batches
 
 if TYPE_CHECKING:
@@ -26,5 +26,6 @@ async def prune_logs(context: Context) -> dict[str, int]:
     return {
         "former verdicts": await in_batches(context, former, log_rows.delete_former),
         "verdicts": await in_batches(context, oldest, log_rows.delete_logs),
+        "words of failures": await failure_words.forget_words(context),
         "days of failures": await in_batches(context, sums, failure_rows.delete_sums),
     }

@@ -53,7 +53,7 @@ async def enqueue_due(tx: Transaction, settings: Settings) -> None:
 async def reclassify_logs(context: Context, task: Task) -> None:
     """Classify some logs of a repository again (key: its id), and come back for the rest."""
     if not task.key.isdigit():
-        raise GiveUp(f"{task.key!r} is no repository's id")
+        raise GiveUp(f"{task.key!r} is not the id of a repository")
     async with context.store.transaction() as tx:
         reached = await _reached(tx, context.settings, int(task.key))
         since = tx.now - context.settings.of(CollectSettings).ci_log_retention_days * log_rows.DAY

@@ -9,6 +9,8 @@ import sqlalchemy as sa
 from bot.db.columns import partial_index
 from bot.db.rows import Big, Bool, Int, Json, Millis, Text, table
 
+PUBLIC = "public"  # the family of the failures of all public repositories
+
 
 class LogKey(TypedDict):
     """The job that a log is of."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.core.feature import Feature
+from bot.core.feature import Feature, NavigationEntry
 
 FEATURE = Feature(
     name="test_lists",
@@ -18,5 +18,14 @@ FEATURE = Feature(
     periodic="bot.ci.test_lists.make_time_lists:periodic",
     views="bot.ci.test_lists.views:VIEWS",
     routes="bot.ci.test_lists.views:setup",
+    navigation=(
+        NavigationEntry(
+            bar="tests",
+            path="/{repo}/disabled/suggestions",
+            label="Suggestions",
+            place=50,
+            shown="bot.ci.test_lists.views:has_suggestions",
+        ),
+    ),
     settings="bot.ci.test_lists.settings:TimesSettings",
 )

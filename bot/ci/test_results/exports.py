@@ -102,7 +102,11 @@ async def _write_cases(context: Context, run: Row, jobs: Iterable[TestJobRow]) -
     return found
 
 
-def _export(name: str, make: str, read: str, *, load: str = "", most: int) -> Export:
+def _export(name: str, make: str, table: str, read: str, *, load: str = "", most: int) -> Export:
+    def shape(made: str) -> Shape:
+        store = "bot.ci.test_results.store.exported_rows"
+        return Shape(make=f"bot.ci.test_results.{made}", read=f"{store}:{read}", load=load, most=most)
+
     return Export(
         name=name,
         group="tests",
@@ -111,18 +115,30 @@ def _export(name: str, make: str, read: str, *, load: str = "", most: int) -> Ex
         day="at",
         repositories=("repository_id", "backend", "upstream_repo"),
         shapes={
-            "upstream": Shape(
-                make=f"bot.ci.test_results.exports:{make}",
-                read=f"bot.ci.test_results.store.exported_rows:{read}",
-                load=load,
-                most=most,
-            )
+            "upstream": shape(f"exports:{make}"),
+            "clickhouse.ootbot": shape(f"exported_tables:copy_{table}"),
+            "clickhouse.upstream": shape(f"exported_tables:copy_upstream_{table}"),
         },
     )
 
 
 EXPORTS = (
-    _export("test_run_summary", "copy_lines", "read_summaries", most=5),
-    _export("failed_test_runs", "copy_failures", "read_failures", most=5),
-    _export("test_run", "copy_cases", "read_runs", load="bot.ci.test_results.exports:load_cases", most=2),
+    _export("test_run_summary", "copy_lines", "suites", "read_summaries", most=5),
+    _export("failed_test_runs", "copy_failures", "failures", "read_failures", most=5),
+    _export(
+        "test_run", "copy_cases", "cases", "read_runs", load="bot.ci.test_results.exports:load_cases", most=2
+    ),
+    Export(
+        name="test_jobs",
+        group="tests",
+        table=test_job,
+        day="at",
+        repositories=("repository_id", "backend", "upstream_repo"),
+        shapes={
+            "clickhouse.ootbot": Shape(
+                make="bot.ci.test_results.exported_tables:copy_jobs",
+                read="bot.ci.test_results.store.exported_rows:read_jobs",
+            )
+        },
+    ),
 )

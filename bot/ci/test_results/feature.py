@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.core.feature import Feature
+from bot.core.feature import Feature, NavigationEntry
 
 if TYPE_CHECKING:
     from bot.core.settings import Settings
+
+
+HAS_TESTS = "bot.ci.test_results.views.routes:has_tests"
 
 
 def periodic(_settings: Settings) -> dict[str, float]:
@@ -36,6 +39,34 @@ FEATURE = Feature(
     prune="bot.ci.test_results.store.prune:prune",
     routes="bot.ci.test_results.views.routes:setup",
     views="bot.ci.test_results.views.routes:VIEWS",
+    navigation=(
+        NavigationEntry(
+            bar="repository",
+            path="/{repo}/tests",
+            label="Tests",
+            place=30,
+            shown=HAS_TESTS,
+            covers=("/{repo}/tests/", "/{repo}/test/", "/{repo}/flaky", "/{repo}/disabled"),
+        ),
+        NavigationEntry(
+            bar="tests",
+            path="/{repo}/tests",
+            label="All tests",
+            place=10,
+            shown=HAS_TESTS,
+            covers=("/{repo}/test",),
+        ),
+        NavigationEntry(
+            bar="repository",
+            path="/oot/{repo}/tests",
+            label="Beside upstream",
+            place=6,
+            shown="bot.ci.test_results.views.backend_tests:can_compare",
+        ),
+        NavigationEntry(bar="tests", path="/{repo}/flaky", label="Flaky", place=20, shown=HAS_TESTS),
+        NavigationEntry(bar="tests", path="/{repo}/tests/lost", label="Lost", place=30, shown=HAS_TESTS),
+    ),
+    search="bot.ci.test_results.views.search_hits:find_hits",
     sections={
         "job": "bot.ci.test_results.views.sections:job_blocks",
         "run": "bot.ci.test_results.views.sections:run_blocks",

@@ -94,6 +94,7 @@ test = table(
     sa.UniqueConstraint("repository_id", "digest", name="uq_test"),
     sa.Index("ix_test_class_id", "class_id", "id"),
     sa.Index("ix_test_canonical", "canonical"),
+    sa.Index("ix_test_name", "name", postgresql_ops={"name": "text_pattern_ops"}),  # by its beginning
     key=("id",),
 )
 for _table in (test, test_class):  # no id is ever used again: blocks and sums outlive tests

@@ -24,14 +24,17 @@ def copy_row(export: Export, row: Row) -> list[StoredObject]:
     return [StoredObject(key=key, content=lambda: (json_line(dict(row)),))]
 
 
-COPY = Shape(make="bot.ci.trunk.exports:copy_row", most=500)
+SHAPES = {
+    "upstream": Shape(make="bot.ci.trunk.exports:copy_row", most=500),
+    "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+}
 EXPORTS = (
     Export(
         name="columns",
         group="trunk",
         table=ci_column,
         day=sa.cast(ci_column.c.seen, sa.BigInteger) * DAY,
-        shapes={"upstream": COPY},
+        shapes=SHAPES,
     ),
-    Export(name="trunk_events", group="trunk", table=trunk_event, day="at", shapes={"upstream": COPY}),
+    Export(name="trunk_events", group="trunk", table=trunk_event, day="at", shapes=SHAPES),
 )

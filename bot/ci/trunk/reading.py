@@ -55,13 +55,15 @@ async def find_branch(tx: Transaction, hidden: Hidden, repo: str, branch: str) -
 
 
 async def newest_commits(
-    tx: Transaction, branch: Branch, *, before: str | None, limit: int
+    tx: Transaction, branch: Branch, *, before: str | None, limit: int, until: int | None = None
 ) -> tuple[list[CommitRow], bool]:
     """Return commits of a branch, newest first, and whether there are more; those after `before`, a SHA.
 
+    With `until` (epoch milliseconds) none that is newer.
+
     Raises Rejected 404 when `before` is not on the branch.
     """
-    identifier, until = branch.repository["repository_id"], None
+    identifier = branch.repository["repository_id"]
     if before:
         last = await rows.commit(tx, identifier, branch.name, before)
         if last is None:

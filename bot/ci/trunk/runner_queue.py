@@ -48,6 +48,12 @@ class RunnerQueue(Struct, frozen=True, kw_only=True):
     queue_counts_week: list[int]  # by queue_bounds, and a last one of longer times
     duration_p50: float | None
 
+    @property
+    def is_long(self) -> bool:
+        """Whether a job waits longer than nine of ten did in the last week."""
+        usual = self.queue_p90_week
+        return self.oldest is not None and usual is not None and self.oldest > usual
+
 
 def starting_jobs(jobs: Iterable[StartedJob]) -> set[int]:
     """Return the jobs whose runner of a scale set is still being prepared: they wait, whatever GitHub says."""

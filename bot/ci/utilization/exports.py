@@ -28,7 +28,13 @@ TOGETHER = 8  # series in memory
 
 def copy_metadata(export: Export, row: Row) -> list[StoredObject]:
     """Return the document about a job."""
-    document = _claims(row) | {
+    document = describe_job(row)
+    return [StoredObject(key=_key(export, row, "metadata"), content=lambda: (json_line(document),))]
+
+
+def describe_job(row: Row) -> dict[str, Any]:
+    """Return what upstream's document says of a job."""
+    return _claims(row) | {
         "usage_collect_interval": 1.0 if row["collect_interval"] is None else row["collect_interval"],
         "data_model_version": row["model_version"] or "",
         "gpu_count": row["gpu_count"] or 0,
@@ -42,7 +48,6 @@ def copy_metadata(export: Export, row: Row) -> list[StoredObject]:
         ],
         "tags": [],
     }
-    return [StoredObject(key=_key(export, row, "metadata"), content=lambda: (json_line(document),))]
 
 
 async def load_series(context: Context, rows: Mapping[Key, Row]) -> dict[Key, Row]:
@@ -59,16 +64,23 @@ async def load_series(context: Context, rows: Mapping[Key, Row]) -> dict[Key, Ro
 
 def copy_series(export: Export, row: Row) -> list[StoredObject]:
     """Return a line for each record of a job; none where its series are no longer kept."""
-    try:
-        stored = None if row["content"] is None else decode(row["content"])
-    except DamagedBlob:
-        stored = None
+    stored = stored_series(row)
     if stored is None:
         return []
-    return [StoredObject(key=_key(export, row, "time_series"), content=lambda: _records(row, stored))]
+    key = _key(export, row, "time_series")
+    return [StoredObject(key=key, content=lambda: map(json_line, describe_records(row, stored)))]
 
 
-def _records(row: Row, stored: Stored) -> Iterator[bytes]:
+def stored_series(row: Row) -> Stored | None:
+    """Return the series of a job, None where they are no longer kept or damaged."""
+    try:
+        return None if row["content"] is None else decode(row["content"])
+    except DamagedBlob:
+        return None
+
+
+def describe_records(row: Row, stored: Stored) -> Iterator[dict[str, Any]]:
+    """Yield what upstream's document says of each record."""
     common = {"type": "utilization", "tags": ["record"]}
     claims = _claims(row)
     created_at = {"created_at": claims.pop("created_at")}
@@ -78,9 +90,7 @@ def _records(row: Row, stored: Stored) -> Iterator[bytes]:
         for path, column in columns:
             value = column[place]
             _put(data, path, None if math.isnan(value) else value)
-        yield json_line(
-            created_at | common | {"time_stamp": at} | claims | {"json_data": json.dumps(_as_lists(data))}
-        )
+        yield created_at | common | {"time_stamp": at} | claims | {"json_data": json.dumps(_as_lists(data))}
 
 
 def _put(data: dict[str, Any], path: list[str], value: float | None) -> None:
@@ -119,13 +129,22 @@ def _key(export: Export, row: Row, name: str) -> str:
     return "/".join((export.name, VERSION, repo_key(row["repo"]), parts, name))
 
 
+def _series(make: str) -> Shape:
+    load = "bot.ci.utilization.exports:load_series"
+    return Shape(make=f"bot.ci.utilization.{make}", load=load, most=TOGETHER)
+
+
 EXPORTS = (
     Export(
         name="util_metadata",
         group="utilization",
         table=utilization_job,
         day="received_at",
-        shapes={"upstream": Shape(make="bot.ci.utilization.exports:copy_metadata", most=200)},
+        shapes={
+            "upstream": Shape(make="bot.ci.utilization.exports:copy_metadata", most=200),
+            "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+            "clickhouse.upstream": Shape(make="bot.ci.utilization.exported_tables:copy_upstream_jobs"),
+        },
     ),
     Export(
         name="util_timeseries",
@@ -133,11 +152,9 @@ EXPORTS = (
         table=utilization_job,
         day="received_at",
         shapes={
-            "upstream": Shape(
-                make="bot.ci.utilization.exports:copy_series",
-                load="bot.ci.utilization.exports:load_series",
-                most=TOGETHER,
-            )
+            "upstream": _series("exports:copy_series"),
+            "clickhouse.ootbot": _series("exported_tables:copy_points"),
+            "clickhouse.upstream": _series("exported_tables:copy_upstream_points"),
         },
     ),
 )

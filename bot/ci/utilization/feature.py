@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.core.feature import Feature
+from bot.core.feature import Feature, NavigationEntry
 
 FEATURE = Feature(
     name="utilization",
@@ -17,6 +17,15 @@ FEATURE = Feature(
     prune="bot.ci.utilization.store.count_days:prune",
     views="bot.ci.utilization.views.routes:VIEWS",
     routes="bot.ci.utilization.views.routes:setup",
+    navigation=(
+        NavigationEntry(
+            bar="repository",
+            path="/{repo}/utilization",
+            label="Utilization",
+            place=50,
+            shown="bot.ci.utilization.views.routes:has_usage",
+        ),
+    ),
     sections={
         "job": "bot.ci.utilization.sections:show_job",
         "run": "bot.ci.utilization.sections:show_run",

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from bot.demo.github.models import Repo
 
+SHORTEST = 7  # characters of an abbreviated SHA
+NONE = "0" * 40  # before a branch is made, and after it is deleted
+
 
 def commit(
     repo: Repo,

@@ -6,7 +6,10 @@ Objects that change compare by identity.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,6 +40,12 @@ class Commit:
     parents: tuple[str, ...] = ()
     tree: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     changed: tuple[str, ...] = ()  # paths, compared with the first parent
+
+    @cached_property
+    def tree_sha(self) -> str:
+        """The SHA of its tree: commits with the same files have the same."""
+        parts = (f"{path}\0{hashlib.sha256(text).hexdigest()}" for path, text in sorted(self.tree.items()))
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -73,8 +82,10 @@ class Repo:
 
     @property
     def next_number(self) -> int:
-        """The number of the next pull request or issue."""
-        return 1 + max((*self.pulls, *self.issues), default=0)
+        """The number of the next pull request or issue: the smallest that is free, as a past one may have any."""
+        return next(
+            number for number in itertools.count(1) if number not in self.pulls and number not in self.issues
+        )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -118,6 +129,7 @@ class Pull:
     updated_at: int
     labels: list[str] = field(default_factory=list)
     commits: list[str] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)  # changed files, by their new names: the old ones
     state: str = "open"
     closed_at: int | None = None
     merged_at: int | None = None

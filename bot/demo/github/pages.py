@@ -13,6 +13,7 @@ from aiohttp import web
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 
+from bot.demo.github.code_pages import CodePages
 from bot.demo.github.serializers import actions as serializers_actions
 from bot.demo.github.state import MAINTAINER
 
@@ -80,12 +81,15 @@ class Pages:
         add("POST", "/{owner}/{repo}/pulls", self.open_pull)
         add("GET", "/{owner}/{repo}/pull/{number}", self.pull)
         add("POST", "/{owner}/{repo}/pull/{number}/{action}", self.act)
+        add("GET", "/{owner}/{repo}/issues/new", self.new_issue)
+        add("POST", "/{owner}/{repo}/issues/new", self.open_issue)
         add("GET", "/{owner}/{repo}/issues/{number}", self.issue)
         add("GET", "/{owner}/{repo}/runs/{run}", self.check_run)
         add("POST", "/{owner}/{repo}/runs/{run}/rerequest", self.rerequest)
         add("POST", "/{owner}/{repo}/runs/{run}/action", self.request_action)
         add("GET", "/{owner}/{repo}/actions/runs/{run}", self.workflow_run)
         add("GET", "/{owner}/{repo}/actions/runs/{run}/job/{job}", self.workflow_run)
+        CodePages(self).add_to(application)
 
     async def index(self, _: web.Request) -> web.Response:
         """List the repositories and their pull requests."""
@@ -93,7 +97,7 @@ class Pages:
 
     async def repository(self, request: web.Request) -> web.Response:
         """Show one repository."""
-        return self.page("index.html", repos=[self._repo(request)])
+        return self.page("index.html", repos=[self.repo(request)])
 
     async def account(self, request: web.Request) -> web.Response:
         """List the repositories of an account: people who are mentioned often have none."""
@@ -113,7 +117,7 @@ class Pages:
     async def open_pull(self, request: web.Request) -> web.Response:
         """Open a pull request by octocat."""
         _same_site(request)
-        pull = await self._github.open_pull(self._repo(request))
+        pull = await self._github.open_pull(self.repo(request))
         raise web.HTTPSeeOther(f"/{pull.repo.full_name}/pull/{pull.number}")
 
     async def pull(self, request: web.Request) -> web.Response:
@@ -131,8 +135,29 @@ class Pages:
 
     async def issue(self, request: web.Request) -> web.Response:
         """Show an issue and its comments."""
-        found = _find_or_refuse(self._repo(request).issues, request.match_info["number"])
+        found = _find_or_refuse(self.repo(request).issues, request.match_info["number"])
         return self.page("issue.html", issue=found, comments=self._github.comments(found))
+
+    async def new_issue(self, request: web.Request) -> web.Response:
+        """Show the form for a new issue, filled in as the address says."""
+        asked = request.query
+        texts = {name: asked.get(name, "") for name in ("title", "body", "labels")}
+        return self.page("new_issue.html", repo=self.repo(request), **texts)
+
+    async def open_issue(self, request: web.Request) -> web.Response:
+        """Open an issue."""
+        _same_site(request)
+        form = await request.post()
+        title, body, labels = (str(form.get(name, "")).strip() for name in ("title", "body", "labels"))
+        if not title:
+            raise web.HTTPBadRequest(text="An issue needs a title.")
+        named = [label for each in labels.split(",") if (label := each.strip())]
+        issue = await self._github.open_issue(self.repo(request), title, body, labels=named)
+        raise web.HTTPSeeOther(f"/{issue.repo.full_name}/issues/{issue.number}")
+
+    def check_runs(self, repo: Repo, sha: str) -> list[CheckRun]:
+        """Return the newest check run of each App and name on a commit."""
+        return self._github.check_runs(repo, sha)
 
     async def check_run(self, request: web.Request) -> web.Response:
         """Show the whole output of a check run."""
@@ -142,7 +167,7 @@ class Pages:
 
     async def workflow_run(self, request: web.Request) -> web.Response:
         """Show a workflow run and its jobs."""
-        run = _find_or_refuse(self._repo(request).runs, request.match_info["run"])
+        run = _find_or_refuse(self.repo(request).runs, request.match_info["run"])
         return self.page("workflow_run.html", run=run, jobs=self._github.latest_jobs(run))
 
     async def redeliver(self, request: web.Request) -> web.Response:
@@ -196,15 +221,16 @@ class Pages:
         headers = {"Content-Security-Policy": POLICY + redirects_to, "Cache-Control": "no-store"}
         return web.Response(text=text, content_type="text/html", headers=headers)
 
-    def _repo(self, request: web.Request) -> Repo:
+    def repo(self, request: web.Request) -> Repo:
+        """Return the repository that an address names; raise 404 when there is none."""
         parts = request.match_info
         return _find_or_refuse(self._github.state.repos, f"{parts['owner']}/{parts['repo']}".lower())
 
     def _pull(self, request: web.Request) -> Pull:
-        return _find_or_refuse(self._repo(request).pulls, request.match_info["number"])
+        return _find_or_refuse(self.repo(request).pulls, request.match_info["number"])
 
     def _check_run(self, request: web.Request) -> CheckRun:
-        return _find_or_refuse(self._repo(request).check_runs, request.match_info["run"])
+        return _find_or_refuse(self.repo(request).check_runs, request.match_info["run"])
 
     def _ago(self, ms: int) -> str:
         """Return the time since then in its largest unit."""

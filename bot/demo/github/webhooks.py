@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bot.demo.github.state import GitHubState
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
 
 ACCEPTED = 202
@@ -108,27 +108,39 @@ class Webhooks:
         self._world.deliveries.append(delivery)
         return delivery
 
-    async def tell(self, events: Sequence[Event], *, at_once: int = 16) -> None:
+    async def tell(
+        self,
+        events: Sequence[Event],
+        *,
+        at_once: int = 16,
+        told: Callable[[int, int], None] | None = None,
+    ) -> None:
         """Deliver what happened long ago, so many at a time; the log of deliveries has forgotten it.
 
-        Raises RuntimeError when one is refused.
+        `told` is called with how many have been delivered, and out of how many. Raises RuntimeError when one is
+        refused.
         """
-        slots = asyncio.Semaphore(at_once)
+        slots, done = asyncio.Semaphore(at_once), 0
 
         async def one(app: App, name: str, body: bytes) -> None:
+            nonlocal done
             async with slots:
                 status, answer = await self._post(
                     str(app.webhook_url), body, self._headers(app, name, str(uuid.uuid4()), body)
                 )
             if status != ACCEPTED:
                 raise RuntimeError(f"{name} was answered with {status}: {answer[:200]}")
+            done += 1
+            if told:
+                told(done, len(tasks))
 
+        tasks = []
         async with asyncio.TaskGroup() as group:
             for event in events:
                 for each in self._world.installed_on(event.repo):
                     if receives(each, event) and each.app.webhook_url is not None:
                         body = json.dumps(payloads.envelope(self._world, event, each)).encode()
-                        group.create_task(one(each.app, event.name, body))
+                        tasks.append(group.create_task(one(each.app, event.name, body)))
 
     async def redeliver(self, delivery: Delivery) -> Delivery | None:
         """Send a logged body again with its GUID, signed with the current secret."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from yaml.nodes import MappingNode
 
 from bot.core.settings import PULL_ACTIONS
-from bot.oot.allowlist import yaml_values
+from bot.oot.allowlist import selection, yaml_values
 from bot.oot.allowlist.relay_events import meant_events, reads_as_relay
+from bot.oot.allowlist.selection import Selection
 from bot.oot.allowlist.yaml_document import is_empty, line_of, pairs, shown
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class BisectTerms:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(Selection):
     """One backend and its terms.
 
     The parser fills in what depends on the level; the defaults here are the strict ones, so that
@@ -112,7 +113,7 @@ class Entry:
             return False
         if event != "push" or ref is None:
             return True
-        return any(_matches(ref, pattern) for pattern in self.refs or ("*",))
+        return any(matches_ref(ref, pattern) for pattern in self.refs or ("*",))
 
     def wants_action(self, action: str, otherwise: Collection[str]) -> bool:
         """Whether this backend takes part in an action of pull requests; `otherwise` the PULL_ACTIONS setting says.
@@ -122,7 +123,8 @@ class Entry:
         return action not in PULL_ACTIONS or action in (otherwise if self.actions is None else self.actions)
 
 
-def _matches(ref: str, pattern: str) -> bool:
+def matches_ref(ref: str, pattern: str) -> bool:
+    """Return whether a full ref matches a pattern of refs, which means branches unless it starts with `refs/`."""
     full = pattern if pattern.startswith("refs/") else f"refs/heads/{pattern}"
     return fnmatchcase(ref, full)
 
@@ -227,6 +229,10 @@ KEYS = MappingProxyType(
         "start_timeout": Key(read=yaml_values.timeout, levels=REPORTING, why=_SILENT),
         "rate_limit": Key(read=yaml_values.number(MAX_RATE), levels=REPORTING, why=_SILENT),
         "bisect": Key(read=_bisect, levels=REPORTING, why=_SILENT),
+        **{
+            name: Key(read=key.read, levels=frozenset(map(Level, key.levels)), why=key.why)
+            for name, key in selection.KEYS.items()
+        },
     }
 )
 
@@ -301,6 +307,7 @@ def _check_company(
             fix = "remove one of the two"
             problems.add(fields["nightly"].at, f"`nightly` is refused here and among the `events`: {fix}")
     _check_actions(found, fields, events, problems)
+    selection.check_selection(found, fields, events, problems)
     if found["level"] is Level.L4 and found.get("answers") == "some":
         fix = "remove it, or move the entry to L3"
         problems.add(

@@ -137,6 +137,8 @@ async def _run(tx: Transaction, state: PullState, key: str, request: Request) ->
         raise Refused("no event of this commit was dispatched: push again, or close and reopen")
     dispatch: DispatchRow = like.dispatch | {"backend": entry.repo}
     await _refuse_if_held(tx, dispatch, label)
+    if dispatch["state"] == "waiting":
+        raise Refused(f"{label} waits for a machine already")
     await redispatch(tx, dispatch, request.cause)
     return f"{label} is dispatched again."
 
@@ -165,7 +167,7 @@ async def _cancel(tx: Transaction, head: Head, key: str, request: Request) -> st
         raise Refused(f"this commit was not dispatched to {label}")
     if facts.dispatch["state"] == "held":
         raise Refused(f"{label} is held back: nothing of it runs")
-    unsent, identifier = facts.dispatch["state"] == "pending", facts.dispatch["id"]
+    unsent, identifier = facts.dispatch["state"] in {"pending", "waiting"}, facts.dispatch["id"]
     reason = (
         f"dropped by {request.login} before it was sent"  # with a reason it is not dispatched again later
     )

@@ -21,6 +21,8 @@ class FurtherCommand:
 
     verb: str
     usage: str  # without `/oot`
+    does: str
+    who: str  # may give it
     # may be called again for the same request, and then comes to the same
     carry_out: Callable[[Context, Request, Sequence[str]], Awaitable[Outcome]]
 

@@ -72,7 +72,7 @@ async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str
     dispatch = facts.dispatch
     attempts = facts.expected
     if not attempts:
-        if dispatch["state"] == "pending" or await approval.is_held(tx, dispatch):
+        if dispatch["state"] in {"pending", "waiting"} or await approval.is_held(tx, dispatch):
             return False
         await redispatch(tx, dispatch, cause)
         return True

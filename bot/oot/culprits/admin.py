@@ -36,7 +36,7 @@ async def begin_search(request: web.Request, fields: Mapping[str, str]) -> FormD
     try:
         started = await command.begin(request.app[CONTEXT], wanted)
     except Refused as reason:
-        return FormDone(words=f"no search was begun: {reason}")
+        return FormDone(words=f"no search was started: {reason}")
     return FormDone(path=f"/{started.row['upstream_repo']}/bisects/{started.row['id']}")
 
 

@@ -110,5 +110,11 @@ async def _words_of_github(context: Context, repo: str, unknown: UnknownCommit) 
     return f"{unknown.sha} is not on {branch}: both ends have to be"
 
 
-BISECT = FurtherCommand(verb="bisect", usage=USAGE, carry_out=carry_out)
+BISECT = FurtherCommand(
+    verb="bisect",
+    usage=USAGE,
+    does="finds the upstream commit that broke the backend by running its CI on commits in between",
+    who="people with write access, those on call for the backend",
+    carry_out=carry_out,
+)
 COMMANDS = (BISECT,)

@@ -94,7 +94,7 @@ async def failure_on(
 async def _named(tx: Transaction, seen: History, branch: Branch, written: str) -> str:
     sha = written.casefold()
     if not SHA.fullmatch(sha):
-        raise Refused(f"{written[:64]} is no commit: write at least 7 digits of its SHA")
+        raise Refused(f"{written[:64]} is not a commit: write at least 7 digits of its SHA")
     found = {line.commit["sha"] for line in seen.grid.lines if line.commit["sha"].startswith(sha)}
     if len(found) > 1:
         raise Refused(f"{written} is the beginning of several commits: write more of it")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.core.feature import Feature
+from bot.core.feature import Feature, NavigationEntry
 
 if TYPE_CHECKING:
     from bot.core.settings import Settings
@@ -27,6 +27,7 @@ FEATURE = Feature(
     background=frozenset({"bisect_scan"}),
     periodic="bot.oot.culprits.feature:periodic",
     before_commit="bot.oot.culprits.follow_changes:before_commit",
+    exports="bot.oot.culprits.exports:EXPORTS",
     prune="bot.oot.culprits.prune:delete_old_searches",
     settings="bot.oot.culprits.settings:CulpritsSettings",
     comment_commands="bot.oot.culprits.command:COMMANDS",
@@ -36,8 +37,19 @@ FEATURE = Feature(
     },
     commands={"bisect": "bot.console.bisect:bisect"},
     metrics="bot.oot.culprits.metrics:measure_searches",
+    conditions="bot.oot.culprits.conditions:read_conditions",
     doctor="bot.oot.culprits.doctor:check_own_runs",
     views="bot.oot.culprits.views:VIEWS",
+    navigation=(
+        NavigationEntry(
+            bar="repository",
+            path="/{repo}/bisects",
+            label="Culprits",
+            place=15,
+            shown="bot.oot.culprits.views:has_searches",
+            covers=("/{repo}/bisects/",),
+        ),
+    ),
     sections={
         "pull": "bot.oot.culprits.sections:describe_pull",
         "commit": "bot.oot.culprits.sections:describe_commit",

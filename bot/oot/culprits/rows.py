@@ -51,6 +51,7 @@ async def open_ids(tx: Transaction) -> list[str]:
 
 async def add_search(tx: Transaction, row: BisectRow) -> bool:
     """Record a search; returns False where one of its signal is under way."""
+    tx.note_changed("bisect", [row])
     return bool((await tx.run(tx.insert(bisect).values(**row).on_conflict_do_nothing())).rowcount)
 
 
@@ -58,6 +59,7 @@ async def change_search(tx: Transaction, identifier: str, **values: Any) -> None
     """Change some columns of a search."""
     values |= {"updated_at": tx.now}
     await tx.run(sa.update(bisect).where(SEARCH.id == identifier).values(values))
+    tx.note_changed("bisect", [{"id": identifier}])
 
 
 async def end_search(tx: Transaction, identifier: str, *, state: str, why: str, **values: Any) -> None:

@@ -43,10 +43,10 @@ async def mark_grid(tx: Transaction, subject: GridSubject) -> GridNotes:
     listed = await allowlists.in_force(tx)
     newest = await rows.searches_of_branch(tx, subject.repository_id, subject.branch, limit=SEARCHES_MOST)
     newest = await _shown(tx, subject.settings, newest)
-    labels = labels_of(listed)
+    labels, in_grid = labels_of(listed), _grid_labels(listed)
     by_column: dict[str, BisectRow] = {}
     for row in newest:
-        label = labels.get(row["backend"].casefold(), row["backend"])
+        label = in_grid.get(row["backend"].casefold(), row["backend"])
         by_column.setdefault(column_name(label, row["job"]), row)
     columns, forms = {}, {}
     for name in subject.broken:
@@ -135,23 +135,19 @@ def _block(found: list[BisectRow]) -> list[Block]:
 def _form(subject: GridSubject, name: str, listed: Allowlist | None) -> BlockForm | None:
     """Return the button of a broken column, None where it cannot be searched."""
     backend, job = "upstream", name
-    if name.startswith(f"{BACKENDS} / "):
-        label = next(
-            (
-                one
-                for entry in (listed.entries if listed else ())
-                for one in (entry.label, entry.repo)
-                if name.startswith(column_name(one, ""))
-            ),
-            None,
-        )
-        entry = next(
-            (one for one in (listed.entries if listed else ()) if label in {one.label, one.repo}), None
-        )
-        if label is None or entry is None or terms_of(entry).mode == "off":
-            return None
-        backend, job = entry.repo, name.removeprefix(column_name(label, ""))
-    elif name.startswith("checks / "):
+    if name.startswith("checks / "):
         return None
+    if name.startswith(f"{BACKENDS} / "):
+        labels = _grid_labels(listed)
+        meant = [key for key, label in labels.items() if name.startswith(column_name(label, ""))]
+        entry = listed.find(meant[0]) if listed and len(meant) == 1 else None  # two may share a device
+        if entry is None or terms_of(entry).mode == "off":
+            return None
+        backend, job = entry.repo, name.removeprefix(column_name(labels[entry.key], ""))
     fields = {"repo": subject.repo, "branch": subject.branch, "backend": backend, "what": job}
     return BlockForm(action="/bisects", label=SEARCH, fields=fields)
+
+
+def _grid_labels(listed: Allowlist | None) -> dict[str, str]:
+    """Return what backends are called in the names of the grid's columns."""
+    return {entry.key: entry.device or entry.repo for entry in (listed.entries if listed else ())}

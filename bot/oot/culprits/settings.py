@@ -18,11 +18,11 @@ def tag(text: str) -> str:
         fields = {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
         made = text.format(workflow="trunk", sha="0" * 40)
     except (ValueError, KeyError, IndexError) as error:
-        raise ValueError(f"{text[:80]!r} is no pattern of a tag: {error}") from None
+        raise ValueError(f"{text[:80]!r} is not a pattern of a tag: {error}") from None
     if not fields <= FIELDS or "sha" not in fields:
         raise ValueError("a pattern of a tag has {sha}, and may have {workflow}: ciflow/{workflow}/{sha}")
     if not TAG.fullmatch(made) or ".." in made or "//" in made or made.strip("/") != made:
-        raise ValueError(f"{made[:80]!r} would be no name of a tag")
+        raise ValueError(f"{made[:80]!r} would not be a valid name of a tag")
     return text
 
 

@@ -107,7 +107,7 @@ async def start_search(tx: Transaction, settings: Settings, wanted: Wanted) -> S
 async def find_branch(tx: Transaction, settings: Settings, wanted: Wanted) -> Branch:
     """Return the branch that is searched; raises Refused."""
     if not settings.is_upstream(wanted.repo):
-        raise Refused(f"{wanted.repo[:200]} is no upstream repository")
+        raise Refused(f"{wanted.repo[:200]} is not an upstream repository")
     found = await branch_history.find_branch(tx, wanted.repo, wanted.branch)
     if found is None:
         raise Refused(f"nothing is known of {wanted.repo[:200]} yet")

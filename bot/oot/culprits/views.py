@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bot.ci.trunk import reading
+from bot.core.errors import Rejected
 from bot.core.links import web_url
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.culprits import axis, limits, mended, rows, verdict
@@ -118,6 +120,14 @@ class FoundSearch:
         """The line of its commits."""
         culprits = {self.search["culprit_sha"] or ""} if self.search["confidence"] == "commit" else set()
         return axis.points(self.situation.seen, culprits) if self.situation else []
+
+
+async def has_searches(asked: Asked, repo: str) -> bool:
+    """Whether a culprit was ever searched for in a repository."""
+    with contextlib.suppress(Rejected):
+        branch = await reading.find_branch(asked.tx, asked.hidden, repo, "")
+        return bool(await rows.searches_of(asked.tx, branch.repository["repository_id"], limit=1))
+    return False
 
 
 async def read_searches(asked: Asked) -> FoundSearches:

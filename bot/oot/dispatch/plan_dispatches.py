@@ -15,7 +15,7 @@ from bot.core.errors import GiveUp, RetryLater
 from bot.core.json_fields import Kind, decode, read_member
 from bot.ingest import inbox, record_reads
 from bot.oot.allowlist import rows as allowlists
-from bot.oot.dispatch import approval, pull_refs
+from bot.oot.dispatch import approval, choose, commits, pull_refs
 from bot.oot.dispatch.rows import backend_columns, new_dispatch
 from bot.oot.results import task_keys
 from bot.oot.results.store import dispatches
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.ingest.rows import PullRow
     from bot.oot.allowlist.allowlist import Allowlist, Entry
+    from bot.oot.dispatch.choose import Choice
+    from bot.oot.dispatch.decide import Commit
     from bot.oot.results.tables import DispatchEvent, DispatchRow
     from bot.queue.tasks import Task
 
@@ -39,7 +41,15 @@ log = structlog.get_logger("bot.oot.dispatch.plan_dispatches")
 NO_COMMIT = "0" * 40  # GitHub's SHA for a ref that did not exist before, or no longer exists
 SAME_COMMIT = frozenset({"edited", "ready_for_review", "reopened"})  # actions that bring no commit
 WORTHLESS = frozenset(
-    {State.CANCELLED, State.NEVER_STARTED, State.NOT_RUN, State.NOT_INSTALLED, State.DISPATCH_FAILED}
+    {
+        State.CANCELLED,
+        State.NEVER_STARTED,
+        State.NOT_RUN,
+        State.NOT_INSTALLED,
+        State.DISPATCH_FAILED,
+        State.SKIPPED,
+        State.UNASKED,
+    }
 )
 MOST_REOPENED = 3  # dispatches of one commit by reopening, to a backend that has not finished
 MOST_EVENTS = 10  # newest events a commit was dispatched by, whose times are compared
@@ -95,18 +105,24 @@ class PullEvent:
 
 async def plan_dispatches(context: Context, task: Task) -> None:
     """Record the dispatches of one delivery."""
-    async with context.store.transaction() as tx:
-        tx.cause = task.key
+    async with context.store.read() as tx:
         event, body = await task_keys.read_delivery(context, tx, task)
-        try:
-            await PLANNERS[event](tx, context.settings, task.key, body)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise GiveUp(f"the {event} event lacks what a dispatch needs: {error!r}") from error
+        allowlist = await allowlists.in_force(tx)
+    try:
+        commit = await commits.read_commit(context, allowlist, event, body)
+        async with context.store.transaction() as tx:
+            tx.cause = task.key
+            await PLANNERS[event](tx, context.settings, task.key, body, commit)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise GiveUp(f"the {event} event lacks what a dispatch needs: {error!r}") from error
 
 
-async def plan_pull_request(tx: Transaction, settings: Settings, guid: str, body: dict[str, Any]) -> None:
+async def plan_pull_request(
+    tx: Transaction, settings: Settings, guid: str, body: dict[str, Any], commit: Commit | None
+) -> None:
     """Record one dispatch per backend of the allowlist for an event of a watched repository's pull request.
 
+    `commit` is what is known of its head, None where every backend is to run it.
     Raises RetryLater while no allowlist is in force: the event is kept until there are backends to send it to.
     """
     if not settings.is_upstream(body["repository"]["full_name"]):
@@ -121,6 +137,7 @@ async def plan_pull_request(tx: Transaction, settings: Settings, guid: str, body
     # also a closing that is over, which would make backends cancel what runs
     outdated = now != (None if event.action == "closed" else (event.head_sha, event.columns["base_ref"]))
     trusted = await approval.is_trusted(tx, repo, number, event.head_sha, event.author_association)
+    chooser = await choose.make_chooser(tx, settings, allowlist, repo, commit)
     done = await _already_dispatched(tx, event, allowlist)
     recorded = 0
     for entry in allowlist.for_event("pull_request"):
@@ -128,7 +145,8 @@ async def plan_pull_request(tx: Transaction, settings: Settings, guid: str, body
             held = entry.policy == "trusted" and not trusted
             columns = await _columns(tx, event, entry, held=held)
             state = _state(event, held=held, outdated=outdated)
-            if columns and await _record(tx, columns, entry, state):
+            choice = chooser.choose(entry, state)
+            if columns and await _record(tx, columns, entry, choice):
                 recorded += 1
     for one in {number, *await _gate_deciders(tx, repo, number, record)}:
         request_publish(tx, repo, one)
@@ -142,7 +160,9 @@ async def plan_pull_request(tx: Transaction, settings: Settings, guid: str, body
     )
 
 
-async def plan_push(tx: Transaction, settings: Settings, guid: str, body: dict[str, Any]) -> None:
+async def plan_push(
+    tx: Transaction, settings: Settings, guid: str, body: dict[str, Any], commit: Commit | None
+) -> None:
     """Record one dispatch per backend that wants pushes to this ref.
 
     Tags only go to backends whose `refs` name tags, deletions to those that want them. A deletion is dispatched as a
@@ -166,10 +186,12 @@ async def plan_push(tx: Transaction, settings: Settings, guid: str, body: dict[s
         "base_ref": pull["base_ref"] if pull else None,
         "labels": [],
     }
+    asked_for = deleted or pull is not None  # a ref that asks for a run of a pull request is one
+    chooser = await choose.make_chooser(tx, settings, allowlist, repo, None if asked_for else commit)
     recorded = 0
     for entry in allowlist.for_event("push", ref):
         if entry.deletions or not deleted:
-            recorded += await _record(tx, columns, entry, "pending")
+            recorded += await _record(tx, columns, entry, chooser.choose(entry, "pending"))
     log.info("dispatches recorded", repo=repo, ref=ref, backends=recorded)
 
 
@@ -256,14 +278,17 @@ def _updated_at(body: dict[str, Any]) -> int | None:
 async def _columns(tx: Transaction, event: PullEvent, entry: Entry, *, held: bool) -> DispatchEvent | None:
     """Return the dispatch of an event for a backend; None where it gets none.
 
-    The closing of a pull request whose newest commit is held back tells of the last commit that was sent there: it says
-    what the backend knows already, and its callback token is good for that commit only.
+    The closing of a pull request whose newest commit is held back, or was not worth running there, tells of the last
+    commit that was sent there: it says what the backend knows already, and its callback token is good for that commit
+    only.
     """
-    if not held or event.action != "closed":
+    if event.action != "closed" or not (held or entry.selective):
         return event.columns
     last = await dispatches.last_sent(tx, event.repo, event.number, entry.key)
     if last is None:
         return None
+    if not held and last["head_sha"] == event.head_sha:
+        return event.columns
     return {
         **event.columns,
         "source_guid": last["source_guid"],
@@ -281,11 +306,12 @@ def _state(event: PullEvent, *, held: bool, outdated: bool) -> str:
     return "held" if held and event.action != "closed" else "pending"
 
 
-async def _record(tx: Transaction, event: DispatchEvent, entry: Entry, state: str) -> bool:
+async def _record(tx: Transaction, event: DispatchEvent, entry: Entry, choice: Choice) -> bool:
     """Record one dispatch and have it sent; returns False when it was recorded before."""
-    row = new_dispatch(tx, event, backend_columns(entry), state=state)
+    row = new_dispatch(tx, event, backend_columns(entry), state=choice.state)
+    row["error"] = choice.why
     added = await dispatches.add(tx, row)
-    if added and state == "pending":
+    if added and choice.state == "pending":
         tx.enqueue("dispatch", row["id"])
     return added
 

@@ -24,7 +24,8 @@ async def redispatch(tx: Transaction, dispatch: DispatchRow, cause: str) -> None
     the older dispatch: what it holds back takes an approval.
     """
     held = await approval.is_held(tx, dispatch)
-    if (held and dispatch["state"] == "held") or not await _is_current(tx, dispatch):
+    waits = (held and dispatch["state"] == "held") or dispatch["state"] == "waiting"
+    if waits or not await _is_current(tx, dispatch):
         return
     event = dispatch | {"delivery_id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{dispatch['id']} {cause}"))}
     entry = await approval.listed_entry(tx, dispatch["backend"])

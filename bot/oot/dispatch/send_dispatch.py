@@ -20,6 +20,7 @@ from bot.db.db_errors import retry_until_stored
 from bot.github.enterprise_server import RUN_DETAILS
 from bot.ingest import inbox
 from bot.oot.allowlist import rows as allowlists
+from bot.oot.dispatch import machines
 from bot.oot.dispatch.payload import client_payload, closing, inputs, permission_may_be_unknown, refusal
 from bot.oot.reports import callback_token
 from bot.oot.reports.store import pings
@@ -84,7 +85,7 @@ async def send_dispatch(context: Context, task: Task) -> None:
 async def _try(context: Context, dispatch: DispatchRow, entry: Entry) -> None:
     """Send it once; raises GiveUp and GitHubRefused when it can never be sent, RetryLater when it can later."""
     timeout = entry.start_timeout or context.settings.start_timeout
-    if context.clock.now() - dispatch["created_at"] > timeout * 1000:
+    if context.clock.now() - dispatch["created_at"] > timeout * 1000 + machines.patience(entry):
         raise GiveUp("GitHub did not take it in time")
     if arrival := await _find_arrival(context, dispatch, entry):
         await _settle(context, dispatch, state="sent", run_id=arrival.run_id)
@@ -96,7 +97,7 @@ async def _try(context: Context, dispatch: DispatchRow, entry: Entry) -> None:
     repository = await read_pinned(client, entry)
 
     async def begin(tx: Transaction) -> tuple[dict[str, Any], int] | None:
-        if not await dispatches.begin_attempt(tx, dispatch):
+        if await machines.hold_back(tx, dispatch, entry) or not await dispatches.begin_attempt(tx, dispatch):
             return None
         return await _payload(tx, context, dispatch, entry), tx.now
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bot.core.json_fields import iso_time
@@ -19,15 +20,20 @@ if TYPE_CHECKING:
     from bot.web.charts import Chart
 
 
-def charts_of(known: Sequence[Day], window: Window) -> list[Chart]:
-    """Return the charts of some days: pass rate, number of runs, duration, time in the queue."""
+def charts_of(known: Sequence[Day], window: Window, home: str, rest: str = "") -> list[Chart]:
+    """Return the charts of some days: pass rate, number of runs, duration, time in the queue.
+
+    Their points lead to the commits of the day on the backend's page, `home`; `rest` ends the query of these links.
+    """
     tallies = days.by_day(known, first=window.first, last=window.last)
     labels = [iso_time(day * DAY)[:10] for day in range(window.first, window.last + 1)]
+    links = [f"{home}?days={window.days}&on={day}{rest}#jobs" for day in labels]
+    draw = partial(chart, labels=labels, links=links)
     return [
-        chart("Pass rate", labels, [("pass rate", days.pass_rates(tallies))], show=percent, top=1.0),
-        chart("Runs", labels, _volume(tallies), show=lambda value: f"{value:g}"),
-        _timed("Duration", "execution", labels, tallies),
-        _timed("Queue", "queue", labels, tallies),
+        draw("Pass rate", series=[("pass rate", days.pass_rates(tallies))], show=percent, top=1.0),
+        draw("Runs", series=_volume(tallies), show=lambda value: f"{value:g}"),
+        draw("Duration", series=_timed("execution", tallies), seconds=True, show=_words),
+        draw("Queue", series=_timed("queue", tallies), seconds=True, show=_words),
     ]
 
 
@@ -38,7 +44,10 @@ def _volume(tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | Non
     return [("runs", runs), ("failed, timed out or never started", failed)]
 
 
-def _timed(title: str, name: str, labels: Sequence[str], tallies: Sequence[Tally | None]) -> Chart:
+def _timed(name: str, tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | None]]]:
     pairs = days.medians(tallies, name)
-    series = [("median", [middle for middle, _ in pairs]), ("p90", [high for _, high in pairs])]
-    return chart(title, labels, series, seconds=True, show=lambda value: duration(value) or "0 s")
+    return [("median", [middle for middle, _ in pairs]), ("p90", [high for _, high in pairs])]
+
+
+def _words(seconds: float) -> str:
+    return duration(seconds) or "0 s"

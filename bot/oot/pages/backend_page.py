@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from bot.core.json_fields import iso_time
 from bot.core.links import web_url
 from bot.oot.pages import backend_sections, health, rows
 from bot.oot.pages.backend_charts import charts_of
@@ -16,6 +17,7 @@ from bot.oot.pages.template_filters import make_cells
 from bot.oot.pages.visible_names import read_names
 from bot.oot.results.store import jobs
 from bot.oot.statistics import job_matrix
+from bot.oot.statistics.days import DAY
 from bot.oot.verdict.view import job_of
 from bot.web import access, blocks, parameters
 from bot.web import view_parameters as declare
@@ -49,6 +51,7 @@ FAILED_JOBS, FAILING_TESTS = 300, 15
 TAB = declare.choice("tab", tuple(TABS), "which commits")
 TAB_IN_ADDRESS = Parameter("tab", lambda request: "tab" in request.query, default=False)
 COLUMNS = declare.choice("columns", ("", "all"), "all: none is folded")
+ON = declare.day("on", "only jobs of this day (UTC)", only="page")
 CELL = Parameter("cell", lambda request: request.query.get("cell", ""), "")
 
 
@@ -85,6 +88,8 @@ class BackendOnPage:
     tab: str
     tab_chosen: bool  # by the address, or because there are nightlies only
     wide: bool
+    fresh: str  # the suffix of links to this page that keeps how it refreshes
+    on: str  # the day whose jobs are shown; empty: all of the window
     grid: Matrix
     titles: dict[tuple[str, int], PullTitle]
     opened: OpenCell | None
@@ -104,7 +109,8 @@ async def read_backend_page(asked: Asked) -> BackendOnPage:
     window = Window(days=asked[DAYS], now=tx.now)
     one, known = await health.read_backend(tx, hidden, repo, window)
     names = await read_names(asked, [one.repo])
-    tab, wanted, found = await _tab(asked, repo, window)
+    on = asked[ON]
+    tab, wanted, found = await _tab(asked, repo, window, on)
     grid = job_matrix.build(
         [names.of_row(row, one.repo) for row in found], most=COMMITS, fold=None if wide else job_matrix.FOLD
     )
@@ -116,6 +122,8 @@ async def read_backend_page(asked: Asked) -> BackendOnPage:
         tab=tab,
         tab_chosen=asked[TAB_IN_ADDRESS] or tab != asked[TAB],
         wide=wide,
+        fresh=parameters.read_refresh(asked.request).rest,
+        on="" if on is None else iso_time(on * DAY)[:10],
         grid=grid,
         titles=await _titles(tx, grid),
         opened=await _opened(tx, grid, asked[CELL], names),
@@ -130,15 +138,23 @@ async def read_backend_page(asked: Asked) -> BackendOnPage:
     )
 
 
-async def _tab(asked: Asked, repo: str, window: Window) -> tuple[str, JobFilter, list[GridJob]]:
-    """Return the tab asked for and its jobs; where none is, nightlies if the backend reports nothing else."""
-    tabs = [asked[TAB]] if asked[TAB_IN_ADDRESS] else [asked[TAB], "nightly"]
-    for tab in tabs:
-        wanted = JobFilter(backend=repo, since=window.since, events=TABS[tab][1], hidden=asked.hidden.names)
-        if found := await rows.grid_jobs(asked.tx, wanted, commits=COMMITS, limit=CELLS):
+async def _tab(
+    asked: Asked, repo: str, window: Window, on: int | None
+) -> tuple[str, JobFilter, list[GridJob]]:
+    """Return the tab asked for and its jobs; where none is, nightlies if the backend reports nothing else.
+
+    Jobs are those of a day where one was asked for, the filter is that of the window.
+    """
+    tabs = [asked[TAB]] if asked[TAB_IN_ADDRESS] or on is not None else [asked[TAB], "nightly"]
+    filters = {
+        tab: JobFilter(backend=repo, since=window.since, events=TABS[tab][1], hidden=asked.hidden.names)
+        for tab in tabs
+    }
+    for tab, wanted in filters.items():
+        shown = wanted if on is None else replace(wanted, since=on * DAY, until=(on + 1) * DAY)
+        if found := await rows.grid_jobs(asked.tx, shown, commits=COMMITS, limit=CELLS):
             return tab, wanted, found
-    wanted = JobFilter(backend=repo, since=window.since, events=TABS[tabs[0]][1], hidden=asked.hidden.names)
-    return tabs[0], wanted, []
+    return tabs[0], filters[tabs[0]], []
 
 
 async def _blocks(asked: Asked, repo: str) -> list[Block]:
@@ -163,6 +179,7 @@ def show(found: BackendOnPage) -> dict[str, Any]:
         "matrix": found.grid,
         "cells": make_cells(found.grid),
         "wide": found.wide,
+        "on": found.on,
         "titles": found.titles,
         "opened": found.opened,
         "private": found.private,
@@ -170,7 +187,7 @@ def show(found: BackendOnPage) -> dict[str, Any]:
         "failed_jobs": len(found.failed),
         "unnamed": found.unnamed,
         "most_failed_jobs": FAILED_JOBS,
-        "charts": charts_of(found.days, found.window),
+        "charts": charts_of(found.days, found.window, f"/oot/{repo}", found.fresh),
         "latest": [(row, job_of(row)) for row in found.latest if "refused" not in row["flags"]],
         "unanswered": found.unanswered,
         "most_unanswered": rows.MOST_UNANSWERED,
@@ -243,6 +260,6 @@ async def _titles(tx: Transaction, grid: Matrix) -> dict[tuple[str, int], PullTi
 VIEW = View(
     read=read_backend_page,
     of_upstream=True,
-    parameters=(BACKEND, DAYS, TAB, TAB_IN_ADDRESS, COLUMNS, CELL),
+    parameters=(BACKEND, DAYS, TAB, TAB_IN_ADDRESS, COLUMNS, ON, CELL),
     page=Page(path="/oot/{org}/{repo}", template="backend.html", values=show),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from bot.web import operations as op
@@ -9,7 +10,7 @@ from bot.web import parameters
 from bot.web import view_parameters as declare
 from bot.web.answers import matching
 from bot.web.asked import Parameter
-from bot.web.refusals import Refused
+from bot.web.refusals import INVALID_PARAMETER, Refused
 
 RESULTS = op.Topic("Results", "What the pages show.")
 NOTHING = Refused(404, "not_found", "nothing of that name may be shown")
@@ -23,6 +24,23 @@ WORDS = Parameter(
     parameters.words,
     "",
     (op.in_query("q", op.Text, "only backends whose name or device contains these words"),),
+)
+LOGIN = re.compile(r"@?([A-Za-z0-9](?:[A-Za-z0-9_-]{0,99}))(?:\[bot\])?")
+
+
+def _login(text: str) -> str:
+    found = LOGIN.fullmatch(text)
+    if found is None:
+        raise INVALID_PARAMETER.because("oncall must be somebody's name on GitHub, as the allowlist has it")
+    return found[1].casefold()
+
+
+ONCALL = declare.parsed(
+    "oncall",
+    Annotated[str, matching(LOGIN)],
+    "only backends that this person is on call for",
+    parse=_login,
+    default="",
 )
 _REPORTED = "|".join(parameters.REPORTED)
 _EVENTS = Annotated[str, matching(f"({_REPORTED})(,({_REPORTED}))*")]

@@ -22,8 +22,9 @@ from bot.oot.pages.pulls import FULL, NOWHERE
 from bot.oot.pages.upstream_ci import read_upstream_ci
 from bot.oot.pages.visible_names import hide_in_jobs
 from bot.oot.verdict.facts import latest
+from bot.oot.verdict.verdict import SKIPPED_BY
 from bot.oot.verdict.view import job_of
-from bot.web import blocks, parameters
+from bot.web import blocks, missing, parameters
 from bot.web import view_parameters as declare
 from bot.web.answers import Answer
 from bot.web.app_keys import CONTEXT
@@ -57,6 +58,7 @@ WORD_OF_DISPATCH = {  # without a report
     "pending": "queued",
     "sent": "queued",
     "held": "held back",
+    "waiting": "waiting for a machine",
     "failed": "could not be dispatched",
 }
 
@@ -105,7 +107,7 @@ async def show_commit(request: web.Request) -> web.Response:
         found = await _find(asked)
     repo, sha, wanted = asked[REPO], asked[SHA], asked[BACKEND]
     if found is None:
-        return answer_unknown(request, repo, f"commit {sha[:12]}", f"commit/{sha}")
+        return await answer_unknown(request, repo, f"commit {sha[:12]}", f"commit/{sha}")
     if found.pull and not found.backends:
         where = f"/{found.pull['repo']}/pull/{found.pull['number']}?sha={found.sha}"
         return web.Response(status=302, headers={"Location": where})
@@ -187,11 +189,12 @@ async def read_commit(asked: Asked) -> CommitAnswer:
     return CommitAnswer(repo=asked[REPO], jobs=[job_answer(row) for row in jobs])
 
 
-def answer_unknown(request: web.Request, repo: str, what: str, path: str) -> web.Response:
+async def answer_unknown(request: web.Request, repo: str, what: str, path: str) -> web.Response:
     """Answer the same for what is private and for what is unknown; `path` is where GitHub would have it."""
     github = web_url(request.app[CONTEXT].settings.github_api_url)
     url = f"{github}/{repo}/{path}"
-    return render(request, "unknown.html", status=404, repo=repo, what=what, url=url)
+    near = await missing.find_alternatives(request, "unknown")
+    return render(request, "unknown.html", status=404, repo=repo, what=what, url=url, blocks=near)
 
 
 async def _backends(asked: Asked, repo: str, sha: str) -> list[BackendOnCommit]:
@@ -236,8 +239,15 @@ def _backend(reported: list[JobRow], dispatch: DispatchRow | None, label: str | 
         events=tuple(sorted(events)),
         jobs=jobs,
         tone=tone,
-        word=word if jobs else WORD_OF_DISPATCH.get(state, state.replace("_", " ")),
+        word=word if jobs else _word_of_dispatch(state),
         counts=template_filters.job_counts(jobs) if jobs else "no report",
+    )
+
+
+def _word_of_dispatch(state: str) -> str:
+    """Return the word for a dispatch without a report."""
+    return (
+        "not needed" if state.startswith(SKIPPED_BY) else WORD_OF_DISPATCH.get(state, state.replace("_", " "))
     )
 
 
@@ -246,7 +256,8 @@ def _tone(jobs: Sequence[Job], state: str) -> str:
     if any(job.red for job in jobs) or state in {"never_started", "not_installed", "failed"}:
         return "bad"
     if not jobs or not all(job.finished for job in jobs):
-        return "idle" if state in {"superseded", "cancelled", "not_run"} else "wait"
+        idle = state in {"superseded", "cancelled", "not_run"} or state.startswith(SKIPPED_BY)
+        return "idle" if idle else "wait"
     return "good" if any(job.conclusion == "success" for job in jobs) else "idle"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bot.core.errors import Rejected
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages import rows
+from bot.oot.pages.dispatch_rows import GIVEN_UP
 from bot.oot.results.store import dispatches
 from bot.oot.statistics import stats
 from bot.oot.statistics.days import DAY, HOUR, Day, daily, hourly, rates, recent_grades, turn
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
     from bot.oot.allowlist.allowlist import Entry
+    from bot.oot.pages.dispatch_rows import Underway
     from bot.oot.statistics.day_sums_cache import DaySumsCache
     from bot.oot.statistics.days import Counts
     from bot.web.access import Hidden
@@ -28,7 +30,6 @@ CHANGING = 2  # newest days, cached apart because they change all the time
 HOURLY = 8  # days before today that are compared by the hour, for what turned red or green
 SPARK = 30  # days of the sparkline beside every backend
 SILENT = 36 * HOUR  # milliseconds after which a backend counts as stale
-GIVEN_UP = 7 * DAY  # milliseconds after which a dispatch no longer waits for a report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +82,10 @@ class Health:
         """Whether each of these words occurs in its name or device."""
         names = f"{self.repo} {self.device or ''}".casefold()
         return all(word in names for word in words.casefold().split())
+
+    def has_oncall(self, login: str) -> bool:
+        """Whether this person (case folded) is on call for it; without one any backend is meant."""
+        return not login or login in map(str.casefold, self.oncalls)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,6 +282,12 @@ def _health(entry: Entry | None, figures: Figures, window: Window, waiting_pulls
         last_report_at=figures.last_report_at or None,
         stale=level > 1 and 0 < figures.last_report_at < window.now - SILENT,
     )
+
+
+def waits_long(one: Underway, backend: Health | None, now: int) -> bool:
+    """Whether a dispatch waits for its first report longer than nine of ten of its backend's did."""
+    usual = backend.stats.p90_queue_time if backend else None
+    return one.way == "waiting" and usual is not None and now - one.since > usual * 1000
 
 
 def _worst_first(one: Health) -> tuple[int, bool, float, int, str]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from bot.core.links import web_url
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages.answers import Level
-from bot.oot.pages.backend_parameters import NOTHING, RESULTS, WORDS
+from bot.oot.pages.backend_parameters import NOTHING, ONCALL, RESULTS, WORDS
 from bot.oot.pages.relay_criteria import measure_backend
 from bot.oot.statistics import readiness
 from bot.oot.statistics.day_sums_cache import DAY_SUMS
@@ -102,6 +102,7 @@ class Found:
     """The backends that the request selects, and the allowlist."""
 
     words: str
+    oncall: str
     backends: list[BackendReadiness]
     in_force: Allowlist | None
     newest: VersionRow | None
@@ -117,7 +118,8 @@ async def read_levels(asked: Asked) -> Found:
     judged = await _judge_backends(asked, in_force, asked.request.app[DAY_SUMS])
     return Found(
         words=asked[WORDS],
-        backends=[one for one in judged if _matches(one, asked[WORDS])],
+        oncall=asked[ONCALL],
+        backends=[one for one in judged if _matches(one, asked[WORDS], asked[ONCALL])],
         in_force=in_force,
         newest=await allowlists.newest(asked.tx) if asked.for_page else None,
         settings=asked.settings,
@@ -146,6 +148,7 @@ def show(found: Found) -> dict[str, Any]:
         "newest": found.newest,
         "judged": found.backends,
         "query": found.words,
+        "oncall": found.oncall,
         "by_relay": found.by_relay,
         "relay_days": PROMOTION_DAYS,
         "limits": thresholds(found.settings),
@@ -218,7 +221,9 @@ def _judge_backend(
     )
 
 
-def _matches(one: BackendReadiness, words: str) -> bool:
+def _matches(one: BackendReadiness, words: str, oncall: str) -> bool:
+    if oncall and oncall not in map(str.casefold, one.entry.oncalls):
+        return False
     names = f"{one.entry.repo} {one.entry.device or ''}".casefold()
     return all(word in names for word in words.casefold().split())
 
@@ -244,7 +249,7 @@ def _measure(one: readiness.Measure) -> Measure:
 VIEW = View(
     read=read_levels,
     of_upstream=True,
-    parameters=(WORDS,),
+    parameters=(WORDS, ONCALL),
     page=Page(path="/oot/levels", template="levels.html", values=show, refresh=None),
     json=Json(
         path="/api/oot/levels",
@@ -254,6 +259,6 @@ VIEW = View(
         summary="Readiness of backends for promotion or demotion",
         topic=RESULTS,
         refusals=(NOTHING,),
-        link=lambda found: {"q": found.words},
+        link=lambda found: {"q": found.words, "oncall": found.oncall},
     ),
 )

@@ -11,7 +11,7 @@ from msgspec import Struct
 from bot.core.json_fields import iso_time
 from bot.oot.pages import health
 from bot.oot.pages.backend_charts import charts_of
-from bot.oot.pages.backend_parameters import DAYS, LEVEL, NOTHING, RESULTS, WORDS
+from bot.oot.pages.backend_parameters import DAYS, LEVEL, NOTHING, ONCALL, RESULTS, WORDS
 from bot.oot.pages.health import Window
 from bot.oot.statistics import days
 from bot.oot.statistics.day_sums_cache import DAY_SUMS
@@ -71,6 +71,7 @@ class Selection:
     window: Window
     words: str
     level: int | None
+    oncall: str
     start: int
     found: list[Health]  # those with results, the busiest first
     most: int  # on one page
@@ -90,7 +91,10 @@ async def read_selection(asked: Asked) -> Selection:
     found = [
         one
         for one in backends
-        if one.stats.rated and one.matches(asked[WORDS]) and level in {None, one.level}
+        if one.stats.rated
+        and one.matches(asked[WORDS])
+        and level in {None, one.level}
+        and one.has_oncall(asked[ONCALL])
     ]
     found.sort(key=lambda one: (-one.stats.runs, one.label.casefold()))
     most = max(FEWEST, min(MOST, MOST_DAYS // window.days))
@@ -103,6 +107,7 @@ async def read_selection(asked: Asked) -> Selection:
         window=window,
         words=asked[WORDS],
         level=level,
+        oncall=asked[ONCALL],
         start=start,
         found=found,
         most=most,
@@ -113,18 +118,20 @@ async def read_selection(asked: Asked) -> Selection:
 
 def show(found: Selection) -> dict[str, Any]:
     """Return what the page shows: pass rate, failures, volume, queue and execution time over time."""
-    chosen = {"q": found.words, "level": found.level or ""}
+    given = {"q": found.words, "level": found.level or "", "oncall": found.oncall}
+    chosen = {name: value for name, value in given.items() if value}
     return {
         "days": found.window.days,
         "windows": parameters.windows(found.window.days),
         "query": found.words,
         "level": found.level,
-        "chosen": "&" + urlencode(chosen) if any(chosen.values()) else "",
+        "oncall": found.oncall,
+        "chosen": "&" + urlencode(chosen) if chosen else "",
         "start": found.start,
         "most": found.most,
         "total": len(found.found),
         "drawn": [
-            BackendCharts(health=one, charts=charts_of(found.days_of(one), found.window))
+            BackendCharts(health=one, charts=charts_of(found.days_of(one), found.window, f"/oot/{one.repo}"))
             for one in found.part
         ],
     }
@@ -137,7 +144,13 @@ def answer(found: Selection) -> MetricsAnswer:
 
 
 def _link(found: Selection) -> dict[str, object]:
-    return {"days": found.window.days, "q": found.words, "level": found.level or "", "from": found.start}
+    return {
+        "days": found.window.days,
+        "q": found.words,
+        "level": found.level or "",
+        "oncall": found.oncall,
+        "from": found.start,
+    }
 
 
 def _rows(one: Health, known: list[Day], window: Window) -> list[BackendDay]:
@@ -163,7 +176,7 @@ def _rows(one: Health, known: list[Day], window: Window) -> list[BackendDay]:
 VIEW = View(
     read=read_selection,
     of_upstream=True,
-    parameters=(DAYS, LEVEL, WORDS, START),
+    parameters=(DAYS, LEVEL, WORDS, ONCALL, START),
     page=Page(path="/oot/metrics", template="metrics.html", values=show),
     json=Json(
         path="/api/oot/metrics",

@@ -12,8 +12,10 @@ from bot.core.links import web_url
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages import health
 from bot.oot.pages.answers import Backend, backend_answer
-from bot.oot.pages.backend_parameters import DAYS, EVENTS, LEVEL, NOTHING, RESULTS, WORDS
+from bot.oot.pages.backend_parameters import DAYS, EVENTS, LEVEL, NOTHING, ONCALL, RESULTS, WORDS
+from bot.oot.pages.health_order import SORT, Order
 from bot.oot.statistics.day_sums_cache import DAY_SUMS
+from bot.oot.statistics.days import DAY
 from bot.web import parameters
 from bot.web.answers import Answer
 from bot.web.view import Json, Page, View
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from bot.oot.pages.health import Health
     from bot.web.asked import Asked
 
+BLOCKING = 4  # level of the backends that merging waits for
 EVENT_NAMES = {
     "pull_request": "pull requests", "push": "pushes", "nightly": "nightly tests", "periodic": "periodic tests",
 }  # fmt: skip
@@ -44,6 +47,8 @@ class Overview:
     level: int | None
     words: str
     event: str  # comma-separated; empty: any
+    oncall: str  # empty: anybody
+    order: Order
     backends: list[Health]  # that match
     known: int  # whether they match or not
     newest: VersionRow | None
@@ -54,12 +59,13 @@ class Overview:
     @property
     def chosen(self) -> dict[str, object]:
         """What narrows the list."""
-        return {"q": self.words, "level": self.level or "", "event": self.event}
+        given = {"q": self.words, "level": self.level or "", "event": self.event, "oncall": self.oncall}
+        return {name: value for name, value in given.items() if value}
 
 
 async def read_overview(asked: Asked) -> Overview:
     """Read every backend that the request selects."""
-    tx, level, words = asked.tx, asked[LEVEL], asked[WORDS]
+    tx, level, words, oncall = asked.tx, asked[LEVEL], asked[WORDS], asked[ONCALL]
     known = await health.read_backends(
         tx, asked.hidden, asked[DAYS], asked.request.app[DAY_SUMS], asked[EVENTS]
     )
@@ -68,7 +74,13 @@ async def read_overview(asked: Asked) -> Overview:
         level=level,
         words=words,
         event=",".join(sorted(asked[EVENTS] or ())),
-        backends=[one for one in known if one.matches(words) and level in {None, one.level}],
+        oncall=oncall,
+        order=asked[SORT],
+        backends=asked[SORT].sort(
+            one
+            for one in known
+            if one.matches(words) and level in {None, one.level} and one.has_oncall(oncall)
+        ),
         known=len(known),
         newest=await allowlists.newest(tx) if asked.for_page else None,
         in_force=await allowlists.in_force(tx) if asked.for_page else None,
@@ -87,12 +99,17 @@ def show(found: Overview) -> dict[str, Any]:
         "windows": parameters.windows(found.days),
         "events": EVENT_NAMES,
         "event": found.event,
-        "chosen": "&" + urlencode(found.chosen) if any(found.chosen.values()) else "",
-        "spark": health.SPARK,
+        "oncall": found.oncall,
+        "order": found.order,
+        "backends": found.backends,
+        "chosen": "&" + urlencode(found.chosen) if found.chosen else "",
+        "today": found.now // DAY,
+        "trend_days": health.SPARK + 1,
         "silent": functools.partial(_silent, now=found.now),
         "reds": [one for one in found.backends if one.turned == "red"],
         "greens": [one for one in found.backends if one.turned == "green"],
-        "groups": _by_level(found.backends),
+        "groups": _groups(found),
+        "tone": _tone(found.backends),
         "known": found.known,
         "allowlist_error": newest["error"] if newest and not newest["valid"] else None,
         "has_allowlist": newest is not None,
@@ -111,9 +128,19 @@ def _silent(one: Health, *, now: int) -> str:
     return text.duration((now - one.last_report_at) / 1000) if one.stale and one.last_report_at else ""
 
 
-def _by_level(found: list[Health]) -> dict[int, list[Health]]:
-    groups: dict[int, list[Health]] = {}
-    for one in found:
+def _tone(backends: list[Health]) -> str:
+    """Return the state of the page: bad where a backend that blocks has turned red, warn where another has."""
+    red = [one.level for one in backends if one.turned == "red"]
+    return "" if not red else "bad" if max(red) == BLOCKING else "warn"
+
+
+def _groups(found: Overview) -> dict[int | None, list[Health]]:
+    """Return the backends by level; in another order all of them together."""
+    groups: dict[int | None, list[Health]] = {}
+    for one in found.backends:
+        if found.order.column:
+            groups.setdefault(None, []).append(one)
+            continue
         groups.setdefault(one.level, []).append(one)
     return groups
 
@@ -121,7 +148,7 @@ def _by_level(found: list[Health]) -> dict[int, list[Health]]:
 VIEW = View(
     read=read_overview,
     of_upstream=True,
-    parameters=(DAYS, LEVEL, WORDS, EVENTS),
+    parameters=(DAYS, LEVEL, WORDS, EVENTS, ONCALL, SORT),
     page=Page(path="/oot", template="overview.html", values=show),
     json=Json(
         path="/api/oot/summary",
@@ -131,6 +158,6 @@ VIEW = View(
         summary="Health of every backend",
         topic=RESULTS,
         refusals=(NOTHING,),
-        link=lambda found: {"days": found.days, **found.chosen},
+        link=lambda found: {"days": found.days, **found.chosen, "sort": found.order.text},
     ),
 )

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from bot.ingest.rows import PullRow
 from bot.oot.pages.answers import Job, Level, Source, job_answer
+from bot.oot.pages.failure_answer import Failures, answer_failures
 from bot.oot.publish import check_run_text
 from bot.oot.results.tables import JobRow
 from bot.oot.verdict.gate import GateState
@@ -19,6 +20,7 @@ from bot.web.row_answers import RowAnswer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.oot.pages.failure import FailureList
     from bot.oot.pages.pulls import BackendSection, HeadLine, PullPage
 
 SHOWN_OF_PULL = (
@@ -105,17 +107,21 @@ class PullAnswer(Answer, frozen=True, kw_only=True):
     gate: Annotated[Gate | None, Meta(description="null where the commit has none")]
     heads: list[Head]
     backends: list[OnHead]
+    failures: Failures
     jobs: list[Job]
     more: bool
 
 
-def answer_pull(found: PullPage, jobs: Sequence[JobRow], *, more: bool, prefix: str) -> PullAnswer:
+def answer_pull(
+    found: PullPage, failures: FailureList, jobs: Sequence[JobRow], *, more: bool, prefix: str
+) -> PullAnswer:
     """Return a pull request; `prefix` is that of check runs' names."""
     return PullAnswer(
         pull=_pull(found),
         gate=_gate(found, prefix=prefix),
         heads=[_head(line, current=line is found.heads[0]) for line in found.heads],
         backends=[_section(section) for section in found.sections],
+        failures=answer_failures(failures),
         jobs=[job_answer(row) for row in jobs],
         more=more,
     )

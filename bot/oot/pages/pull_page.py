@@ -20,7 +20,7 @@ from bot.oot.pages.upstream_ci import read_upstream_ci
 from bot.oot.pages.visible_names import hide_in_jobs, read_names
 from bot.oot.publish import check_run_text
 from bot.oot.verdict.private_view import hide_in_backend
-from bot.web import blocks, parameters
+from bot.web import blocks, missing, parameters
 from bot.web import operations as op
 from bot.web import view_parameters as declare
 from bot.web.answers import matching
@@ -63,6 +63,7 @@ class PullJobs:
     """A pull request with its newest jobs."""
 
     page: PullPage
+    failures: FailureList
     jobs: list[JobRow]
     more: bool
     prefix: str  # of check runs' names
@@ -88,9 +89,11 @@ async def show_pull(request: web.Request) -> web.Response:
     except Rejected as refusal:
         if refusal.code != pulls.UNKNOWN_PULL.code:
             raise
+        if path := await missing.find_instead(request, refusal.code):
+            return web.Response(status=302, headers={"Location": path})
         named = f"pull request #{request.match_info['number'][:20]}"
         number = parameters.number(request.match_info["number"])
-        return answer_unknown(request, parameters.repo(request), named, f"pull/{number}")
+        return await answer_unknown(request, parameters.repo(request), named, f"pull/{number}")
     settings = asked.settings
     unfinished = shown.page.unfinished or (shown.page.current and shown.own.running)
     sha = f"?sha={shown.page.sha}" if asked[SHA] else ""
@@ -133,16 +136,7 @@ async def _read_page(asked: Asked) -> _ShownPull:
         github=web_url(settings.github_api_url),
         settings=settings,
     )
-    own = await read_upstream_ci(tx, found.repo, found.sha or "", ours=settings.app_id)
-    failures = await read_failure_list(
-        asked,
-        found.repo,
-        found.sha or "",
-        reported=list_reported(section.backend for section in found.sections),
-        own=own,
-        of_pull=True,
-        base_ref=base_ref,
-    )
+    own, failures = await _read_failures(asked, found)
     return _ShownPull(
         page=found,
         own=own,
@@ -150,6 +144,21 @@ async def _read_page(asked: Asked) -> _ShownPull:
         earlier=await _read_earlier(asked, found, own),
         blocks=await blocks.gather(asked.context.features, "pull", tx, subject),
     )
+
+
+async def _read_failures(asked: Asked, found: PullPage) -> tuple[UpstreamCi, FailureList]:
+    """Return upstream's own CI on the head shown, and all that failed on it."""
+    own = await read_upstream_ci(asked.tx, found.repo, found.sha or "", ours=asked.settings.app_id)
+    failures = await read_failure_list(
+        asked,
+        found.repo,
+        found.sha or "",
+        reported=list_reported(section.backend for section in found.sections),
+        own=own,
+        of_pull=True,
+        base_ref=found.record["base_ref"] if found.record else None,
+    )
+    return own, failures
 
 
 async def _read_earlier(asked: Asked, found: PullPage, own: UpstreamCi) -> list[EarlierFailure]:
@@ -180,8 +189,11 @@ async def read_pull_jobs(asked: Asked) -> PullJobs:
     )
     only = None if sha is None else found.sha
     jobs = await rows.jobs_of_pull(asked.tx, found.names, number, sha=only, limit=limit + 1)
+    shown = await _hide_in_page(asked, found)
+    _, failures = await _read_failures(asked, shown)
     return PullJobs(
-        page=await _hide_in_page(asked, found),
+        page=shown,
+        failures=failures,
         jobs=await hide_in_jobs(asked, jobs[-limit:]),
         more=len(jobs) > limit,
         prefix=asked.settings.check_prefix,
@@ -197,7 +209,7 @@ async def _hide_in_page(asked: Asked, found: PullPage) -> PullPage:
 
 def answer(found: PullJobs) -> PullAnswer:
     """Return a pull request: its heads, the backends on one, jobs."""
-    return answer_pull(found.page, found.jobs, more=found.more, prefix=found.prefix)
+    return answer_pull(found.page, found.failures, found.jobs, more=found.more, prefix=found.prefix)
 
 
 PAGE = Endpoint(web.get("/{owner}/{repo}/pull/{number}", show_pull))

@@ -48,6 +48,7 @@ class JobFilter:
     since: int  # epoch milliseconds
     events: Collection[str]
     hidden: Collection[str]  # case folded names of upstreams that may not be shown
+    until: int | None = None  # epoch milliseconds, not included; None: to now
 
 
 class PullTitle(NamedTuple):
@@ -297,6 +298,8 @@ def _matching(query: S, wanted: JobFilter, *, backend: sa.ColumnElement[str] = B
         JOB.event_type.in_(sorted(wanted.events)),
         ~flagged("refused"),
     )
+    if wanted.until is not None:
+        query = query.where(JOB.received_at < wanted.until)
     if wanted.hidden:
         query = query.where(sa.func.lower(JOB.upstream_repo).not_in(sorted(wanted.hidden)))
     return query

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from bot.core.json_fields import iso_time
 from bot.core.text import duration, percent, plural
 from bot.oot.publish import failure_text
 from bot.oot.statistics import job_matrix, stats
+from bot.oot.statistics.days import DAY
 from bot.oot.statistics.readiness import Word
 from bot.oot.verdict import words
 from bot.oot.verdict.gate import GateState
@@ -67,10 +70,29 @@ def job_counts(jobs: Sequence[Job]) -> str:
     return ", ".join(parts)
 
 
-def spark_words(rates: Sequence[float | None]) -> str:
-    """Return a line of pass rates in words, for screen readers."""
+def day_cells(rates: Sequence[float | None], today: int) -> Markup:
+    """Return a cell with a character for each day, the last one today; `today` counts days since 1970.
+
+    Written here, not in a template: a page may have 15,000 of them.
+    """
+    first = today - len(rates) + 1
+    cells = "".join([_day_cell(first + at, rate) for at, rate in enumerate(rates)])
     known = [rate for rate in rates if rate is not None]
-    return f"lowest {percent(min(known))}, last {percent(known[-1])}" if known else "no data"
+    words = f"lowest {percent(min(known))}, last {percent(known[-1])}" if known else "no data"
+    return Markup(f'<span class=days role=img aria-label="pass rate by day: {words}">{cells}</span>')  # noqa: S704 - our own words
+
+
+@functools.lru_cache(20_000)
+def _day_cell(day: int, rate: float | None) -> str:
+    """Return a day's cell; of most days of most backends the rate is one of a few."""
+    tone = GRADES[stats.grade(rate)]
+    sign = "·" if rate is None else SIGNS[tone]
+    return f'<b class={tone} title="{iso_time(day * DAY)[:10]}: {percent(rate)}">{sign}</b>'
+
+
+def newest_cell(grid: Matrix, place: int) -> str:
+    """Return the key of a column's newest cell; empty where it has none."""
+    return next((cell.key for line in grid.lines if (cell := line.cells[place])), "")
 
 
 def make_cells(grid: Matrix) -> Callable[[Line, str], Markup]:
@@ -105,7 +127,8 @@ def _link(one: Cell, name: str, rest: str) -> str:
 FILTERS = {
     "anchor": anchor_of,
     "worst_tone": job_matrix.worst,
-    "spark_words": spark_words,
+    "day_cells": day_cells,
+    "newest_cell": newest_cell,
     "tone_of_word": READY.__getitem__,
     "state": words.word,
     "job_word": words.job_word,

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from aiohttp import web
 
 from bot.core.feature import load_each
+from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages import (
     allowlist_view,
     backend_jobs,
     backend_page,
+    commands_page,
     commit_page,
     crcr,
+    dispatches_view,
     levels,
     metrics_page,
     overview,
     ping_page,
+    pull_list,
     pull_page,
+    pull_rows,
+    repository_page,
+    search_page,
     template_filters,
 )
 from bot.oot.statistics.day_sums_cache import DAY_SUMS, DaySumsCache
@@ -23,6 +32,9 @@ from bot.web import html
 from bot.web.asked import asking
 from bot.web.html import page
 from bot.web.view import Endpoint
+
+if TYPE_CHECKING:
+    from bot.web.asked import Asked
 
 
 @page
@@ -33,6 +45,18 @@ async def redirect_home(request: web.Request) -> web.Response:
             if path := await find(asked.tx, asked.settings, asked.hidden):
                 return web.Response(status=302, headers={"Location": path})
     return web.Response(status=302, headers={"Location": "/oot"})
+
+
+async def has_pulls(asked: Asked, repo: str) -> bool:
+    """Whether pull requests of a repository are known."""
+    return not asked.hidden.has(repo) and await pull_rows.has_pulls(asked.tx, repo)
+
+
+async def is_backend(asked: Asked, repo: str) -> bool:
+    """Whether a repository is on the allowlist, and what that says may be shown."""
+    allowlist = await allowlists.in_force(asked.tx)
+    listed = allowlist is not None and allowlist.find(repo) is not None
+    return listed and not all(map(asked.hidden.has, asked.settings.upstream_repo))
 
 
 VIEWS = (
@@ -46,9 +70,15 @@ VIEWS = (
     allowlist_view.VIEW,
     levels.VIEW,
     metrics_page.VIEW,
+    dispatches_view.VIEW,
+    commands_page.PAGE,
     backend_page.VIEW,
+    pull_list.VIEW,
+    search_page.VIEW,
+    search_page.PAGE,
     pull_page.PAGE,
     commit_page.PAGE,
+    repository_page.VIEW,
     *crcr.ENDPOINTS,
 )
 

@@ -98,6 +98,7 @@ _CONCLUSIONS = {
     State.NEUTRAL: "neutral",
     State.NEVER_STARTED: "failure",
     State.NOT_RUN: "neutral",
+    State.SKIPPED: "skipped",
     State.NOT_INSTALLED: "failure",
     State.DISPATCH_FAILED: "failure",
 }

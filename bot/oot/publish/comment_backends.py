@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bot.oot.verdict.view import Backend, Pull
 
 LISTED = 50  # backends of one list
+STOPPED = frozenset({State.CANCELLED, State.NEUTRAL, State.NOT_RUN, State.SKIPPED})
 
 
 def show_table(backends: Sequence[Backend], most: int, page_url: str) -> str:
@@ -62,7 +63,7 @@ def _row(backend: Backend) -> str:
 def list_others(pull: Pull, backends: Sequence[Backend]) -> Iterator[str]:
     """Yield folded lists of running, stopped and watched backends."""
     running = [b for b in backends if b.state in {State.RUNNING, State.CONFIRMING}]
-    stopped = [b for b in backends if b.state in {State.CANCELLED, State.NEUTRAL, State.NOT_RUN}]
+    stopped = [b for b in backends if b.state in STOPPED]
     watched = _watched(pull)
     whom = "level 2, or 3 without its label" if any(b.level == Level.L3 for b in watched) else "level 2"
     for heading, listed in (

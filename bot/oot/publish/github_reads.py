@@ -9,6 +9,8 @@ import structlog
 from bot.core.errors import GitHubRefused, RetryLater
 from bot.core.json_fields import Kind, read_member
 from bot.ingest import record_reads
+from bot.oot.dispatch import changed_files
+from bot.oot.dispatch.changed_files import Head
 from bot.oot.publish import job_lines, rows
 from bot.oot.verdict import pull_state
 from bot.oot.verdict import rows as verdict_rows
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from bot.oot.verdict.view import Pull
 
 log = structlog.get_logger("bot.oot.publish.github_reads")
-
-MOST_FILES = 3000  # GitHub lists no more files of a pull request
 
 
 async def read_current(context: Context, repo: str, number: int) -> PullState:
@@ -136,33 +136,16 @@ async def read_changed_files(context: Context, state: PullState) -> frozenset[st
     head = state.current
     if head is None or not _any_line(head.view):
         return frozenset()
-    sha, base_ref = head.view.head_sha, state.base_ref or ""
-    async with context.store.read() as tx:
-        known = await rows.get_changed_files(tx, state.repo, state.number, sha, base_ref=base_ref)
-    if known is not None:
-        return known
+    opened_at = state.record["created_at"] if state.record else None
+    listed = Head(state.repo, state.number, head.view.head_sha, state.base_ref or "")
     try:
-        paths = await _changed_files(context, state)
+        paths, _ = await changed_files.read_changed_files(context, listed, since=opened_at, certain=False)
     except (GitHubRefused, RetryLater) as error:
         log.warning("changed files cannot be read", repo=state.repo, pull=state.number, reason=str(error))
         return frozenset()
-    async with context.store.transaction() as tx:
-        await rows.store_changed_files(tx, state.repo, state.number, sha, paths, base_ref=base_ref)
     return frozenset(paths)
 
 
 def _any_line(pull: Pull) -> bool:
     reported = (test for backend in pull.backends for job in backend.failing for test in job.failed_tests)
     return any(test.file for test in reported) or bool(pull.tests and pull.tests.marks)
-
-
-async def _changed_files(context: Context, state: PullState) -> list[str]:
-    opened_at = state.record["created_at"] if state.record else None
-    client = context.github.client(state.repo, since=opened_at, pull_requests="read")
-    url = client.path(f"pulls/{state.number}/files{{?per_page}}")
-    paths: list[str] = []
-    async for one in client.getiter(url, {"per_page": "100"}):
-        paths.append(one["filename"])
-        if len(paths) == MOST_FILES:
-            break
-    return paths

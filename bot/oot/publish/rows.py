@@ -1,4 +1,4 @@
-"""Rows of what we wrote on pull requests: reads and writes of check runs, comments, mentions, changed files.
+"""Rows of what we wrote on pull requests: reads and writes of check runs, comments and mentions.
 
 Times are epoch milliseconds.
 """
@@ -15,12 +15,10 @@ from bot.db.statements import RowStatement, Statement
 from bot.oot.publish import intent_rows
 from bot.oot.publish.tables import (
     UNFINISHED,
-    ChangedFilesRow,
     CheckRow,
     CommentRow,
     MentionRow,
     RefusalRow,
-    oot_changed_files,
     oot_check,
     oot_comment,
     oot_comment_refusal,
@@ -201,30 +199,6 @@ async def record_mentions(
             "over": False, "created_at": tx.now,
         }  # fmt: skip
         await tx.run(tx.insert(oot_mention).values(values).on_conflict_do_nothing())
-
-
-async def get_changed_files(
-    tx: Transaction, repo: str, number: int, head_sha: str, *, base_ref: str
-) -> frozenset[str] | None:
-    """Return the files a pull request changes, as GitHub listed them for a head and base; None if not yet asked."""
-    files = oot_changed_files.c
-    about = (files.upstream_repo == repo, files.pr_number == number, files.head_sha == head_sha)
-    query = select(ChangedFilesRow, oot_changed_files).where(*about, files.base_ref == base_ref)
-    row = await tx.fetch_first(query)
-    return None if row is None else frozenset(row["paths"])
-
-
-async def store_changed_files(
-    tx: Transaction, repo: str, number: int, head_sha: str, paths: Sequence[str], *, base_ref: str
-) -> None:
-    """Store the files GitHub listed for a head and base, in place of those of other heads."""
-    table = oot_changed_files
-    await tx.run(sa.delete(table).where(table.c.upstream_repo == repo, table.c.pr_number == number))
-    values = {
-        "upstream_repo": repo, "pr_number": number, "head_sha": head_sha, "base_ref": base_ref, "paths": list(paths),
-        "asked_at": tx.now,
-    }  # fmt: skip
-    await tx.run(tx.insert(table).values(values).on_conflict_do_nothing())
 
 
 def _mentioned(repo: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:

@@ -1,4 +1,4 @@
-"""Tables of the check runs, comments and mentions we wrote, merge groups, changed files."""
+"""Tables of the check runs, comments and mentions we wrote, and of merge groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypedDict
 import sqlalchemy as sa
 
 from bot.db.columns import partial_index
-from bot.db.rows import Big, Bool, Json, Millis, Text, table
+from bot.db.rows import Big, Bool, Millis, Text, table
 from bot.ingest.tables import records
 
 
@@ -111,21 +111,3 @@ class MergeGroupRow(TypedDict):
 
 oot_merge_group = table("oot_merge_group", MergeGroupRow, key=("upstream_repo", "head_sha"))
 sa.Index("ix_oot_merge_group_pull", oot_merge_group.c.upstream_repo, oot_merge_group.c.pr_number)
-
-
-class ChangedFilesRow(TypedDict):
-    """The files a pull request changes on one head."""
-
-    upstream_repo: Text
-    pr_number: Big
-    head_sha: Text
-    base_ref: Text
-    paths: Json[list[str]]
-    asked_at: Millis
-
-
-oot_changed_files = table(
-    "oot_changed_files",
-    ChangedFilesRow,
-    key=("upstream_repo", "pr_number", "head_sha"),
-)

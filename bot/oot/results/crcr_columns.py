@@ -24,6 +24,12 @@ COLUMNS = (  # those that are written; `_inserted_at` and two aliases are the ta
     "skipped_tests", "failed_tests_json", "artifact_url", "environment", "downstream_repo_level", "event_type",
     "triage_verdict_json",
 )  # fmt: skip
+WHOLE, SECONDS, TIME = "UInt64", "Nullable(Float64)", "DateTime64(9)"
+TYPES = dict.fromkeys(COLUMNS, "String") | {
+    "pr_number": WHOLE, "run_attempt": "UInt32", "queue_time": SECONDS, "execution_time": SECONDS,
+    "started_at": TIME, "completed_at": TIME, "total_tests": WHOLE, "passed_tests": WHOLE, "failed_tests": WHOLE,
+    "skipped_tests": WHOLE,
+}  # fmt: skip
 UNKNOWN: dict[type, object] = {str: "", int: 0, float: None}
 JOB = fields(JobRow)
 

@@ -43,7 +43,7 @@ class DispatchBackend(TypedDict):
 class DispatchState(TypedDict):
     """How far it has come, and when it was recorded."""
 
-    # pending | held (by policy) | sent | not_installed | failed | superseded | cancelled | never_started | not_run
+    # pending, held, waiting, skipped_*, sent, not_installed, failed, superseded, cancelled, never_started or not_run
     state: Text
     attempts: Int
     created_at: Millis

@@ -62,6 +62,11 @@ class Gate:
         return sum(one.state is State.SUCCESS and not one.level_unknown for one in self.deciding)
 
     @property
+    def unneeded(self) -> int:
+        """Number of backends that it passes without: their entries say so where no file of interest changed."""
+        return sum(one.passes_unrun for one in self.deciding)
+
+    @property
     def awaited(self) -> tuple[Backend, ...]:
         """The backends it waits for, without those held back."""
         return tuple(one for one in self.deciding if _is_missing(one) and one.state is not State.HELD)
@@ -112,12 +117,17 @@ class Gate:
     def _passed(self, *, total: str) -> str:
         if not self.blocking:
             return "no blocking backend"
-        counted, ignored = len(self.deciding), len(self.blocking) - len(self.deciding)
+        decide, ignored = len(self.deciding), len(self.blocking) - len(self.deciding)
+        counted = decide - self.unneeded
+        others = {"not needed": self.unneeded, "ignored": ignored}
+        without = [(count, word) for word, count in others.items() if count]
         if not counted:
-            return f"{text.plural(ignored, 'blocking backend')} ignored"
-        noun = "blocking backend" if counted == 1 else "blocking backends"
-        passed = f"{counted}{total} {noun} passed"
-        return f"{passed}, {ignored} ignored" if ignored else passed
+            (count, word), *rest = without
+            parts = [f"{text.plural(count, 'blocking backend')} {word}"]
+        else:
+            noun = "blocking backend" if decide == 1 else "blocking backends"
+            parts, rest = [f"{counted}{total} {noun} passed"], without
+        return ", ".join([*parts, *(f"{count} {word}" for count, word in rest)])
 
     def _waiting(self) -> str:
         if self.unknown:
@@ -146,7 +156,7 @@ def judge(backends: Sequence[Backend], *, unknown: str = "") -> Gate:
 
 def _stops(backend: Backend) -> bool:
     """Whether a backend that decides makes the gate fail: whatever it ended in, it has not passed."""
-    return backend.state.finished and backend.state is not State.SUCCESS
+    return backend.state.finished and backend.state is not State.SUCCESS and not backend.passes_unrun
 
 
 def _is_missing(backend: Backend) -> bool:

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """The state of a backend on one head. The first four are unfinished."""
+    """The state of a backend on one head. The first six are unfinished."""
 
     QUEUED = "queued"  # dispatched (or to be), no report yet
     RUNNING = "running"  # at least one job unfinished
     CONFIRMING = "confirming"  # reported success, waiting for GitHub's confirmation
     HELD = "held"  # policy: trusted, and no one with write access has given ok-to-test
+    WAITING = "waiting"  # its machines are busy, or its dispatches of a day are used up
+    UNASKED = "unasked"  # it blocks, and was not sent this commit
     SUCCESS = "success"
     FAILURE = "failure"
     TIMED_OUT = "timed_out"
@@ -33,6 +35,7 @@ class State(StrEnum):
     NEUTRAL = "neutral"
     NEVER_STARTED = "never_started"  # dispatched, silent past START_TIMEOUT
     NOT_RUN = "not_run"  # the same, of a backend that need not answer
+    SKIPPED = "skipped"  # not worth running by its entry
     NOT_INSTALLED = "not_installed"  # the App is not installed on the backend
     DISPATCH_FAILED = "dispatch_failed"  # GitHub refused the dispatch for good
 
@@ -43,16 +46,19 @@ class State(StrEnum):
 
     @property
     def red(self) -> bool:
-        """Whether it needs attention: finished, and neither passed, neutral, cancelled nor not run."""
+        """Whether it needs attention: finished, and neither passed, neutral, cancelled, skipped nor not run."""
         return self in _RED
 
 
-_UNFINISHED = frozenset({State.QUEUED, State.RUNNING, State.CONFIRMING, State.HELD})
+_UNFINISHED = frozenset(
+    {State.QUEUED, State.RUNNING, State.CONFIRMING, State.HELD, State.WAITING, State.UNASKED}
+)
 _RED = frozenset(
     {State.FAILURE, State.TIMED_OUT, State.NEVER_STARTED, State.NOT_INSTALLED, State.DISPATCH_FAILED}
 )
 RED_CONCLUSIONS = frozenset({"failure", "timed_out", "action_required", "startup_failure", "stale"})
 PASSING = frozenset({"success", "neutral", "skipped"})
+SKIPPED_BY = "skipped_"  # begins the state of a dispatch that a rule decided against; the rule follows
 QUIET = 60_000  # milliseconds without news after which an unconfirmed L4 backend counts as finished
 WORST_FIRST = (State.FAILURE, State.TIMED_OUT, State.CANCELLED)  # of what GitHub says about several runs
 DISPATCH_EVENTS = frozenset({"repository_dispatch", "workflow_dispatch"})  # that start a run on our behalf
@@ -62,6 +68,8 @@ STATE_OF_DISPATCH = {  # while nothing is reported on it
     "never_started": State.NEVER_STARTED,
     "not_run": State.NOT_RUN,
     "held": State.HELD,
+    "waiting": State.WAITING,
+    "unasked": State.UNASKED,
     "superseded": State.CANCELLED,
     "cancelled": State.CANCELLED,
 }
@@ -130,9 +138,21 @@ def as_blocking(facts: Facts, entry: Entry | None) -> Facts:
     }  # a row: a plain number
     if dispatch["state"] == "not_run":
         dispatch["state"] = "never_started"
+    if is_skipped(dispatch) and not passes_unrun(dispatch, entry):
+        dispatch["state"] = "unasked"
     if facts.jobs and not counted:
         dispatch["state"] = "unproven"
     return replace(facts, dispatch=dispatch, jobs=counted)
+
+
+def is_skipped(dispatch: DispatchRow) -> bool:
+    """Return whether a rule of its entry decided against sending a dispatch."""
+    return dispatch["state"].startswith(SKIPPED_BY)
+
+
+def passes_unrun(dispatch: DispatchRow, entry: Entry | None) -> bool:
+    """Return whether a dispatch that was not sent lets the gate pass: its entry has to say so, and now."""
+    return dispatch["state"] == "skipped_paths" and entry is not None and entry.paths_pass
 
 
 def is_finished(job: JobRow) -> bool:
@@ -205,8 +225,9 @@ def _is_final(reports: Reports, run: str, attempt: int) -> bool:
 
 def _judge_dispatch(dispatch: DispatchRow) -> Verdict:
     """Return the verdict on a backend that has not reported."""
-    state = STATE_OF_DISPATCH.get(dispatch["state"], State.QUEUED)
-    error = dispatch["error"] if state.finished else ""
+    state = State.SKIPPED if is_skipped(dispatch) else STATE_OF_DISPATCH.get(dispatch["state"], State.QUEUED)
+    explained = state.finished or state in {State.WAITING, State.UNASKED}
+    error = dispatch["error"] if explained else ""
     return Verdict(state=state, reason=error or REASONS.get(dispatch["state"], ""))
 
 

@@ -13,7 +13,7 @@ from bot.core import text
 from bot.oot.allowlist.entry import Level
 from bot.oot.results import shown
 from bot.oot.verdict.facts import Reports
-from bot.oot.verdict.verdict import RED_CONCLUSIONS, State, judge, judge_reports, level_of
+from bot.oot.verdict.verdict import RED_CONCLUSIONS, State, judge, judge_reports, level_of, passes_unrun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,6 +117,7 @@ class Backend:
     ignored_by: str | None = None  # login, with write access on upstream
     ignored_reason: str | None = None
     lines: tuple[JobLine, ...] = ()  # on jobs of its failed runs that were not reported by their names
+    passes_unrun: bool = False  # it was not needed, and its entry lets the gate pass without it
     thin: str = ""  # it passed, but ran far fewer tests than usual: how many
 
     @property
@@ -258,6 +259,7 @@ def dispatched(
         run_url=_run_url(verdict),
         page_url=page_url,
         requested=requested,
+        passes_unrun=verdict.state is State.SKIPPED and passes_unrun(dispatch, entry),
     )
 
 

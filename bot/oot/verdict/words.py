@@ -23,6 +23,8 @@ _STATES = {
     State.RUNNING: ("⏳", "running"),
     State.CONFIRMING: ("⏳", "being confirmed"),
     State.HELD: ("✋", "held back"),
+    State.WAITING: ("⏳", "waiting for a machine"),
+    State.UNASKED: ("⏳", "not sent yet"),
     State.SUCCESS: ("✅", "passed"),
     State.FAILURE: ("❌", "failed"),
     State.TIMED_OUT: ("❌", "timed out"),
@@ -30,6 +32,7 @@ _STATES = {
     State.NEUTRAL: ("⚪", "neutral"),
     State.NEVER_STARTED: ("❌", "never started"),
     State.NOT_RUN: ("⚪", "not run"),
+    State.SKIPPED: ("⚪", "not needed"),
     State.NOT_INSTALLED: ("❌", "not installed"),
     State.DISPATCH_FAILED: ("❌", "could not be dispatched"),
 }

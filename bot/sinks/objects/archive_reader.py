@@ -71,10 +71,10 @@ class ArchiveReader:
         try:
             body = gzip.decompress(stored)
         except (OSError, EOFError, zlib.error):
-            self.damaged.append(f"{line['key']} is no gzip file")
+            self.damaged.append(f"{line['key']} is not a gzip file")
             return None
         if hashlib.sha256(body).hexdigest() != line["sha256"]:
-            self.damaged.append(f"{line['key']} has another content than was archived")
+            self.damaged.append(f"{line['key']} differs from what was archived")
             return None
         return body
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 M = sink_mark.c
 KEYS_PER_QUERY = 200  # SQLite limits bound parameters
 OF_LANE = (M.sink == sa.bindparam("of_sink"), M.what == sa.bindparam("of_what"))
+RAISE = (
+    "INSERT INTO sink_mark (sink, what, key, since, generation) VALUES (?, ?, ?, ?, 1) "
+    "ON CONFLICT (sink, what, key) DO UPDATE SET generation = generation + 1"
+)
 OLDEST = RowStatement(
     select(Mark, sink_mark)
     .where(*OF_LANE)
@@ -35,12 +39,17 @@ class Waiting(NamedTuple):
 
 async def raise_marks(tx: Transaction, marks: Iterable[tuple[str, str, str]]) -> None:
     """Mark keys (sink, export, key) as to be sent, or once more where they are; in one order, so that none deadlock."""
+    ordered = sorted(marks)
+    if not ordered:
+        return
+    if tx.sqlite:  # as the driver takes them: this runs for every change
+        await tx.conn.exec_driver_sql(RAISE, [(*mark, tx.now) for mark in ordered])
+        return
     rows = [
         {"sink": sink, "what": what, "key": key, "since": tx.now, "generation": 1}
-        for sink, what, key in sorted(marks)
+        for sink, what, key in ordered
     ]
-    if rows:
-        await tx.upsert(sink_mark, rows, added=("generation",))
+    await tx.upsert(sink_mark, rows, added=("generation",))
 
 
 async def take_oldest(tx: Transaction, sink: str, what: str, *, most: int) -> list[Mark]:

@@ -1,7 +1,7 @@
 // Keyboard for the grid of a branch: arrows, Home and End move between cells, Enter opens one; a click opens green ones.
 "use strict";
 
-(() => {
+const useKeyboard = () => {
   const table = document.querySelector("table.hud");
   if (!table || !table.tBodies.length) return;
   const rows = [...table.tBodies[0].rows];
@@ -10,10 +10,11 @@
 
   // Without a link of its own a cell's address is made of its row and its column; of a folded one the group is opened.
   const address = (cell) => {
-    const link = cell.querySelector("a") || (cell.textContent && heads[cell.cellIndex].querySelector("a"));
-    if (link) return link.href;
+    const own = cell.querySelector("a");
+    if (own || !cell.textContent) return own && own.href;
     const key = heads[cell.cellIndex].dataset.key;
-    return key && cell.textContent ? `${table.dataset.cells}${cell.parentNode.dataset.sha}.${key}#cell` : null;
+    const folded = key ? null : heads[cell.cellIndex].querySelector("a");
+    return key ? `${table.dataset.cells}${cell.parentNode.dataset.sha}.${key}#cell` : folded && folded.href;
   };
   const open = (cell) => {
     const to = address(cell);
@@ -52,4 +53,6 @@
     const cell = event.target.closest("tbody td");
     if (cell && !event.target.closest("a")) open(cell);
   });
-})();
+};
+useKeyboard();
+document.addEventListener("refreshed", useKeyboard);

@@ -56,6 +56,7 @@ def test_changes_of_the_docs_are_told_of_as_they_say():
         assert said == example["says"], example
 
 
+@pytest.mark.logic
 async def test_a_change_of_level_names_its_first_commit_and_stands_above(bot, jobs):
     shas = []
     for value in [100, 101, 99, 100, 101, 99, 100, 101, 99, 100, 101, 99, 108, 109, 108]:
@@ -132,7 +133,7 @@ async def test_what_cannot_be_used_is_left_out_with_the_reason(bot, jobs):
         "the record is no object": 3,
         "benchmark is no object": {"metric": {}},
         "benchmark.name is missing": record(1) | {"benchmark": {"name": " "}},
-        "metric.benchmark_values is no list": record([]),
+        "metric.benchmark_values is not a list": record([]),
         "a value is no number": record([1, None]),
         "metric.target_value is no number": {**record(1), "metric": {"name": "m", "benchmark_values": [1], "target_value": "x"}},
     }  # fmt: skip
@@ -146,6 +147,7 @@ async def test_what_cannot_be_used_is_left_out_with_the_reason(bot, jobs):
 
 
 @pytest.mark.logic
+@pytest.mark.nightly
 async def test_a_pull_request_cannot_bring_any_number_of_series(bot, jobs):
     many = [record(1, model=f"m{number}") for number in range(230)]
     await jobs.leaves("benchmark-results", encoded(*many), trusted=False)

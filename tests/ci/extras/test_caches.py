@@ -123,6 +123,7 @@ async def test_documents_that_cannot_be_used_are_broken_and_say_why(bot, jobs, c
 
 
 @pytest.mark.logic
+@pytest.mark.nightly
 async def test_more_documents_than_a_job_has_are_left_out(bot, jobs):
     one = stats({"C/C++": 1}, {"C/C++": 1})
     job = await jobs.leaves("sccache-stats", encoded(*[one] * 205), name=BUILD)

@@ -76,7 +76,7 @@ async def test_members_bots_and_drafts_do_not_count(bot, github):
     await bot.settle(horizon=60)
     assert await bot.rows("contribution_pull") == []
     _, page = await bot.get(f"/{UPSTREAM}/contributions")
-    assert "No pull request of somebody outside was merged" in page
+    assert "No pull request from outside was merged" in page
 
 
 @pytest.mark.logic
@@ -119,6 +119,7 @@ async def test_a_label_may_say_merged_and_names_are_told_where_that_is_wanted(
 
 
 @pytest.mark.logic
+@pytest.mark.nightly
 async def test_newcomers_are_the_same_in_any_order(bot, github):
     pulls = []
     for author in ("alice", "alice", "bob", "alice", "bob"):

@@ -124,6 +124,7 @@ async def test_lines_that_cannot_be_used_are_left_out_with_the_reason(bot, jobs)
 
 
 @pytest.mark.logic
+@pytest.mark.nightly
 async def test_limits_of_a_file(bot, jobs):
     many = lines(*({"metric": f"m{n}", "values": {"x": 1}} for n in range(205)))
     await jobs.leaves("ootbot-metrics", {"m.jsonl": many})

@@ -54,6 +54,7 @@ async def test_what_a_job_leaves_while_it_runs_is_shown_so_far_and_then_replaced
 
 
 @pytest.mark.logic
+@pytest.mark.nightly
 async def test_listing_running_runs_keeps_to_its_share_of_calls(settings, github, issuer, clock):
     assert calls_of_a_pass(2_000) * 6 <= 400
     chosen = replace(settings, of_features={CollectSettings: CollectSettings(ci_calls_per_hour=120)})

@@ -80,6 +80,7 @@ async def test_files_stand_beside_those_of_the_newest_trusted_run(bot, reports):
 
 
 @pytest.mark.logic
+@pytest.mark.nightly
 async def test_a_job_that_left_out_what_it_usually_runs_is_not_held_against_it(bot, reports):
     for _ in range(3):
         await reports(junit({"test/test_a.py": 2, "test/test_b.py": 40}))

@@ -58,7 +58,7 @@ async def test_a_broken_job_that_blocks_is_named_apart_from_a_backend_that_is_wa
     assert "main is green since aa00000" in text
     assert "1 watching backend is broken" in text
     assert "broken job" not in text
-    await deliver(bot, *(job(bot, "lint", name, "failure", attempt=2) for name in "BCD"))
+    await deliver(bot, job(bot, "build", "A"), *(job(bot, "build", name, "failure") for name in "BCD"))
     found = await standing(bot)
     assert (found["state"], found["since"], found["last_good"]) == ("broken", COMMITS["B"], COMMITS["A"])
     text = await page_text(bot, HUD)

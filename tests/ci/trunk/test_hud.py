@@ -97,7 +97,7 @@ async def test_the_page_shows_lines_cells_and_what_is_broken(bot):
     text = await page_text(bot, HUD)
     assert "main is broken since cc00000" in text
     assert "1 blocking job is broken" in text
-    assert "Broken, and merging waits for it 1" in text
+    assert "Broken, blocks merging 1" in text
     assert "3 failures in a row" in text
     assert "pull / linux / test (default) since" in text
     assert "#69 Change E octocat" in text

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bot.core import setting_types
 from bot.core.settings import PULL_ACTIONS
-from bot.oot.allowlist import entry, yaml_values
+from bot.oot.allowlist import entry, globs, selection, yaml_values
 from bot.oot.allowlist.allowlist import AllowlistError, Level, parse
 from bot.oot.allowlist.entry import KEYS, MAX_ID, MAX_RATE, RESERVED_DEVICES
 
@@ -58,6 +58,10 @@ def test_the_schema_has_the_parsers_choices_and_bounds():
     assert tuple(keys["events"]["anyOf"][2]["items"]["enum"]) == entry.EVENTS
     assert tuple(keys["actions"]["anyOf"][1]["items"]["enum"]) == PULL_ACTIONS
     assert (keys["repository_id"]["maximum"], keys["rate_limit"]["maximum"]) == (MAX_ID, MAX_RATE)
+    assert keys["max_per_day"]["maximum"] == selection.MAX_PER_DAY
+    assert keys["max_parallel"]["maximum"] == selection.MAX_PARALLEL
+    assert keys["paths"]["anyOf"][1]["maxItems"] == globs.MOST_GLOBS
+    assert DEFS["labels"]["anyOf"][1]["maxItems"] == selection.MOST_LABELS
 
 
 @pytest.mark.parametrize(
@@ -117,6 +121,7 @@ RULES = {
     "minimum": lambda value, rule, _: not TYPES["integer"](value) or value >= rule,
     "maximum": lambda value, rule, _: not TYPES["integer"](value) or value <= rule,
     "items": lambda value, rule, _: all(fits(item, rule) for item in listed(value)),
+    "maxItems": lambda value, rule, _: not isinstance(value, list) or len(value) <= rule,
     "minItems": lambda value, rule, _: not isinstance(value, list) or len(value) >= rule,
     "properties": lambda value, rule, _: all(
         fits(mapped(value)[name], rule[name]) for name in rule if name in mapped(value)
@@ -183,6 +188,21 @@ def test_the_schema_accepts_the_example_and_the_page(text):
         "L2: [{repo: org/a, actions: [labeled]}]",
         "L2: [{repo: org/a, actions: []}]",
         "L2: [{repo: org/a, events: [push], deletions: 'true'}]",
+        "L2: [{repo: org/a, paths: []}]",
+        "L2: [{repo: org/a, paths: ['#a']}]",
+        "L2: [{repo: org/a, paths: ['a.{c,h}']}]",
+        "L2: [{repo: org/a, paths_pass: true}]",
+        "L4: [{repo: org/a, paths_pass: true}]",
+        "L4: [{repo: org/a, labels: [x]}]",
+        "L4: [{repo: org/a, branches: [main]}]",
+        "L4: [{repo: org/a, skip_if_same_tree: true}]",
+        "L1: [{repo: org/a, max_parallel: 1}]",
+        "L2: [{repo: org/a, max_per_day: 0}]",
+        "L2: [{repo: org/a, max_parallel: '2'}]",
+        "L2: [{repo: org/a, events: [push], sample: 10}]",
+        "L2: [{repo: org/a, events: [push], sample: 0%}]",
+        "L2: [{repo: org/a, draft: 'no'}]",
+        "L2: [{repo: org/a, labels: []}]",
     ],
 )
 def test_the_schema_refuses_what_the_parser_refuses(text):
@@ -214,6 +234,16 @@ TERMS = st.fixed_dictionaries(
         "dispatch": st.sampled_from([*entry.DISPATCHES]),
         "workflow_file": st.just("ci.yml"),
         "job_timeout": st.sampled_from(["1h", "35d"]),
+        "paths": st.sampled_from(["src/**", ["**", "!docs/**"], ["!docs/**"], []]),
+        "paths_pass": st.booleans(),
+        "labels": st.sampled_from(["gpu", ["gpu", "npu"], []]),
+        "not_labels": st.sampled_from(["gpu", ["wip"]]),
+        "draft": st.booleans(),
+        "max_per_day": st.integers(0, 3),
+        "max_parallel": st.integers(0, 3),
+        "sample": st.sampled_from(["1%", "100%", "0%"]),
+        "branches": st.sampled_from(["main", ["release/*"]]),
+        "skip_if_same_tree": st.booleans(),
     },
 )
 BACKENDS = (

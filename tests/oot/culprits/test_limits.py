@@ -39,6 +39,7 @@ async def test_a_backend_that_does_not_answer_is_asked_twice_and_then_given_up(b
     assert [step["outcome"] for step in steps] == ["silent", "silent"]
 
 
+@pytest.mark.nightly
 async def test_a_late_answer_counts_all_the_same(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)
@@ -47,6 +48,7 @@ async def test_a_late_answer_counts_all_the_same(bot, github):
     assert (search["state"], search["culprit_sha"]) == ("found", branch.shas[9])
 
 
+@pytest.mark.nightly
 async def test_a_workflow_that_reports_another_job_is_told_so(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)
@@ -69,6 +71,7 @@ async def test_a_delisted_backend_ends_its_search_and_a_demoted_one_goes_on(bot,
     assert (search["state"], search["why"]) == ("gave_up", f"{L3} is not on the allowlist any more")
 
 
+@pytest.mark.nightly
 async def test_a_branch_that_is_rewritten_ends_the_search(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)
@@ -93,7 +96,7 @@ async def test_both_ends_have_to_be_commits_of_the_branch_in_order(bot, github):
         (f"{c3}..{c3}", f"both ends are {c3[:7]}"),
         (f"{c3}..{fork}", "is not on main: both ends have to be"),
         (f"{'a' * 40}..{c9}", f"GitHub knows no commit {'a' * 40}"),
-        ("abc..def", "abc is no commit"),
+        ("abc..def", "abc is not a commit"),
         (f"{c3}..{c9} {c3}..{c9}", "name one range"),
     ):
         reactions, _ = await begin(bot, github, f"/oot bisect npu {line}")
@@ -102,6 +105,7 @@ async def test_both_ends_have_to_be_commits_of_the_branch_in_order(bot, github):
     assert await bot.rows("bisect") == []
 
 
+@pytest.mark.nightly
 async def test_a_hundred_commands_in_a_minute_begin_one_search(bot, github):
     branch = await broken_branch(bot, github)
     github.set_permission(UPSTREAM, WRITER, "write")
@@ -117,6 +121,7 @@ async def test_a_hundred_commands_in_a_minute_begin_one_search(bot, github):
     assert len(await bot.rows("oot_command")) == 60
 
 
+@pytest.mark.nightly
 async def test_a_report_that_claims_another_commit_is_about_ours(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)
@@ -127,6 +132,7 @@ async def test_a_report_that_claims_another_commit_is_about_ours(bot, github):
     assert [row["head_sha"] for row in jobs] == [branch.shas[15]]
 
 
+@pytest.mark.nightly
 async def test_the_runs_of_a_day_are_limited_and_the_search_says_until_when(bot, github):
     await bot.list_backends(listed(", bisect: {per_day: 2, parallel: 2}"))
     branch = await broken_branch(bot, github)
@@ -158,6 +164,7 @@ async def test_pull_requests_go_first(bot, github):
     assert branch.asked_names() == ["c5", "c10"]
 
 
+@pytest.mark.nightly
 async def test_a_search_ends_after_its_hours(bot, github):
     await bot.list_backends(listed(", bisect: {max_hours: 1}"))
     branch = await broken_branch(bot, github)
@@ -168,6 +175,7 @@ async def test_a_search_ends_after_its_hours(bot, github):
     assert search["why"].startswith("not found within 1 h: it is one of the 15 commits after")
 
 
+@pytest.mark.nightly
 async def test_searches_may_be_off_or_begin_by_themselves_once(bot, github):
     await bot.list_backends(listed(", bisect: off"))
     branch = await broken_branch(bot, github)
@@ -186,6 +194,7 @@ async def test_searches_may_be_off_or_begin_by_themselves_once(bot, github):
     assert len(await bot.rows("bisect")) == 1
 
 
+@pytest.mark.nightly
 async def test_a_command_in_an_issue_is_answered_there(bot, github):
     branch = await broken_branch(bot, github)
     github.set_permission(UPSTREAM, WRITER, "write")
@@ -202,6 +211,7 @@ async def test_a_command_in_an_issue_is_answered_there(bot, github):
     assert (await branch.search())["comment_on"] == pull.number
 
 
+@pytest.mark.nightly
 async def test_a_search_that_is_cancelled_sends_nothing_more(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)

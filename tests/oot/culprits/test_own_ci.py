@@ -80,6 +80,7 @@ async def test_runs_are_run_again_and_tags_start_the_others(bot):
     assert all(step["outcome"] for step in steps)
 
 
+@pytest.mark.nightly
 async def test_the_permission_that_is_missing_is_said(bot):
     github = bot.github
     for installation in github.state.installations.values():
@@ -96,6 +97,7 @@ async def test_the_permission_that_is_missing_is_said(bot):
     assert search["why"].startswith("upstream could not be run: GitHub refused to run it")
 
 
+@pytest.mark.nightly
 async def test_only_write_access_searches_upstream(bot):
     branch = Branch(bot, bot.github)
     await branch.push(2)

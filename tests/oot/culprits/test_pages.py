@@ -89,6 +89,7 @@ async def test_the_culprit_is_marked_where_people_look(bot, github):
     assert "ootbot_bisect_runs_total 7.0" in metrics
 
 
+@pytest.mark.nightly
 async def test_the_buttons_are_for_those_who_are_signed_in(bot, github):
     branch = await broken_branch(bot, github)
     await branch.push(2)
@@ -139,6 +140,7 @@ async def test_searches_of_a_private_backend_are_for_the_administrator(bot, gith
     assert (answer.startswith("npu is private"), "test" in answer) == (True, False)
 
 
+@pytest.mark.nightly
 async def test_a_comment_is_written_once_where_the_entry_says_so(bot, github):
     await bot.list_backends(f"L3: {{npu: {{{L3}: {{answers: all, bisect: {{comment: true}}}}}}}}\n")
     pull = await github.open_pull(UPSTREAM, author="octocat")
@@ -157,12 +159,16 @@ async def test_a_comment_is_written_once_where_the_entry_says_so(bot, github):
     said = [one.body for one in github.comments(pull) if "ootbot:culprit" in one.body]
     assert len(said) == 1
     assert "is broken by #" in said[0]
+    _, page = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
+    assert f"is broken by #{pull.number}" in page
+    assert f'href="/{UPSTREAM}/bisects/{found["id"]}"' in page
     async with bot.store.transaction() as tx:
         tx.enqueue("bisect_found", found["id"])
     await bot.settle(horizon=60)
     assert len([one for one in github.comments(pull) if "ootbot:culprit" in one.body]) == 1
 
 
+@pytest.mark.nightly
 async def test_a_culprit_that_is_reverted_counts_as_right(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)
@@ -174,6 +180,7 @@ async def test_a_culprit_that_is_reverted_counts_as_right(bot, github):
     assert (listed["measures"]["found"], listed["measures"]["mended"]) == (1, 1)
 
 
+@pytest.mark.nightly
 async def test_the_page_of_a_failure_offers_a_search_in_each_job_that_it_began_in(bot, github):
     branch = await broken_branch(bot, github)
     began = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import pytest
 import sqlalchemy as sa
 
 from bot.core.errors import StoreUnavailable
@@ -21,6 +22,7 @@ async def claimed(bot, search):
     return Task({name: row[name] for name in ("id", "kind", "key", "created_at", "attempts", "cause")})
 
 
+@pytest.mark.nightly
 async def test_a_search_goes_on_in_the_next_process(bot, settings, github, issuer, clock):
     """Each round is played by another process; of the one before, tasks are left claimed."""
     branch = await broken_branch(bot, github)

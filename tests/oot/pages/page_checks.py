@@ -85,6 +85,7 @@ TAGS = frozenset(
         "main",
         "meta",
         "nav",
+        "noscript",
         "option",
         "p",
         "path",
@@ -111,7 +112,7 @@ TAGS = frozenset(
         "ul",
     ]
 )
-OUR_SCRIPT = re.compile(r'<script src="/static/grid\.js\?v=[0-9a-f]{8}" defer></script>')
+OUR_SCRIPT = re.compile(r'<script src="/static/(?:page|comfort|grid)\.js\?v=[0-9a-f]{8}" defer></script>')
 UNSEEN = re.compile("[\u202a-\u202e\u2066-\u2069\u200b\u200e\u200f\ufeff\u0000]")
 
 
@@ -127,7 +128,7 @@ class _TagParser(HTMLParser):
 def check_escaped(page):
     """Nothing in a page is more than the templates put there."""
     parser = _TagParser()
-    parser.feed(OUR_SCRIPT.sub("", page, count=1))
+    parser.feed(OUR_SCRIPT.sub("", page))
     for tag, attributes in parser.found:
         assert tag in TAGS, tag
         for name, value in attributes.items():

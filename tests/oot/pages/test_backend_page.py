@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import itertools
 import re
@@ -16,6 +17,7 @@ from tests import samples
 from tests.harness import L4, UPSTREAM
 from tests.oot.pages.page_checks import add_job, check_escaped, links, page_text
 from tests.oot.publish import injections
+from tests.serving import SQLITE
 
 
 @pytest.mark.logic
@@ -30,7 +32,7 @@ async def test_fifty_nine_attempts_over_fifty_two_jobs_are_fifty_two_everywhere(
     page = f"/oot/{L4}"
     assert "52 of 52 that count" in await page_text(bot, page)
     assert "52 jobs" in await page_text(bot, page)
-    assert re.search(r"✓ 100 % 52 0 0 0", await page_text(bot, "/oot"))
+    assert re.search(r"✓ 100 % [· ]+✓ 52 0 0 0", await page_text(bot, "/oot"))
     assert "52 of 52 passed" in await page_text(bot, f"/{UPSTREAM}/pull/{pull.number}")
     assert "100 %, 52 runs" in await page_text(bot, "/oot/metrics")
     for path in (f"/api/oot/backends/{L4}", "/api/oot/summary"):
@@ -54,13 +56,18 @@ async def test_failed_tests_without_names_are_not_called_none(bot, github, faile
     assert "No failed test was reported." not in text
 
 
+def cells_of(page):
+    """The grid of the page without its head."""
+    return page.partition('<table class="grid"')[2].partition("<tbody>")[2].partition("</tbody>")[0]
+
+
 async def test_the_grid_has_a_line_for_each_commit_and_a_column_for_each_job(bot, github):
     pull = await github.open_pull(UPSTREAM, title="Make it faster", author="octocat")
     await bot.settle()
     await bot.report(bot.dispatch(L4), job="build")
     await bot.report(bot.dispatch(L4), job="test", conclusion="failure", test_results={"passed": 1, "failed": 1, "skipped": 0},
                      failed_tests=[{"name": "test_add", "message": "3 != 4"}])  # fmt: skip
-    page = (await bot.get(f"/oot/{L4}"))[1]
+    page = cells_of((await bot.get(f"/oot/{L4}"))[1])
     text = await page_text(bot, f"/oot/{L4}")
     assert f"#{pull.number} Make it faster" in text
     assert f"{pull.head_sha[:7]} by octocat" in text
@@ -83,7 +90,8 @@ async def test_earlier_attempts_are_there_on_demand(bot, github):
     await bot.report(bot.dispatch(L4), conclusion="failure")
     await bot.report(bot.dispatch(L4), attempt=2)
     page = (await bot.get(f"/oot/{L4}"))[1]
-    (address,) = links(page, "cell=")
+    (address,) = links(cells_of(page), "cell=")
+    assert links(page, "cell=") == [address, address]  # the name of the column leads to its newest cell
     text = await page_text(bot, f"/oot/{L4}{address.split('#')[0]}")
     assert "1 earlier attempt" in text
     assert text.index("✓ passed") < text.index("1 earlier attempt")
@@ -227,3 +235,24 @@ async def test_what_was_refused_is_not_shown(bot):
     assert "believed" in text
     assert "doubted" not in text
     assert "test_made_up" not in text
+
+
+@SQLITE
+async def test_a_point_of_a_chart_leads_to_the_jobs_of_its_day(bot):
+    for days, sha in ((0, "a"), (1, "b"), (3, "c")):
+        at = bot.clock.now() - days * 86_400_000
+        await add_job(bot, head_sha=sha * 40, delivery_id=sha, run_id=sha, received_at=at, updated_at=at, pr_number=None,
+                      event_type="push")  # fmt: skip
+    page = (await bot.get(f"/oot/{L4}?days=7"))[1]
+    before, yesterday = re.findall(r'href="(/oot/[^"]*&amp;on=[^"]*)" tabindex', page)[:2]
+    assert "on=2026-09-18" in before
+    assert "on=2026-09-20" in yesterday
+    path = html.unescape(yesterday).partition("#")[0]
+    text = await page_text(bot, f"{path}&tab=trunk")
+    assert "bbbbbbb" in text
+    assert "Only 2026-09-20 (UTC). All days of the window" in text
+    grid = cells_of((await bot.get(f"{path}&tab=trunk"))[1])
+    assert ("b" * 40 in grid, "a" * 40 in grid, "c" * 40 in grid) == (True, False, False)
+    assert "No job of these on 2026-09-20" in await page_text(bot, path)
+    for day in ("2026-13-01", "now"):
+        assert "on must be a day" in (await bot.get(f"/oot/{L4}?on={day}"))[1]

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.harness import L2, L3, L4, UPSTREAM
+from bot.core.json_fields import iso_time
+from tests.harness import L1, L2, L3, L4, UPSTREAM
 from tests.oot.pages.page_checks import add_job, links, page_text
 from tests.serving import SQLITE
 from tests.sums import count_changed
@@ -51,22 +52,81 @@ async def test_what_turned_red_or_green_since_yesterday_comes_first(bot):
 
 
 @SQLITE
-@pytest.mark.parametrize(
-    ("days", "path"),
-    [
-        ({0: "success"}, "M90 18V0M84 0h6"),  # today, at the top
-        ({29: "failure"}, "M3 18V18M0 18h6"),
-        ({5: "failure", 0: "success"}, "M72 18h6M84 0h6"),
-        ({2: "failure", 1: "success", 0: "success"}, "M84 18L87 0L90 0"),
-        ({}, None),
-    ],
-)
-async def test_a_single_day_can_be_seen_among_thirty(bot, days, path):
+async def test_each_of_thirty_days_is_a_cell_with_its_rate_in_words(bot):
     bot.clock.advance(12 * HOUR)
-    for ago, conclusion in days.items():
-        await ran(bot, L2, conclusion, hours_ago=24 * ago)
-    page = (await bot.get("/oot"))[1]
-    assert re.findall(r'class="spark"[^>]*><path d="([^"]*)"', page) == ([path] if path else [])
+    for ago, conclusions in {0: ["success"], 2: ["failure"], 29: ["success"] * 9 + ["failure"]}.items():
+        await ran(bot, L2, *conclusions, hours_ago=24 * ago)
+    page = (await bot.get("/oot?level=2"))[1]
+    days = re.findall(r'<b class=(\w+) title="([^"]*)">(.)</b>', page)
+    assert len(days) == 31
+    shown = {31 - at: (tone, title.split(": ")[1], sign) for at, (tone, title, sign) in enumerate(days)}
+    assert (shown[1], shown[3]) == (("good", "100 %", "✓"), ("bad", "0 %", "✕"))
+    assert (shown[30], shown[2]) == (("warn", "90 %", "!"), ("idle", "no data", "·"))
+    assert days[-1][1].startswith(iso_time(bot.clock.now())[:10])
+
+
+class TestOrder:
+    """`?sort=` and what it may be."""
+
+    async def names(self, bot, query=""):
+        return [one["repo"] for one in (await bot.get(f"/api/oot/summary{query}"))[1]["backends"]]
+
+    @SQLITE
+    async def test_a_column_sorts_all_levels_together_and_a_dash_turns_it_round(self, bot):
+        for repo, runs in ((L4, 1), (L3, 3), (L2, 2)):
+            await ran(bot, repo, *["success"] * runs, hours_ago=2)
+        assert [one for one in await self.names(bot, "?sort=runs") if one != L1] == [L3, L2, L4]
+        assert [one for one in await self.names(bot, "?sort=-runs") if one != L1] == [L4, L2, L3]
+        assert await self.names(bot, "?sort=name") == [L3, L2, L4, L1]  # npu, org/l2-sim, tpu, watch/l1
+        text = await page_text(bot, "/oot?sort=runs")
+        assert "L4 Blocking" not in text
+        assert text.index("L3 npu") < text.index(f"L2 {L2}") < text.index("L4 tpu")
+        page = (await bot.get("/oot?sort=runs"))[1]
+        assert 'aria-sort="descending"><a href="/oot?days=30&sort=-runs">Runs</a>' in page
+        assert 'aria-sort="ascending"' in (await bot.get("/oot?sort=-runs"))[1]
+
+    @SQLITE
+    async def test_who_has_no_value_comes_last_in_both_directions(self, bot):
+        await ran(bot, L3, "success", hours_ago=2)
+        for query in ("?sort=queue", "?sort=-queue", "?sort=last_report", "?sort=pass_rate"):
+            assert (await self.names(bot, query))[0] == L3
+
+    @SQLITE
+    @pytest.mark.parametrize("column", ["speed", "--runs", "-", "runs,failed", "x" * 5_000, "runs\u202e"])
+    async def test_an_unknown_column_is_refused_naming_the_known(self, bot, column):
+        for path in ("/api/oot/summary", "/oot"):
+            status, answer = await bot.get(path, params={"sort": column})
+            assert status == 400
+            assert "sort must be one of name, pass_rate, runs, failed" in str(answer)
+
+
+class TestOnCall:
+    """`?oncall=` on every page with backends."""
+
+    @SQLITE
+    @pytest.mark.parametrize("login", ["alice", "@Alice", "ALICE"])
+    async def test_only_the_backends_of_one_person(self, bot, login):
+        for path in ("/api/oot/summary", "/api/oot/levels"):
+            _, body = await bot.get(path, params={"oncall": login})
+            assert [one["repo"] for one in body["backends"]] == [L2]
+        text = await page_text(bot, "/oot", params={"oncall": login})
+        assert L2 in text
+        assert L4 not in text
+        assert "that alice is on call for" in text
+
+    @SQLITE
+    async def test_of_nobody_known_it_is_none(self, bot):
+        _, body = await bot.get("/api/oot/summary?oncall=mallory")
+        assert body["backends"] == []
+        assert "No backend matches" in await page_text(bot, "/oot?oncall=mallory")
+
+    @SQLITE
+    @pytest.mark.parametrize("login", ["a b", "../x", "<b>", "a" * 200])
+    async def test_what_is_no_name_is_refused(self, bot, login):
+        for path in ("/oot", "/oot/levels", "/oot/metrics", "/api/oot/summary"):
+            status, answer = await bot.get(path, params={"oncall": login})
+            assert status == 400, path
+            assert "oncall must be" in str(answer)
 
 
 @SQLITE
@@ -145,7 +205,7 @@ async def test_every_window_counts_what_is_in_it_and_the_line_beside_shows_30_da
     for days, runs in ((1, 1), (7, 2), (30, 3), (90, 4)):
         assert (await of(bot, L4, f"/api/oot/summary?days={days}"))["runs"] == runs
     text = await page_text(bot, "/oot")
-    assert re.search(r"✕ 66.7 % 3 1 0 0 10 min / 10 min 20 s / 20 s 0 5 h ago", text)
+    assert re.search(r"✕ 66.7 % [·✓✕ ]+ 3 1 0 0 10 min 10 min 20 s 20 s 0 dave 5 h ago", text)
 
 
 @SQLITE

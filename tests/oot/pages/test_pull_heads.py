@@ -12,13 +12,17 @@ from bot.ingest.inbox import Incoming
 from tests.harness import ALLOWLIST, UPSTREAM
 from tests.oot.pages.page_checks import page_text
 
-MOST_BYTES = 150_000  # of a page
+MOST_BYTES = 155_000  # of a page
 
 
 def picked(page):
     """The commits to choose from, as the page shows them."""
-    nav = page.partition('<nav class="choice commits"')[2].partition("</nav>")[0]
-    return re.findall(r"\?sha=([0-9a-f]{40})", nav)
+    return re.findall(r"\?sha=([0-9a-f]{40})", choice(page))
+
+
+def choice(page):
+    """The part of the page in which they are."""
+    return page.partition('<nav class="choice commits"')[2].partition("</nav>")[0]
 
 
 @pytest.mark.parametrize("pause", [0, 60])
@@ -38,7 +42,7 @@ async def test_heads_pushed_while_nobody_was_listed_can_be_chosen(bot, github, t
     assert picked((await bot.get(address))[1]) == shas[::-1]
     for sha in shas:
         status, page = await bot.get(f"/{UPSTREAM}/commit/{sha}")  # leads to the pull request
-        assert (status, page.count('aria-current="true"'), sha in page) == (200, 1, True)
+        assert (status, choice(page).count('aria-current="true"'), sha in page) == (200, 1, True)
     _, body = await bot.get(f"/api/oot/pulls/{UPSTREAM}/{pull.number}")
     assert [head["sha"] for head in body["heads"]] == shas[::-1]
     assert [head["current"] for head in body["heads"]] == [True, *[False] * 4]

@@ -46,6 +46,12 @@ class RepositoryFacts(NamedTuple):
     default_branch: str | None = None
 
 
+async def has_rows(tx: Transaction, repository_id: sa.Column[int], owners: Collection[int]) -> bool:
+    """Whether a table has a row of one of some repositories; the column is that of its repository."""
+    found = sa.select(sa.exists().where(repository_id.in_(sorted(owners))))
+    return bool(owners) and bool((await tx.run(found)).scalar())
+
+
 async def find_attempt(tx: Transaction, run_id: int, attempt: int) -> WorkflowRunRow | None:
     """Return an attempt of a run: GitHub's ids are unique across repositories."""
     return await tx.fetch_first(ATTEMPT, {"of_run": run_id, "of_attempt": attempt})

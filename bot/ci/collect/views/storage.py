@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from msgspec import Meta
@@ -17,7 +18,7 @@ from bot.web import operations as op
 from bot.web import parameters
 from bot.web import view_parameters as declare
 from bot.web.answers import Answer, fill
-from bot.web.charts import chart
+from bot.web.charts import chart, commits_of_days
 from bot.web.row_answers import RowAnswer
 from bot.web.view import Json, Page, View
 from bot.web.view_parameters import REPO
@@ -62,6 +63,7 @@ class FoundStorage:
     days: int
     today: int  # days since 1970
     storage: list[WorkflowDay]
+    has_grid: bool  # whether its commits have a page
 
 
 DAYS = declare.days()
@@ -75,7 +77,8 @@ async def read_storage(asked: Asked) -> FoundStorage:
         raise NOTHING.because(f"nothing of {repo} may be shown")
     since = tx.now - (days - 1 if asked.for_page else days) * DAY
     found = await artifacts.storage_by_workflow(tx, owners, since=since)
-    return FoundStorage(repo=repo, days=days, today=tx.now // DAY, storage=found)
+    has_grid = asked.settings.is_upstream(repo)
+    return FoundStorage(repo=repo, days=days, today=tx.now // DAY, storage=found, has_grid=has_grid)
 
 
 def show(found: FoundStorage) -> dict[str, Any]:
@@ -89,7 +92,7 @@ def show(found: FoundStorage) -> dict[str, Any]:
         "artifacts": sum(row["artifacts"] for row in found.storage),
         "shares": shares[:WORKFLOWS],
         "more": max(len(shares) - WORKFLOWS, 0),
-        "charts": _charts(found.storage, range(found.today - days + 1, found.today + 1)),
+        "charts": _charts(found, range(found.today - days + 1, found.today + 1)),
     }
 
 
@@ -115,16 +118,18 @@ def _shares(found: Iterable[WorkflowDay]) -> list[Share]:
     ]
 
 
-def _charts(found: Iterable[WorkflowDay], days: Sequence[int]) -> list[Chart]:
+def _charts(found: FoundStorage, days: Sequence[int]) -> list[Chart]:
     sizes: dict[int, list[float]] = {day: [0, 0] for day in days}
-    for row in found:
+    for row in found.storage:
         of_day = sizes.setdefault(row["day"], [0, 0])
         of_day[0] += row["bytes"]
         of_day[1] += row["artifacts"]
-    labels = [f"{datetime.fromtimestamp(day * 86_400, UTC):%b %d}" for day in days]
+    labels = [f"{datetime.fromtimestamp(day * 86_400, UTC):%Y-%m-%d}" for day in days]
+    links = commits_of_days(found.repo, labels) if found.has_grid else ()
+    draw = partial(chart, labels=labels, links=links)
     return [
-        chart("Uploaded", labels, [("uploaded", [sizes[day][0] for day in days])], show=_words),
-        chart("Artifacts", labels, [("artifacts", [sizes[day][1] for day in days])], show="{:,.0f}".format),
+        draw("Uploaded", series=[("uploaded", [sizes[day][0] for day in days])], show=_words),
+        draw("Artifacts", series=[("artifacts", [sizes[day][1] for day in days])], show="{:,.0f}".format),
     ]
 
 

@@ -38,7 +38,7 @@ class ComparedSeries(RowAnswer, row=SeriesName, frozen=True, kw_only=True):
     head: float
     change: Annotated[float, Meta(description="share of the base")]
     worse: Annotated[
-        bool | None, Meta(description="null: it is no change worth a word, or the name does not tell")
+        bool | None, Meta(description="null: it is no significant change, or the name does not tell")
     ]
 
 

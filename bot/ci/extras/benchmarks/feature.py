@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.core.feature import Feature
+from bot.core.feature import Feature, NavigationEntry
 
 FEATURE = Feature(
     name="benchmarks",
@@ -13,6 +13,16 @@ FEATURE = Feature(
     receivers={"benchmark": "bot.ci.extras.benchmarks.receive_benchmarks:RECEIVER"},
     prune="bot.ci.extras.benchmarks.receive_benchmarks:prune",
     views="bot.ci.extras.benchmarks.routes:VIEWS",
+    navigation=(
+        NavigationEntry(
+            bar="repository",
+            path="/{repo}/benchmarks",
+            label="Benchmarks",
+            place=75,
+            shown="bot.ci.extras.shown_pages:has_benchmarks",
+            covers=("/{repo}/benchmarks/",),
+        ),
+    ),
     routes="bot.ci.extras.benchmarks.routes:setup",
     sections={"pull": "bot.ci.extras.benchmarks.sections:show_pull"},
     settings="bot.ci.extras.benchmarks.directions:BenchmarkSettings",

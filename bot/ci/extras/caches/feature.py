@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.core.feature import Feature
+from bot.core.feature import Feature, NavigationEntry
 
 FEATURE = Feature(
     name="caches",
@@ -12,5 +12,14 @@ FEATURE = Feature(
     receivers={"sccache": "bot.ci.extras.caches.receive_stats:RECEIVER"},
     prune="bot.ci.extras.caches.receive_stats:prune",
     views="bot.ci.extras.caches.builds_page:VIEWS",
+    navigation=(
+        NavigationEntry(
+            bar="repository",
+            path="/{repo}/builds",
+            label="Compiler caches",
+            place=74,
+            shown="bot.ci.extras.shown_pages:has_builds",
+        ),
+    ),
     routes="bot.ci.extras.caches.builds_page:setup",
 )

@@ -27,6 +27,7 @@ CONTRIBUTIONS = Sum(
     tables=(contribution_day,),
     group=("repository_id",),
     count="bot.ci.extras.contributions.count_days:count_day",
+    after="bot.ci.extras.contributions.count_days:note_counted",
     delay=10,
 )
 
@@ -74,6 +75,11 @@ async def _days_of_logins(tx: Transaction, *rows: ContributionRow | None) -> set
             found |= {row["day"]} if row["day"] is not None else set()
             found |= set(await pull_rows.first_days(tx, row["repository_id"], row["login"]))
     return found
+
+
+async def note_counted(tx: Transaction, place: Place) -> None:
+    """Once a day is counted: sinks may have a copy of it."""
+    tx.note_changed("contribution_day", [{"repository_id": place.group[0], "day": place.day}])
 
 
 async def count_day(context: Context, place: Place) -> Counted:

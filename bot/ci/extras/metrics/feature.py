@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.core.feature import Feature
+from bot.core.feature import Feature, NavigationEntry
 
 FEATURE = Feature(
     name="metrics",
@@ -12,6 +12,15 @@ FEATURE = Feature(
     receivers={"metrics": "bot.ci.extras.metrics.receive_metrics:RECEIVER"},
     prune="bot.ci.extras.metrics.receive_metrics:prune",
     views="bot.ci.extras.metrics.metrics_page:VIEWS",
+    navigation=(
+        NavigationEntry(
+            bar="repository",
+            path="/{repo}/custom",
+            label="Metrics of scripts",
+            place=76,
+            shown="bot.ci.extras.shown_pages:has_metrics",
+        ),
+    ),
     routes="bot.ci.extras.metrics.metrics_page:setup",
     metrics="bot.ci.extras.metrics.alerts:measure_alerts",
     settings="bot.ci.extras.metrics.settings:MetricSettings",

@@ -102,7 +102,7 @@ def _values(metric: Mapping[str, Any]) -> tuple[list[float], str]:
     """Return the numbers of a metric, or its word: `pass`, `fail_accuracy`."""
     given = metric.get("benchmark_values")
     if not isinstance(given, list) or not given:
-        raise LeftOut("metric.benchmark_values is no list of numbers")
+        raise LeftOut("metric.benchmark_values is not a list of numbers")
     if len(given) > VALUES_MOST:
         raise LeftOut(f"over {VALUES_MOST:,} values")
     words = as_object(metric.get("extra_info") or {}, "metric.extra_info").get("benchmark_values")

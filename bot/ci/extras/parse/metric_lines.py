@@ -93,7 +93,7 @@ def _of_emit_metric(line: dict[str, Any]) -> MetricLine:
         try:
             info = msgspec.json.decode(info)
         except (msgspec.DecodeError, RecursionError):
-            raise LeftOut("info is no JSON") from None
+            raise LeftOut("info is not JSON") from None
     if info is None:
         info = {name: value for name, value in line.items() if name not in RESERVED}
     source = ":".join(
@@ -123,7 +123,7 @@ def _time(value: Any) -> int | None:
         return None
     number = as_number(value, "ts")
     if number < 0 or number > TIME_MOST:
-        raise LeftOut("ts is no time in milliseconds")
+        raise LeftOut("ts is not a time in milliseconds")
     return int(number * 1000 if number < SECONDS_BELOW else number)
 
 
@@ -148,7 +148,7 @@ def _labels(labels: Mapping[str, Any]) -> dict[str, str]:
         if not NAME.fullmatch(name):
             raise LeftOut("a label's name is not of 1 to 80 characters a-z 0-9 _ . -")
         if name in RESERVED:
-            raise LeftOut(f"the label {name} is reserved: GitHub's word counts")
+            raise LeftOut(f"the label {name} is reserved: GitHub's value is used")
     return {name: _label(name, value) for name, value in labels.items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.core.feature import Feature
+from bot.core.feature import Feature, NavigationEntry
 
 if TYPE_CHECKING:
     from bot.core.settings import Settings
@@ -23,4 +23,13 @@ FEATURE = Feature(
     periodic="bot.ci.extras.stable.feature:periodic",
     prune="bot.ci.extras.stable.record_moves:prune",
     views="bot.ci.extras.stable.stable_page:VIEWS",
+    navigation=(
+        NavigationEntry(
+            bar="repository",
+            path="/{repo}/stable",
+            label="Stable commits",
+            place=78,
+            shown="bot.ci.extras.shown_pages:has_stable",
+        ),
+    ),
 )

@@ -21,6 +21,7 @@ FEATURE = Feature(
     tasks={"td_misses": "bot.ci.extras.what_ran.misses:find_misses"},
     background=frozenset({"td_misses"}),
     periodic="bot.ci.extras.what_ran.feature:periodic",
+    exports="bot.ci.extras.what_ran.exports:EXPORTS",
     prune="bot.ci.extras.what_ran.misses:prune",
     views="bot.ci.extras.what_ran.ran_page:VIEWS",
     routes="bot.ci.extras.what_ran.ran_page:setup",

@@ -73,6 +73,7 @@ async def left_out(tx: Transaction, repository_id: int, number: int) -> dict[str
 async def add_misses(tx: Transaction, found: Sequence[MissRow]) -> None:
     """Store what was missed; what is known stays as it was found first."""
     await tx.run(tx.insert(td_miss).on_conflict_do_nothing(), list(found))
+    tx.note_changed("td_miss", found)
 
 
 async def misses_of_run(tx: Transaction, repository_id: int, run_id: int) -> list[NamedMiss]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 import sqlalchemy as sa
 
 from bot.ci.collect.tables import ci_upload
-from bot.ci.logs.store.log_rows import PUBLIC
 from bot.ci.logs.tables import (
     FIRST,
+    PUBLIC,
     LogKey,
     VerdictAt,
     VerdictFamily,

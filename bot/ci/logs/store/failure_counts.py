@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.logs.tables import FIRST, ci_signature, ci_signature_day, ci_verdict
+from bot.ci.logs.store import failure_words
+from bot.ci.logs.tables import FIRST, PUBLIC, ci_signature, ci_signature_day, ci_verdict
 from bot.queue import sums
 from bot.queue.sums import Place, Sum
 
@@ -49,6 +50,8 @@ async def request_count(
             for signature, whose in new
         ]
         await tx.run(tx.insert(ci_signature).on_conflict_do_nothing(), rows)
+        shown = {signature for signature, whose in new if whose == PUBLIC}
+        await failure_words.keep_words(tx, {one: titles[one]["title"] for one in shown})
     sums.request(tx, FAILURES, (Place((whose, signature), day) for signature, whose, day in places))
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 import sqlalchemy as sa
 from cachetools import TTLCache
 
-from bot.ci.logs.store.log_rows import DAY, PUBLIC
-from bot.ci.logs.tables import FIRST, ci_verdict
+from bot.ci.logs.store.log_rows import DAY
+from bot.ci.logs.tables import FIRST, PUBLIC, ci_verdict
 from bot.ci.trunk.cells import CONCLUSIONS, STATES
 from bot.ci.trunk.tables import ci_cell, ci_column
 from bot.core.resources import Resource

@@ -9,9 +9,10 @@ import sqlalchemy as sa
 from bot.ci.collect.states import State
 from bot.ci.collect.tables import ci_fetch
 from bot.ci.logs.store import failure_rates, private_failures
-from bot.ci.logs.store.log_rows import DAY, PUBLIC
+from bot.ci.logs.store.log_rows import DAY
 from bot.ci.logs.tables import (
     FIRST,
+    PUBLIC,
     DayRow,
     SignatureCost,
     SignatureTimes,

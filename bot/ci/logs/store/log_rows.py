@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.ci.logs.store import failure_counts
-from bot.ci.logs.tables import LogRow, VerdictRow, ci_log, ci_verdict
+from bot.ci.logs.tables import PUBLIC, LogRow, VerdictRow, ci_log, ci_verdict
 from bot.db.rows import select
 from bot.ingest.rows import WorkflowJobRow, WorkflowRunRow
 from bot.ingest.tables import records
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bot.ci.logs.tables import SignatureTitle
     from bot.db.transaction import Transaction
 
-PUBLIC = "public"  # the family of all public repositories
 DAY = 86_400_000  # milliseconds
 
 

@@ -11,7 +11,8 @@ from bot.ci.logs.parse.rules import KINDS
 from bot.ci.logs.sections import job_page
 from bot.ci.logs.store import failure_rates, failure_rows, failure_spread
 from bot.ci.logs.store.failure_counts import FAILURES
-from bot.ci.logs.store.log_rows import DAY, PUBLIC
+from bot.ci.logs.store.log_rows import DAY
+from bot.ci.logs.tables import PUBLIC
 from bot.ci.logs.views.failure_answers import (
     Failure,
     FailureAnswer,

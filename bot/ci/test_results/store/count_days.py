@@ -56,7 +56,7 @@ def request(tx: Transaction, repository_id: int) -> None:
 async def count_days(context: Context, task: Task) -> None:
     """Count what is not counted yet."""
     if not task.key.lstrip("-").isdigit():
-        raise GiveUp(f"{task.key!r} is no repository's id")
+        raise GiveUp(f"{task.key!r} is not the id of a repository")
     while await _count(context, int(task.key)):
         await context.clock.sleep(PAUSE)
 

@@ -38,7 +38,7 @@ def note(tx: Transaction, changed: Changed) -> None:
 async def judge_disabled_again(context: Context, task: Task) -> None:
     """Judge commits again on which tests failed that are disabled now, or were."""
     if not task.key.isdigit():
-        raise GiveUp(f"{task.key!r} is no repository's id")
+        raise GiveUp(f"{task.key!r} is not the id of a repository")
     async with context.store.transaction() as tx:
         known = await disabled_rows.repositories(tx, context.settings)
         repo = known.get(int(task.key))

@@ -68,7 +68,7 @@ async def evaluate_states(context: Context, task: Task) -> None:
 
 def _repository(key: str) -> int:
     if not key.lstrip("-").isdigit():
-        raise GiveUp(f"{key!r} is no repository's id")
+        raise GiveUp(f"{key!r} is not the id of a repository")
     return int(key)
 
 

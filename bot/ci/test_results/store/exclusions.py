@@ -44,6 +44,7 @@ async def store(
     }
     values = {"files": found.files, "received_at": tx.now}
     await tx.upsert(test_exclusion, [row | values], replaced=list(values))
+    tx.note_changed("test_exclusion", [row])
 
 
 async def files_of(tx: Transaction, jobs: Sequence[TestJobRow]) -> set[str]:

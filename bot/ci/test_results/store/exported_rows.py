@@ -8,8 +8,9 @@ import sqlalchemy as sa
 
 from bot.ci.test_results.job_tables import TestJobRow, test_job
 from bot.ci.test_results.parse.block import FAILING
-from bot.ci.test_results.store.rows import JOBS
+from bot.ci.test_results.store.rows import JOBS, environments_by_id
 from bot.ci.test_results.tables import test, test_class, test_failure, test_summary
+from bot.db.exports import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -33,6 +34,13 @@ async def read_runs(tx: Transaction, _export: Export, keys: Sequence[Key]) -> di
         )
         found.setdefault(key, of_run | {"jobs": []})["jobs"].append(job)
     return found
+
+
+async def read_jobs(tx: Transaction, export: Export, keys: Sequence[Key]) -> dict[Key, Row]:
+    """Return jobs with the machines they ran on."""
+    jobs = await read_rows(tx, export, keys)
+    machines = await environments_by_id(tx, {row["env_id"] for row in jobs.values()})
+    return {key: {**machines.get(row["env_id"], {}), **row} for key, row in jobs.items()}
 
 
 async def read_summaries(tx: Transaction, export: Export, keys: Sequence[Key]) -> dict[Key, Row]:

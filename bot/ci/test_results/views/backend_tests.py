@@ -10,6 +10,7 @@ from msgspec import Meta
 from bot.ci.collect import job_reads
 from bot.ci.test_results.job_tables import JobCounts
 from bot.ci.test_results.store import parity_reads
+from bot.ci.test_results.tables import test
 from bot.ci.test_results.views import on_head
 from bot.ci.test_results.views.compare_tests import SHA as ANY_SHA
 from bot.ci.test_results.views.heads import CACHED
@@ -83,6 +84,13 @@ class Found:
     both: Sides | None = None
     parity: Compared | None = None
     only_here: list[SameTest] = field(default_factory=list)
+
+
+async def can_compare(asked: Asked, repo: str) -> bool:
+    """Whether a repository is a backend whose tests are known."""
+    listed = await allowlists.in_force(asked.tx)
+    is_backend = listed is not None and listed.find(repo) is not None
+    return is_backend and await job_reads.has_rows(asked, repo, test.c.repository_id)
 
 
 async def read_backend_tests(asked: Asked) -> Found:

@@ -13,7 +13,7 @@ from bot.ci.test_results.parse.block import FAILING, PASSING, Code
 from bot.ci.test_results.store import result_rows, rows
 from bot.core import text
 from bot.core.json_fields import iso_time
-from bot.web.charts import Chart, chart
+from bot.web.charts import Chart, chart, commits_of_days
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -226,11 +226,16 @@ def strips(by_day: ByDay, *, last: int, days: int) -> list[Strip]:
     ]
 
 
-def time_chart(by_day: ByDay, *, last: int, days: int) -> Chart:
-    """Return the average time of a test by day, all environments together."""
+def time_chart(by_day: ByDay, *, last: int, days: int, repo: str) -> Chart:
+    """Return the average time of a test by day, all environments together.
+
+    Its points lead to the commits of `repo`; to none where that is empty.
+    """
     every = range(last - days + 1, last + 1)
     values = [_average(by_day.get(day, {}).values()) for day in every]
-    return chart("Average time", [_date(day) for day in every], [("time", values)], show=seconds)
+    labels = [_date(day) for day in every]
+    links = commits_of_days(repo, labels) if repo else ()
+    return chart("Average time", labels, [("time", values)], show=seconds, links=links)
 
 
 def _average(sums: Iterable[Counts]) -> float | None:

@@ -174,7 +174,9 @@ async def read_test(asked: Asked) -> Found:
         repo=asked[REPO],
         row=row,
         strips=history.strips(by_day, last=last, days=STRIP),
-        time=history.time_chart(by_day, last=last, days=STRIP),
+        time=history.time_chart(
+            by_day, last=last, days=STRIP, repo=asked[REPO] if asked.settings.is_upstream(asked[REPO]) else ""
+        ),
         states=await evaluate_states.states_of_tests(tx, [row["id"]]),
         lines=await history.lines(tx, await _same_tests(asked, row, owners)),
         failures=failures,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bot.ci.collect import job_reads
+from bot.ci.test_results.tables import test
 from bot.ci.test_results.views import (
     backend_tests,
     commit_tests,
@@ -22,6 +24,8 @@ from bot.web import html
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from bot.web.asked import Asked
+
 VALUES = {"SECONDS": history.seconds, "LOSS_WORDS": lost_tests.words}  # what templates see
 VIEWS = (
     test_list.VIEW,
@@ -37,7 +41,10 @@ VIEWS = (
 
 
 def setup(app: web.Application) -> None:
-    """Add tabs, and what templates use."""
+    """Add what templates use."""
     html.add_names(app, values=failing.VALUES | VALUES)
-    for place, (name, path) in enumerate((("Tests", "/tests"), ("Flaky", "/flaky"), ("Lost", "/tests/lost"))):
-        html.add_tab(app, "tests", name, path, place=place)
+
+
+async def has_tests(asked: Asked, repo: str) -> bool:
+    """Whether tests of a repository are known."""
+    return await job_reads.has_rows(asked, repo, test.c.repository_id)

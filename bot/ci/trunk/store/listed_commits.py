@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.trunk.store import branches, changed_days, folded_commits, pushed_commits
+from bot.ci.trunk.store import branches, changed_days, commit_words, folded_commits, pushed_commits
 from bot.ci.trunk.tables import branch_commit
 from bot.ingest.tables import records
 
@@ -49,6 +49,7 @@ async def store_commits(
     ]
     if made:
         await tx.run(tx.insert(branch_commit).on_conflict_do_nothing(), made)
+        await commit_words.keep_words(tx, made)
     came = [one for one in found if one["sha"] in folded and one["at"] >= since]
     await folded_commits.add_commits(tx, [{**key, **one} for one in came])
     here = (COMMIT.repository_id == repository_id, COMMIT.branch == branch)

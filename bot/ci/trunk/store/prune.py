@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from bot.ci.trunk.store import commit_words
 from bot.ci.trunk.tables import (
     branch_commit,
     ci_broken,
@@ -44,6 +45,7 @@ async def delete_old_rows(context: Context) -> dict[str, int]:
                 for table in (branch_commit, folded_commit)
             ]
         ),
+        "words of commits": await commit_words.forget_words(context),
         "branches": sum(
             [await delete_rows(context, table, ~_known(table)) for table in (ci_broken, trunk_branch)]
         ),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.ci.trunk.store import folded_commits
+from bot.ci.trunk.store import commit_words, folded_commits
 from bot.ci.trunk.store.branches import HEADS
 from bot.ci.trunk.tables import branch_commit
 from bot.core import escaping
@@ -53,6 +53,7 @@ async def write_commits(tx: Transaction, pushes: Sequence[PushRow]) -> None:
     ordered = [rows[place] for place in sorted(rows)]
     update["listed"] = sa.false()
     await tx.run(statement.on_conflict_do_update(index_elements=keys, set_=update), ordered)
+    await commit_words.keep_words(tx, ordered)
     for push in pushes:
         await _fold(tx, push)
 

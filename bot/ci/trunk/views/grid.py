@@ -73,7 +73,9 @@ async def read_grid(asked: Asked) -> Found:
     """Read the newest commits of a branch."""
     tx, settings, chosen = asked.tx, asked.settings, hud_filter.chosen_by(asked)
     branch = await reading.find_branch(tx, asked.hidden, asked[REPO], asked[BRANCH])
-    commits, more = await reading.newest_commits(tx, branch, before=chosen.before, limit=chosen.per)
+    commits, more = await reading.newest_commits(
+        tx, branch, before=chosen.before, limit=chosen.per, until=chosen.until
+    )
     facts = await reading.read_facts(tx, settings, branch, commits, jobs=chosen.shards)
     found = grid.build_grid(facts, settings.of(TrunkSettings), shards=chosen.shards)
     wanted = sorted(chosen.columns(found))
@@ -83,6 +85,7 @@ async def read_grid(asked: Asked) -> Found:
         standing = branch_standing.judge_branch(found, branch.name, backends)
     else:
         standing = await branch_standing.read_standing(tx, settings, branch)
+    broken = await suspects.find_broken(tx, branch, found, wanted, backends=backends)
     return Found(
         branch=branch,
         chosen=chosen,
@@ -152,7 +155,7 @@ def answer(found: Found) -> Hud:
 
 def _refresh(found: Found) -> int:
     running = any(line.verdict == "running" for line in found.grid.lines)
-    return RUNNING if running and not found.chosen.before else 0
+    return RUNNING if running and found.chosen.shows_newest else 0
 
 
 def _link(found: Found) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""GET /hud and /hud/{owner}/{repo}: redirects to the grid of a default branch."""
+"""GET /hud and /hud/{owner}/{repo}: redirects to the grid of a default branch; what there is to show of one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from bot.ci.collect.store import runs
 from bot.ci.trunk import reading
+from bot.ci.trunk.tables import ci_line, ci_runner_day
 from bot.ci.trunk.views.grid import address
 from bot.core.errors import Rejected
 from bot.web import access, parameters
@@ -17,9 +19,12 @@ from bot.web.refusals import UNKNOWN_BRANCH
 from bot.web.view import Endpoint
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.web.access import Hidden
+    from bot.web.asked import Asked
 
 
 async def find_home(tx: Transaction, settings: Settings, hidden: Hidden) -> str | None:
@@ -47,14 +52,40 @@ async def redirect_to_first(request: web.Request) -> web.Response:
 
 @page
 async def redirect_to_default(request: web.Request) -> web.Response:
-    """Redirect to the default branch of a repository."""
+    """Redirect to the default branch of a repository, with the query."""
     repo = parameters.repo(request)
     async with request.app[CONTEXT].store.read() as tx:
         hidden = await access.hidden_from(request, tx)
         branch = await reading.find_branch(tx, hidden, repo, "")
     if not branch.name:
         raise UNKNOWN_BRANCH.because(f"GitHub has not said what the default branch of {repo} is")
-    return web.Response(status=302, headers={"Location": address(branch)})
+    asked = parameters.query(request.query)
+    return web.Response(status=302, headers={"Location": address(branch) + (f"?{asked}" if asked else "")})
+
+
+async def has_grid(asked: Asked, repo: str) -> bool:
+    """Whether pushes to the default branch of a repository are known."""
+    with contextlib.suppress(Rejected):
+        branch = await reading.find_branch(asked.tx, asked.hidden, repo, "")
+        return bool(branch.name and (await reading.newest_commits(asked.tx, branch, before=None, limit=1))[0])
+    return False
+
+
+async def has_runners(asked: Asked, repo: str) -> bool:
+    """Whether jobs of a repository were counted by their runner."""
+    return await _has_rows(asked, repo, ci_runner_day.c.repository_id)
+
+
+async def has_days(asked: Asked, repo: str) -> bool:
+    """Whether commits of a repository's branches were counted."""
+    return await _has_rows(asked, repo, ci_line.c.repository_id)
+
+
+async def _has_rows(asked: Asked, repo: str, repository_id: sa.Column[int]) -> bool:
+    with contextlib.suppress(Rejected):
+        branch = await reading.find_branch(asked.tx, asked.hidden, repo, "")
+        return await runs.has_rows(asked.tx, repository_id, {branch.repository["repository_id"]})
+    return False
 
 
 ENDPOINTS = (

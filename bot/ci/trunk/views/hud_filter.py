@@ -10,6 +10,8 @@ from bot.ci.trunk import cells, name_patterns
 from bot.ci.trunk.branch_standing import LINES
 from bot.ci.trunk.grid import RERUNS, UNSTABLE
 from bot.core import escaping
+from bot.core.json_fields import iso_time
+from bot.queue.sums import DAY
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web import view_parameters as declare
@@ -36,6 +38,7 @@ class Filter:
 
     per: int = LINES
     before: str | None = None  # a commit: the lines after it
+    on: int | None = None  # a day: its commits and older ones
     name: str = ""  # part of a column's name, or /pattern/
     group: str = ""
     hide: tuple[str, ...] = ()
@@ -48,7 +51,12 @@ class Filter:
     @property
     def shows_newest(self) -> bool:
         """Whether it shows the commits that tell how a branch stands, each job as one column."""
-        return self.per == LINES and not self.before and not self.shards
+        return self.per == LINES and not self.before and self.on is None and not self.shards
+
+    @property
+    def until(self) -> int | None:
+        """The time of the newest commit that may be shown; None: any."""
+        return None if self.on is None or self.before else (self.on + 1) * DAY - 1
 
     def query(self, **changes: object) -> str:
         """Return the query string of this choice, changed; empty where nothing is chosen."""
@@ -60,6 +68,7 @@ class Filter:
         chosen: dict[str, object] = {
             "per": "" if self.per == LINES else self.per,
             "before": self.before or "",
+            "on": "" if self.on is None else iso_time(self.on * DAY)[:10],
             "name": self.name,
             "group": self.group,
             "hide": ",".join(self.hide),
@@ -141,6 +150,7 @@ BEFORE: Parameter[str | None] = declare.parsed(
     parse=_commit,
     default=None,
 )
+ON = declare.day("on", "only commits up to the end of this day (UTC)")
 NAME = declare.parsed(
     "name",
     op.Text,
@@ -165,7 +175,7 @@ OPEN: Parameter[tuple[str, ...]] = declare.parsed(
     "open", op.Text, "groups that are not folded", parse=_opened, default=(), only="page"
 )
 CELL = declare.text("cell", "the cell whose runs are shown", most=TEXT_MOST, only="page")
-PARAMETERS = (PER, BEFORE, NAME, GROUP, HIDE, CHOSEN, SHARDS, FOLDS, OPEN, CELL)
+PARAMETERS = (PER, BEFORE, ON, NAME, GROUP, HIDE, CHOSEN, SHARDS, FOLDS, OPEN, CELL)
 
 
 def chosen_by(asked: Asked) -> Filter:
@@ -173,6 +183,7 @@ def chosen_by(asked: Asked) -> Filter:
     return Filter(
         per=asked[PER],
         before=asked[BEFORE],
+        on=asked[ON],
         name=asked[NAME],
         group=asked[GROUP],
         hide=asked[HIDE],

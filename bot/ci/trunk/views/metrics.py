@@ -65,7 +65,9 @@ def show(found: BranchDays) -> dict[str, Any]:
     answered, jobs = answer(found), found.jobs()
     return found.names() | {
         "whole": answered.whole,
-        "charts": [each for each in _charts(answered) if not each.empty],
+        "charts": [
+            each for each in _charts(answered, found.branch.repository["full_name"]) if not each.empty
+        ],
         "runners": answered.runners,
         "longest": sorted(jobs, key=lambda one: (-one.job_seconds, one.name))[:LONGEST_MOST],
         "failing": [one for one in jobs if one.runs > one.passed][:FAILING_MOST],
@@ -92,12 +94,18 @@ def answer(found: BranchDays) -> TrunkMetrics:
     )
 
 
-def _charts(answer: TrunkMetrics) -> list[Chart]:
+def _charts(answer: TrunkMetrics, repo: str) -> list[Chart]:
     labels = [one.day for one in answer.days]
+    links = charts.commits_of_days(repo, labels, answer.branch)
     days = answer.days
     return [
         charts.chart(
-            "Red commits", labels, [("share", [one.red_share for one in days])], show=text.percent, top=1.0
+            "Red commits",
+            labels,
+            [("share", [one.red_share for one in days])],
+            show=text.percent,
+            top=1.0,
+            links=links,
         ),
         charts.chart(
             "Time to red",
@@ -105,6 +113,7 @@ def _charts(answer: TrunkMetrics) -> list[Chart]:
             [("median", [one.red_p50 for one in days]), ("p90", [one.red_p90 for one in days])],
             show=text.duration,
             seconds=True,
+            links=links,
         ),
         charts.chart(
             "Time to a full result",
@@ -112,6 +121,7 @@ def _charts(answer: TrunkMetrics) -> list[Chart]:
             [("median", [one.signal_p50 for one in days]), ("p90", [one.signal_p90 for one in days])],
             show=text.duration,
             seconds=True,
+            links=links,
         ),
         charts.chart(
             "Machine hours",
@@ -121,6 +131,7 @@ def _charts(answer: TrunkMetrics) -> list[Chart]:
                 ("cancelled", [one.cancelled_seconds / 3600 if one.jobs else None for one in days]),
             ],
             show=lambda value: f"{value:,.1f}",
+            links=links,
         ),
     ]
 

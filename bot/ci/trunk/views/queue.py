@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.ci.trunk import reading, runner_queue
 from bot.ci.trunk.runner_queue import RunnerQueue
-from bot.ci.trunk.settings import TrunkSettings
-from bot.ci.trunk.store import day_rows
+from bot.ci.trunk.runner_reads import read_runner_queues
 from bot.ci.trunk.store.changed_days import RUNNERS
 from bot.core import text
 from bot.queue import sums
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from bot.web.blocks import Block
 
 REFRESH = 60  # seconds
-WAITING_MOST = 20_000
-WAITING_DAYS = 3  # a job that was created before has been lost
 
 
 class Queue(Answer, frozen=True, kw_only=True):
@@ -51,25 +48,17 @@ async def read_queues(asked: Asked) -> Queues:
     """Read what waits, and what waited in the last days."""
     tx = asked.tx
     branch = await reading.find_branch(tx, asked.hidden, asked[REPO], "")
-    identifier, today = branch.repository["repository_id"], tx.now // DAY
-    jobs = await day_rows.unfinished(tx, identifier, tx.now - WAITING_DAYS * DAY, WAITING_MOST)
-    recent = tx.now - runner_queue.STARTING_MOST
-    started = await day_rows.started(tx, identifier, recent, WAITING_MOST)
-    days = await day_rows.runner_days(tx, identifier, today - runner_queue.WEEK)
-    found = runner_queue.make_queues(
-        jobs,
-        days,
-        now=tx.now,
-        today=today,
-        runners=asked.settings.of(TrunkSettings).ci_runners,
-        being_prepared=runner_queue.starting_jobs(started),
-    )
-    until = await sums.counted_until(tx, RUNNERS, [identifier], first=today - runner_queue.WEEK)
+    first = tx.now // DAY - runner_queue.WEEK
+    identifier = branch.repository["repository_id"]
     subject = QueueSubject(
         repo=branch.repository["full_name"], repository_id=identifier, settings=asked.settings
     )
-    added = await blocks.gather(asked.context.features, "queue", tx, subject) if asked.for_page else []
-    return Queues(repo=subject.repo, runners=found, counted_until=until, added=added)
+    return Queues(
+        repo=subject.repo,
+        runners=await read_runner_queues(tx, asked.settings, branch),
+        counted_until=await sums.counted_until(tx, RUNNERS, [identifier], first=first),
+        added=await blocks.gather(asked.context.features, "queue", tx, subject) if asked.for_page else [],
+    )
 
 
 def show(found: Queues) -> dict[str, Any]:

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from bot.ci.trunk import branch_history, grid, name_patterns, other_runs, reading, same_names
+from bot.ci.trunk import (
+    branch_history,
+    branch_standing,
+    grid,
+    name_patterns,
+    other_runs,
+    reading,
+    same_names,
+)
 from bot.ci.trunk.cells import CONCLUSIONS
 from bot.ci.trunk.settings import TrunkSettings
 from bot.ci.trunk.store import rows
@@ -190,7 +198,7 @@ class _Page:
 
 async def _page(tx: Transaction, branch: Branch, line: CommitRow) -> _Page:
     """Return the page of the grid that a commit is on: the first one, or the one that begins with it."""
-    newest, _ = await reading.newest_commits(tx, branch, before=None, limit=hud_filter.LINES)
+    newest, _ = await reading.newest_commits(tx, branch, before=None, limit=branch_standing.LINES)
     here = any(row["sha"] == line["sha"] for row in newest)
     home = f"/hud/{branch.repository['full_name']}/{quote(branch.name)}"
     return _Page(home, line["sha"], None if here else await rows.following(tx, line))

@@ -18,7 +18,7 @@ from bot.oot.allowlist import rows as allowlists
 from bot.queue import sums
 from bot.web import parameters
 from bot.web import view_parameters as declare
-from bot.web.charts import chart
+from bot.web.charts import chart, commits_of_days
 from bot.web.view import Page, View
 from bot.web.view_parameters import REPO
 
@@ -87,6 +87,7 @@ class Found:
     measured: Mapping[bool, int]
     jobs_run: int
     backends: list[tuple[str, Numbers]]
+    has_grid: bool  # whether the repository's commits have a page
     counted_until: int | None
 
 
@@ -127,6 +128,7 @@ async def read_report(asked: Asked) -> Found:
         measured=measured,
         jobs_run=sum(run.values()),
         backends=await _backends(asked, window, money),
+        has_grid=asked.settings.is_upstream(repo),
         counted_until=await sums.counted_until(tx, UTILIZATION, owners, first=first_day(window.first, 7)),
     )
 
@@ -152,7 +154,7 @@ def show(found: Found) -> dict[str, Any]:
         "more": max(0, len(listed) - GROUPS_MOST),
         "accelerated": any(one.numbers.gpu_hours for one in listed),
         "costed": any(one.numbers.cost is not None for one in listed),
-        "charts": _charts(found.trend) if chosen.granularity != "all" else [],
+        "charts": _charts(found) if chosen.granularity != "all" else [],
         "measured": measured,
         "elsewhere": found.measured.get(not chosen.trusted, 0),
         "jobs_run": max(found.jobs_run, measured),
@@ -206,17 +208,23 @@ async def _backends(asked: Asked, window: Window, money: report.Costs) -> list[t
     return sorted(found, key=lambda one: (-one[1].idle_gpu_hours, one[0]))
 
 
-def _charts(trend: list[tuple[Period, Numbers]]) -> list[Chart]:
-    labels = [periods.iso(period.first) for period, _ in trend]
+def _charts(found: Found) -> list[Chart]:
+    labels = [periods.iso(period.first) for period, _ in found.trend]
+    ends = [periods.iso(min(period.last, found.window.last)) for period, _ in found.trend]
+    links = commits_of_days(found.window.repo, ends) if found.has_grid else ()
     drawn = []
     for title, name in METRICS:
-        each = [getattr(numbers, name) for _, numbers in trend]
+        each = [getattr(numbers, name) for _, numbers in found.trend]
         made = chart(
             title,
             labels,
             [("median", [one.p50 for one in each]), ("p95", [one.p95 for one in each])],
             show=lambda value: f"{value:.0f} %",
             top=100.0,
+            over="Day (UTC)"
+            if found.chosen.granularity == "day"
+            else f"First day of the {found.chosen.granularity}",
+            links=links,
         )
         if not made.empty:
             drawn.append(made)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from bot.ci.collect import job_reads
 from bot.ci.utilization import words
+from bot.ci.utilization.tables import utilization_job
 from bot.ci.utilization.views import job, job_series, report, report_json, run
 from bot.web import html
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+    from bot.web.asked import Asked
 
 FLAGS = {
     "broken_lines": "some lines are broken and left out",
@@ -62,3 +66,8 @@ def setup(app: web.Application) -> None:
     """Add what the templates use."""
     filters = {"pc": percent, "num": number, "clock": clock, "command": words.command}
     html.add_names(app, filters=filters, values={"FLAGS": FLAGS})
+
+
+async def has_usage(asked: Asked, repo: str) -> bool:
+    """Whether jobs of a repository were measured."""
+    return await job_reads.has_rows(asked, repo, utilization_job.c.repository_id)

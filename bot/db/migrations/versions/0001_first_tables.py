@@ -472,7 +472,7 @@ def upgrade() -> None:
     )
     table(
         "oot_changed_files", must("upstream_repo", Text), must("pr_number", Big), must("head_sha", Text),
-        must("base_ref", Text), must("paths", Json), must("asked_at", Big),
+        must("base_ref", Text), must("paths", Json), column("complete", Boolean), must("asked_at", Big),
         key=["upstream_repo", "pr_number", "head_sha"],
     )
     table(
@@ -534,6 +534,10 @@ def upgrade() -> None:
         where="heard_at IS NULL AND level > 1 AND oot_dispatch.action IS NOT 'closed'",
         where_on_postgresql="heard_at IS NULL AND level > 1 AND action IS DISTINCT FROM 'closed'",
     )
+    index(
+        "ix_oot_dispatch_begun", "oot_dispatch", "backend_key", "dispatched_at",
+        where="dispatched_at IS NOT NULL",
+    )
     index("ix_oot_dispatch_head", "oot_dispatch", "head_sha")
     index("ix_oot_dispatch_pull", "oot_dispatch", "upstream_repo", "pr_number")
     index("ix_oot_dispatch_source", "oot_dispatch", "source_guid")
@@ -542,6 +546,7 @@ def upgrade() -> None:
         "ix_oot_dispatch_unanswered", "oot_dispatch", "backend_key", "created_at",
         where="state IN ('failed', 'never_started', 'not_installed')",
     )
+    index("ix_oot_dispatch_waiting", "oot_dispatch", "backend_key", "created_at", where="state = 'waiting'")
     table("oot_failure_kind", must("job_key", Text), must("kind", Text), key=["job_key"])
     table(
         "oot_ignore", must("upstream_repo", Text), must("pr_number", Big), must("head_sha", Text),
@@ -595,6 +600,10 @@ def upgrade() -> None:
     table(
         "oot_run", must("backend_key", Text), must("run_id", Text), must("run_attempt", Integer),
         must("status", Text), must("checked_at", Big), key=["backend_key", "run_id", "run_attempt"],
+    )
+    table(
+        "oot_tree", must("upstream_repo", Text), must("head_sha", Text), must("tree_sha", Text),
+        must("asked_at", Big), key=["upstream_repo", "head_sha"],
     )
     table(
         "oot_workflow_job", must("job_key", Text), column("dispatch_id", Text), must("status", Text),
@@ -769,7 +778,6 @@ def upgrade() -> None:
         "sink_mark", must("sink", Text), must("what", Text), must("key", Text), must("since", Big),
         must("generation", Integer), key=["sink", "what", "key"],
     )
-    index("ix_sink_mark_delivery", "sink_mark", "key", where="what = 'deliveries'")
     index("ix_sink_mark_since", "sink_mark", "sink", "what", "since", "key")
     table(
         "sink_refused", must("sink", Text), must("what", Text), must("key", Text), must("error", Text),
@@ -827,6 +835,7 @@ def upgrade() -> None:
     )
     index("ix_test_canonical", "test", "canonical")
     index("ix_test_class_id", "test", "class_id", "id")
+    index("ix_test_name", "test", "name", postgresql_ops={"name": "text_pattern_ops"})
     table(
         "test_class", must("id", Big), must("repository_id", Big), must("file", Text), must("suite", Text),
         must("last_at", Big), sa.UniqueConstraint("repository_id", "file", "suite", name="uq_test_class"),
@@ -989,6 +998,15 @@ def upgrade() -> None:
     index("ix_utilization_job_job", "utilization_job", "repository_id", "job_id")
     index("ix_utilization_job_newest", "utilization_job", "repository_id", "received_at")
     index("ix_utilization_job_run", "utilization_job", "run_id", "run_attempt")
+    table(
+        "word", must("kind", Text), must("word", Bytes), must("title_id", Big),
+        key=["kind", "word", "title_id"],
+    )
+    table(
+        "word_title", must("id", Big), must("kind", Text), must("repository_id", Big), must("ref", Text),
+        must("text", Text), sa.UniqueConstraint("kind", "repository_id", "ref", name="uq_word_title"),
+        key=["id"],
+    )
     table(
         "workflow_job", must("repository_id", Big), must("repo", Text), must("received_at", Big),
         must("id", Big), column("run_id", Big), column("run_attempt", Big), column("node_id", Text),

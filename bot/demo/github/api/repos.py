@@ -58,7 +58,11 @@ async def pull_files(call: ApiCall) -> web.Response:
     """List the files a pull request changes."""
     pull = _pull(call)
     return paginated(
-        call, pull.files, lambda state, path: pulls.changed_file(state, pull.repo, pull.head_sha, path)
+        call,
+        pull.files,
+        lambda state, path: pulls.changed_file(
+            state, pull.repo, pull.head_sha, path, before=pull.renamed.get(path)
+        ),
     )
 
 

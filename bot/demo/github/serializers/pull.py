@@ -220,13 +220,19 @@ def reaction(state: GitHubState, which: Reaction) -> dict[str, Any]:
     }
 
 
-def changed_file(state: GitHubState, repo: Repo, sha: str, path: str) -> dict[str, Any]:
-    """Return one changed file of a pull request or a comparison that ends with this commit."""
+def changed_file(
+    state: GitHubState, repo: Repo, sha: str, path: str, *, before: str | None = None
+) -> dict[str, Any]:
+    """Return one changed file of a pull request or a comparison that ends with this commit.
+
+    `before` is the old name of a renamed one.
+    """
     html, api = html_of(state, repo), api_of(state, repo)
     return {
         "sha": sha[::-1],
         "filename": path,
-        "status": "modified",
+        "status": "renamed" if before else "modified",
+        **({"previous_filename": before} if before else {}),
         "additions": 3,
         "deletions": 1,
         "changes": 4,

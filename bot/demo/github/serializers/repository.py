@@ -150,7 +150,7 @@ def commit(state: GitHubState, repo: Repo, which: Commit) -> dict[str, Any]:
             "author": signature(which),
             "committer": signature(which),
             "message": which.message,
-            "tree": {"sha": which.sha[::-1], "url": f"{api}/git/trees/{which.sha[::-1]}"},
+            "tree": {"sha": which.tree_sha, "url": f"{api}/git/trees/{which.tree_sha}"},
             "url": f"{api}/git/commits/{which.sha}",
             "comment_count": 0,
         },
@@ -180,7 +180,7 @@ def pushed_commit(state: GitHubState, repo: Repo, which: Commit) -> dict[str, An
     known = {path for parent in which.parents[:1] for path in repo.commits[parent].tree}
     return {
         "id": which.sha,
-        "tree_id": which.sha[::-1],
+        "tree_id": which.tree_sha,
         "distinct": True,
         "message": which.message,
         "timestamp": iso(which.at),
@@ -198,7 +198,7 @@ def head_commit(which: Commit) -> dict[str, Any]:
     person = {"name": which.author, "email": f"{which.author}@users.noreply.github.com"}
     return {
         "id": which.sha,
-        "tree_id": which.sha[::-1],
+        "tree_id": which.tree_sha,
         "message": which.message,
         "timestamp": iso(which.at),
         "author": person,

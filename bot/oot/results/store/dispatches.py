@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
 
-UNSENT = ("pending", "held")
+UNSENT = ("pending", "held", "waiting")
 PAGE = 500  # rows concluded in one transaction
 COUNTED_BY = tuple(oot_dispatch.c[name] for name in fields(CountedDispatch))
 _pull = records["pull_request"].c
@@ -159,7 +159,10 @@ async def begin_attempt(tx: Transaction, dispatch: Mapping[str, Any]) -> bool:
 
 SETTLE = Statement(
     sa.update(oot_dispatch)
-    .where(oot_dispatch.c.id == sa.bindparam("of_id"), oot_dispatch.c.state == literal_word("pending"))
+    .where(oot_dispatch.c.id == sa.bindparam("of_id"))
+    .where(
+        (oot_dispatch.c.state == literal_word("pending")) | (oot_dispatch.c.state == literal_word("waiting"))
+    )
     .returning(*COUNTED_BY)
 )
 
@@ -305,7 +308,7 @@ def _of(repo: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 DISPATCH, JOB = oot_dispatch.c, oot_workflow_job.c
-OPEN = ("pending", "held", "sent")
+OPEN = (*UNSENT, "sent")
 
 
 Waiting = dict[str, int]  # backend, case folded -> how many pull requests

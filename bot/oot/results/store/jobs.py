@@ -278,7 +278,7 @@ def _deliveries() -> sa.ColumnElement[bool]:
     running = sa.and_(reported, oot_workflow_job.c.status == "in_progress")
     asked = oot_dispatch.c.action.is_distinct_from("closed")  # that is never reported on
     unanswered = ~sa.exists().where(reported) | sa.exists().where(running)
-    unfinished = oot_dispatch.c.state.in_(("pending", "held")) | (
+    unfinished = oot_dispatch.c.state.in_(("pending", "held", "waiting")) | (
         (oot_dispatch.c.state == "sent") & (oot_dispatch.c.level > 1) & asked & unanswered
     )
     return sa.exists().where(

@@ -1,0 +1,45 @@
+"""What sinks may have copies of: what was merged of outside people, by day."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.ci.extras.contributions.outsiders import DAY
+from bot.ci.extras.contributions.tables import contribution_day
+from bot.core.stored_objects import StoredObject, json_line, object_key, repo_key
+from bot.db.exports import Export, Shape
+
+if TYPE_CHECKING:
+    from bot.db.exports import Row
+
+NAME = "external_contribution_counts"
+
+
+def copy_day(_export: Export, row: Row) -> list[StoredObject]:
+    """Return a day as PyTorch's `upload_external_contrib_stats` stores it."""
+    date = f"{datetime.fromtimestamp(row['day'] * DAY / 1000, UTC):%Y-%m-%d}"
+    users: list[str] = row["users"]
+    line: dict[str, Any] = {
+        "date": date,
+        "pr_count": row["pr_count"],
+        "user_count": len(users),
+        "users": users,
+    }
+    key = "/".join((NAME, object_key(date), repo_key(row["repo"])))
+    return [StoredObject(key=key, content=lambda: (json_line(line),))]
+
+
+EXPORTS = (
+    Export(
+        name=NAME,
+        table=contribution_day,
+        day=sa.cast(contribution_day.c.day, sa.BigInteger) * DAY,
+        shapes={
+            "upstream": Shape(make="bot.ci.extras.contributions.exports:copy_day", most=500),
+            "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+        },
+    ),
+)

@@ -1,0 +1,104 @@
+"""Who was asked to run a pull request's newest head, and why not: what happened, and the rule that decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from bot.ingest import record_reads
+from bot.oot.allowlist import rows as allowlists
+from bot.oot.dispatch import commits, machines
+from bot.oot.dispatch.decide import decide
+from bot.oot.results.store import dispatches
+from bot.oot.verdict.facts import newest
+from bot.oot.verdict.verdict import SKIPPED_BY, is_skipped
+from bot.oot.verdict.words import OK_TO_TEST
+
+if TYPE_CHECKING:
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.ingest.rows import PullRow
+    from bot.oot.allowlist.allowlist import Entry
+    from bot.oot.dispatch.decide import Decision
+    from bot.oot.results.tables import DispatchRow
+
+Outcome = Literal["sent", "waiting", "skipped"]
+NEVER = "no event of this commit was recorded for it: it was listed later, or takes part in other actions"
+ASKED = "a command asked for it, or what decides has changed since"
+NOT_SENT = {
+    "failed": "GitHub refused it",
+    "not_installed": "the App cannot reach it",
+    "superseded": "it was dropped before it was sent",
+    "cancelled": "it was cancelled",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Whether one backend was sent a head."""
+
+    backend: str
+    label: str
+    level: int
+    outcome: Outcome
+    rule: str  # that decided
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Who was asked to run a pull request's newest head."""
+
+    repo: str
+    number: int
+    head_sha: str
+    asked: tuple[Asked, ...]  # in the order of the allowlist
+
+
+async def explain_pull(tx: Transaction, settings: Settings, repo: str, number: int) -> Explanation | None:
+    """Return who was asked, None for a pull request that is not known or while no allowlist is in force."""
+    record, allowlist = await record_reads.get(tx, repo, number), await allowlists.in_force(tx)
+    if record is None or allowlist is None:
+        return None
+    commit = await commits.known_commit(tx, allowlist, record)
+    same = await commits.read_same(tx, settings, allowlist.entries, record["repo"], commit.sha)
+    commit = replace(commit, same=same)
+    rows = await _counting(tx, record)
+    asked = [
+        await _explain(
+            tx, entry, decide(entry, commit, prefixes=settings.label_prefixes), rows.get(entry.key)
+        )
+        for entry in allowlist.entries
+    ]
+    return Explanation(repo=record["repo"], number=number, head_sha=commit.sha, asked=tuple(asked))
+
+
+async def _counting(tx: Transaction, record: PullRow) -> dict[str, DispatchRow]:
+    """Return the dispatches of the newest head for its base branch that count, by backend."""
+    repo, number = record["repo"], record["number"] or 0
+    rows = await dispatches.read_for_pull(tx, repo, number, heads={record["head_sha"] or ""})
+    return newest([row for row in rows if row["base_ref"] == record["base_ref"]])
+
+
+async def _explain(tx: Transaction, entry: Entry, decision: Decision, row: DispatchRow | None) -> Asked:
+    outcome, rule, why = await _outcome(tx, decision, row)
+    return Asked(
+        backend=entry.repo, label=entry.label, level=int(entry.level), outcome=outcome, rule=rule, why=why
+    )
+
+
+async def _outcome(tx: Transaction, decision: Decision, row: DispatchRow | None) -> tuple[Outcome, str, str]:
+    """Return what became of one backend, the rule that decided and the reason."""
+    if row is None:
+        return ("skipped", "events", NEVER) if decision.send else ("skipped", decision.rule, decision.why)
+    state = row["state"]
+    if is_skipped(row):
+        return "skipped", state.removeprefix(SKIPPED_BY), row["error"] or ""
+    if state == "waiting":
+        return "waiting", "machines", await machines.describe_wait(tx, row)
+    if state == "held":
+        return "waiting", "policy", f"needs {OK_TO_TEST}"
+    if state in NOT_SENT and row["dispatched_at"] is None:
+        return "skipped", state, row["error"] or NOT_SENT[state]
+    rule, why = (decision.rule, decision.why) if decision.send else ("asked", ASKED)
+    return "sent", rule, why

@@ -1,0 +1,70 @@
+"""What sinks may have copies of: jobs and builds of other CIs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bot.core.stored_items import StoredItem
+from bot.core.stored_objects import StoredObject, json_line, object_key, repo_key
+from bot.db.exports import Export, Shape
+from bot.ingest.source_rows import source_payload
+from bot.providers.tables import provider_job, provider_run
+
+if TYPE_CHECKING:
+    from bot.db.exports import Row
+
+OURS = frozenset({"merge_state", "source", "deleted_at"})
+ITEMS = {"provider_job": "vllm-buildkite-job-events", "provider_run": "vllm-buildkite-build-events"}
+ID = {"provider_job": "job_id", "provider_run": "run_id"}
+
+
+def copy_row(export: Export, row: Row) -> list[StoredObject]:
+    """Return a job or build as an object."""
+    place = object_key(row["provider"], row["project"], row[ID[export.name]])
+    found = {name: value for name, value in row.items() if name not in OURS}
+    return [
+        StoredObject(
+            key="/".join((export.name, repo_key(row["repo"]), place)), content=lambda: (json_line(found),)
+        )
+    ]
+
+
+def copy_item(export: Export, row: Row) -> list[StoredItem]:
+    """Return the item of a job or build of Buildkite: what it sent; others have no table in PyTorch's pipeline."""
+    if row["provider"] != "buildkite":
+        return []
+    found: dict[str, Any] = source_payload(row) or {}
+    known = {name: value for name, value in row.items() if name not in OURS}
+    key = f"{row['repo']}/{row[ID[export.name]]}"
+    return [
+        StoredItem(
+            table=ITEMS[export.name],
+            key=key,
+            attributes=known | {"event": found.get("event"), **_parts(found)},
+        )
+    ]
+
+
+def _parts(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: found[name] for name in ("build", "job", "pipeline", "agent") if name in found}
+
+
+EXPORTS = tuple(
+    Export(
+        name=name,
+        group="providers",
+        table=table,
+        day="received_at",
+        deleted="deleted_at",
+        shapes={
+            "upstream": Shape(make="bot.providers.exports:copy_row", most=500),
+            "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+            "dynamodb": Shape(
+                make="bot.providers.exports:copy_item",
+                read="bot.ingest.source_rows:read_with_source",
+                most=200,
+            ),
+        },
+    )
+    for name, table in (("provider_job", provider_job), ("provider_run", provider_run))
+)

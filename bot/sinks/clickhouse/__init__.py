@@ -1,0 +1,1 @@
+"""The sink kind `clickhouse`: rows of tables."""

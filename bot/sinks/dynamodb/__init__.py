@@ -1,0 +1,1 @@
+"""The sink kind `dynamodb`: items of tables."""

@@ -1,0 +1,122 @@
+"""Searching everything by one text: what it may mean, and what the capabilities find by it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from bot.core import escaping
+from bot.core.feature import load_each
+from bot.core.links import web_url
+
+if TYPE_CHECKING:
+    from bot.web.asked import Asked
+    from bot.web.blocks import Tone
+
+LONGEST = 200  # characters
+EACH_MOST = 6  # hits of one kind
+Kind = Literal[
+    "pull request",
+    "commit",
+    "branch",
+    "backend",
+    "run",
+    "job",
+    "test",
+    "failure",
+    "command",
+    "list",
+    "logs",
+    "repository",
+]
+ORDER: tuple[Kind, ...] = (
+    "repository", "pull request", "commit", "branch", "backend", "run", "job", "test", "failure", "command", "list",
+    "logs",
+)  # fmt: skip
+FURTHER: frozenset[Kind] = frozenset({"list", "logs"})  # kinds that lead to another search, and stand last
+# kinds that are shown at once where a text has the number or the SHA of one
+DIRECT: frozenset[Kind] = frozenset({"pull request", "commit", "run", "job"})
+_NUMBER = re.compile(r"(?:([\w.-]+/[\w.-]+))?#?(\d{1,18})")
+_SHA = re.compile(r"(?:([\w.-]+/[\w.-]+)@)?([0-9a-f]{7,64})", re.IGNORECASE)
+_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_ON_GITHUB = re.compile(
+    r"([\w.-]+/[\w.-]+)(?:/(pull|commit|actions/runs|issues)/(\w+))?(?:/job/(\d+))?(?:[/?#].*)?"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """Something that a text names; its texts come from outside: they are escaped where they are shown."""
+
+    kind: Kind
+    title: str
+    path: str  # on this bot
+    repo: str = ""  # which it belongs to
+    detail: str = ""
+    tone: Tone | None = None
+    exact: bool = False  # whether the text can mean nothing else of this kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """A text to be searched for, and what it may be."""
+
+    text: str
+    repo: str = ""  # a repository that it names
+    number: int | None = None  # of a pull request, a run or a job
+    sha: str = ""  # or the beginning of one; lower case
+    job: int | None = None
+
+    @property
+    def folded(self) -> str:
+        """The text for comparisons that ignore case."""
+        return self.text.casefold()
+
+
+def read_words(text: str, *, api_url: str) -> Words:
+    """Return what a text may mean: cut, on one line, the address of a page on GitHub as what it shows."""
+    text = shown(text)
+    github = web_url(api_url)
+    if text.startswith(f"{github}/") and (found := _ON_GITHUB.fullmatch(text.removeprefix(f"{github}/"))):
+        repo, what, name, job = found.groups()
+        number = int(name) if name and name.isascii() and name.isdecimal() and len(name) <= 18 else None
+        is_commit = what == "commit" and _SHA.fullmatch(name)
+        return Words(
+            text=text,
+            repo=repo,
+            number=None if is_commit else number,
+            sha=name.lower() if is_commit else "",
+            job=int(job) if job and len(job) <= 18 else None,
+        )
+    if found := _NUMBER.fullmatch(text):
+        sha = text if _SHA.fullmatch(text) else ""
+        return Words(text=text, repo=found[1] or "", number=int(found[2]), sha=sha.lower())
+    if found := _SHA.fullmatch(text):
+        return Words(text=text, repo=found[1] or "", sha=found[2].lower())
+    return Words(text=text, repo=text if _NAME.fullmatch(text) else "")
+
+
+def shown(text: str) -> str:
+    """Return a text as it is searched for."""
+    return escaping.one_line(text[:LONGEST])
+
+
+async def find_hits(asked: Asked, text: str) -> list[Hit]:
+    """Return what the capabilities find by a text, a few of each kind."""
+    words = read_words(text, api_url=asked.settings.github_api_url)
+    if not words.text:
+        return []
+    found: list[Hit] = []
+    for search in load_each(asked.context.features, "search"):
+        found += await search(asked, words, EACH_MOST)
+    unique: dict[tuple[Kind, str], Hit] = {}
+    for hit in found:
+        unique.setdefault((hit.kind, hit.path), hit)
+    return sorted(unique.values(), key=lambda hit: (not hit.exact, ORDER.index(hit.kind)))
+
+
+def only_exact(found: list[Hit]) -> Hit | None:
+    """Return the one thing that a text must mean, None where it may mean several, or nothing exactly."""
+    exact = [hit for hit in found if hit.exact]
+    return exact[0] if len(exact) == 1 else None
