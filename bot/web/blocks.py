@@ -298,23 +298,6 @@ class HeadTests:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FailedJob:
-    """A failed job of a backend, with all tests that failed in it: suite and name."""
-
-    key: str
-    head_sha: str
-    tests: frozenset[tuple[str, str]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SharedFailuresSubject:
-    """The subject of the section at `shared_failures`: failed jobs of a backend."""
-
-    jobs: tuple[FailedJob, ...]
-    devices: frozenset[str]  # further words for its device in the names of tests, in lower case
-
-
-@dataclass(frozen=True, kw_only=True)
 class AdminSection:
     """A section of the administrator's page: a template of the feature, which sees this as `section`."""
 
@@ -353,16 +336,6 @@ async def head_tests(features: Features, tx: Transaction, subject: HeadSubject) 
         found: HeadTests = await add(tx, subject)
         return found
     return HeadTests()
-
-
-async def shared_failures(
-    features: Features, tx: Transaction, subject: SharedFailuresSubject
-) -> frozenset[str]:
-    """Return the keys of jobs whose failures upstream's own jobs share, as the features know of it."""
-    found: frozenset[str] = frozenset()
-    for add in sections(features, "shared_failures") if subject.jobs else ():
-        found |= await add(tx, subject)
-    return found
 
 
 async def job_lines(

@@ -158,7 +158,9 @@ class TestWhose:
         assert [one["repo"] for one in (await red(bot, "?oncall=alice"))["silent"]] == [L2]
         nobody = await red(bot, "?oncall=mallory")
         assert nobody["count"] == 0
-        assert "Nothing is red among what mallory is on call for" in await page_text(bot, "/red?oncall=mallory")
+        assert "Nothing is red among what mallory is on call for" in await page_text(
+            bot, "/red?oncall=mallory"
+        )
 
     @SQLITE
     async def test_another_repository_has_no_broken_jobs_here(self, bot):

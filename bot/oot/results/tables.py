@@ -225,16 +225,11 @@ class JobReportedSpan(TypedDict, total=False):
     reported_completed_at: Millis | None
 
 
-class JobArtifacts(TypedDict, total=False):
-    """What it made, and where it ran."""
+class JobDetails(JobReportedSpan, total=False):
+    """What else was reported of it."""
 
     artifact_url: Text | None
     environment: Json[dict[str, str]] | None
-
-
-class JobDetails(JobArtifacts, JobReportedSpan, total=False):
-    """What else was reported of it."""
-
     triage_verdict: Json[dict[str, Any]] | None
 
 
@@ -250,10 +245,6 @@ class JobFlags(TypedDict):
     """What is unusual about it."""
 
     flags: Json[dict[str, Any]]  # late, no_start, url_dropped, ...
-
-
-class JobTimed(JobOutcome, JobSpan, JobReportedSpan, JobDurations, JobFlags):
-    """What says when it ran, and how long."""
 
 
 class JobTimes(TypedDict, total=False):
