@@ -31,7 +31,9 @@ async def show_backend(tx: Transaction, subject: BackendPageSubject) -> list[Blo
 async def _levels(tx: Transaction, repo: str) -> list[Block]:
     history = await allowlists.level_history(tx, repo)
     lines = tuple(
-        BlockLine(text=f"{f'L{level}' if level else 'not listed'} since {datetime.fromtimestamp(since / 1000, UTC):%Y-%m-%d}")
+        BlockLine(
+            text=f"{f'L{level}' if level else 'not listed'} since {datetime.fromtimestamp(since / 1000, UTC):%Y-%m-%d}"
+        )
         for level, since in history[:MOST_LEVELS]
     )
     return [Block(heading="Levels so far", lines=lines, last=True)] if lines else []
@@ -43,12 +45,16 @@ async def _lowering(tx: Transaction, subject: BackendPageSubject) -> list[Block]
     entry = listed.find(subject.repo) if listed else None
     if entry is None:
         return []
-    found = await lowering_rows.lowering_jobs(tx, subject.repo, since=since, upstreams=subject.upstreams, limit=SHOWN + 1)
+    found = await lowering_rows.lowering_jobs(
+        tx, subject.repo, since=since, upstreams=subject.upstreams, limit=SHOWN + 1
+    )
     if not found:
         return []
     shared = await read_shared(tx, entry, since=since, hidden=subject.hidden)
     private = await read_private_names(tx, subject.settings, {subject.repo})
-    lines = [_line(private.of_row(job, subject.repo), upstreams=job["job_key"] in shared) for job in found[:SHOWN]]
+    lines = [
+        _line(private.of_row(job, subject.repo), upstreams=job["job_key"] in shared) for job in found[:SHOWN]
+    ]
     if len(found) > SHOWN:
         lines.append(BlockLine(text=f"more than {plural(SHOWN, 'run')}: the CSV of its jobs has all"))
     return [Block(heading="What lowered its pass rate in the last 7 days", lines=tuple(lines), last=True)]

@@ -80,6 +80,10 @@ def _status(repo: str, found: Measures) -> BackendStatus:
 ENDPOINT = Endpoint(
     web.get("/api/crcr/level-status", send_level_status),
     crcr_operation(
-        "/api/crcr/level-status", "crcrLevelStatus", "L3 backends and whether to demote them", LevelStatus, refusals=(NOTHING,)
+        "/api/crcr/level-status",
+        "crcrLevelStatus",
+        "L3 backends and whether to demote them",
+        LevelStatus,
+        refusals=(NOTHING,),
     ),
 )

@@ -107,7 +107,9 @@ class Found:
     in_force: Allowlist | None
     newest: VersionRow | None
     settings: Settings
-    by_relay: list[tuple[Entry, tuple[Criterion, ...]]]  # under its preset: backends at L2 and L3 by its criteria
+    by_relay: list[
+        tuple[Entry, tuple[Criterion, ...]]
+    ]  # under its preset: backends at L2 and L3 by its criteria
 
 
 async def read_levels(asked: Asked) -> Found:

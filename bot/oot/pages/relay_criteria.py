@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 Name = tuple[str, str]  # suite and name of a test, the same on every device
 
 
-async def measure_backend(
-    tx: Transaction, entry: Entry, *, days: int, hidden: Collection[str]
-) -> Measures:
+async def measure_backend(tx: Transaction, entry: Entry, *, days: int, hidden: Collection[str]) -> Measures:
     """Measure a backend's jobs on pull requests of the last days."""
     since = tx.now - days * DAY
     jobs = await rows.measured_jobs(tx, entry.repo, since=since, hidden=hidden)
@@ -40,7 +38,9 @@ async def read_shared(
     devices = DEVICES | {word.lower() for word in (entry.device, *entry.aka) if word}
     known = {sha: {_name(suite, name, devices) for suite, name in tests} for sha, tests in upstream.items()}
     return frozenset(
-        job["job_key"] for job in failed if (tests := _tests(job, devices)) and tests <= known.get(job["head_sha"] or "", set())
+        job["job_key"]
+        for job in failed
+        if (tests := _tests(job, devices)) and tests <= known.get(job["head_sha"] or "", set())
     )
 
 

@@ -34,14 +34,18 @@ class FailedJob(TypedDict):
     failed_tests_json: list[dict[str, object]] | None
 
 
-async def measured_jobs(tx: Transaction, backend: str, *, since: int, hidden: Collection[str]) -> list[MeasuredJob]:
+async def measured_jobs(
+    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
+) -> list[MeasuredJob]:
     """Return a backend's completed jobs of pull requests, each at its latest attempt, newest first."""
     columns = [JOB[name] for name in MeasuredJob.__annotations__]
     query = sa.select(*columns).where(*_of(backend, since, hidden), COUNTS)
     return await tx.rows_as(MeasuredJob, query.order_by(JOB.received_at.desc()).limit(MOST_JOBS))
 
 
-async def failed_jobs(tx: Transaction, backend: str, *, since: int, hidden: Collection[str]) -> list[FailedJob]:
+async def failed_jobs(
+    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
+) -> list[FailedJob]:
     """Return the newest of these jobs that failed and named the tests that did."""
     columns = [JOB[name] for name in FailedJob.__annotations__]
     query = sa.select(*columns).where(
