@@ -1,11 +1,11 @@
 # The bot in a container: slim, not root, every package held to its hash. SQLite in /data, or PostgreSQL by DATABASE_URL.
 FROM python:3.13-slim AS build
 WORKDIR /src
-COPY requirements/base.txt requirements/build.txt requirements/otel.txt requirements/postgres.txt requirements/s3.txt requirements/
+COPY requirements/base.txt requirements/build.txt requirements/clickhouse.txt requirements/dynamodb.txt requirements/otel.txt requirements/postgres.txt requirements/s3.txt requirements/
 RUN python -m venv /opt/build \
  && /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt \
  && python -m venv /opt/ootbot \
- && /opt/ootbot/bin/pip install --no-cache-dir --require-hashes -r requirements/base.txt -r requirements/otel.txt -r requirements/postgres.txt -r requirements/s3.txt
+ && /opt/ootbot/bin/pip install --no-cache-dir --require-hashes -r requirements/base.txt -r requirements/clickhouse.txt -r requirements/dynamodb.txt -r requirements/otel.txt -r requirements/postgres.txt -r requirements/s3.txt
 COPY pyproject.toml README.md LICENSE app.yml app.relay.yml ./
 COPY bot bot
 COPY handlers handlers

@@ -28,6 +28,7 @@ VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
 BASE = ("base", "build")
+EXTRAS = ("analytics", "clickhouse", "dynamodb", "otel", "postgres", "s3")
 TESTS_FAILED = 1  # pytest's exit code
 AGAIN_MOST = 3  # failed tests that are run once more: more of them are no accident
 LONGEST, LONGEST_NIGHTLY = 300, 3600  # seconds: a test that takes longer hangs, and waits for ever
@@ -81,7 +82,7 @@ def test(args: list[str]) -> int:
     Where a machine is busy, a test may wait longer than it allows for: a few that failed are run once more. Those that
     pass then are named, and fail the run where `CI` is set. A test that hangs is ended, and shows where it was.
     """
-    environment("test")
+    environment("test", *(("nightly",) if "--nightly" in args else ()))
     if "--nightly" in args:
         fetch_githubs_description()
     pytest = (str(PYTHON), "-m", "pytest")
@@ -230,7 +231,8 @@ def lock(_args: list[str]) -> int:
     jobs += [
         ("lint", ["--group", "lint", *base, "-c", "requirements/test.txt"])
     ]  # one environment holds both
-    jobs += [(name, ["pyproject.toml", "--extra", name, *base]) for name in ("postgres", "otel", "s3")]
+    jobs.append(("nightly", ["--group", "nightly", *base, "-c", "requirements/test.txt"]))
+    jobs += [(name, ["pyproject.toml", "--extra", name, *base]) for name in EXTRAS]
     for name, what in jobs:
         output = ["--upgrade", "-q", "-o", f"requirements/{name}.txt"]
         if code := run("uv", "pip", "compile", *common, *what, *output):

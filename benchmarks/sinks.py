@@ -1,11 +1,13 @@
 """Sinks: what marking costs where deliveries become records, how fast marks are sent, and the memory that takes.
 
-    python3 dev.py bench sinks [--rounds 3] [--backlog 6000] [--objects 2000] [--json]
+    python3 dev.py bench sinks [--rounds 3] [--backlog 6000] [--objects 2000] [--rows 30000] [--json]
 
 `ootbot serve` applies the same backlog without sinks and with three (an archive, upstream's layout, and the same once
 more, of which the first two write to a directory and the third is paused), in turns; it is timed until all is
 applied, and until nothing waits any more. Objects go to moto's S3 server, as they do from a plain boto3 loop, which
 puts the same objects one after the other. Costs are compared by processor time, which does not depend on others.
+Where chdb is installed (`python3 dev.py setup nightly`), rows of jobs go to ClickHouse's engine behind a gateway on
+loopback, by our driver and by a plain loop of clickhouse-connect.
 """  # fmt: skip
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import shutil
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -33,6 +36,7 @@ from benchmarks.webhooks.applying import HANDLED, backlog
 from tests.ci.collect import bucket
 
 LEAST_INGEST, LEAST_PUTS, MOST_MEMORY = 0.9, 100, 60  # ratio, objects a second, MB
+LEAST_ROWS, ROWS = 20_000, "rows per second sent to ClickHouse"
 WARM = 0.1  # of the backlog: the start is over then
 WAITING = "SELECT count(*) FROM sink_mark WHERE sink != 'paused'"
 MARKED = "SELECT count(*) FROM sink_mark"
@@ -46,11 +50,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--backlog", type=int, default=6_000, help="deliveries that wait to be applied")
     parser.add_argument("--objects", type=int, default=2_000, help="objects sent to S3")
+    parser.add_argument("--rows", type=int, default=30_000, help="rows sent to ClickHouse")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     result = {"name": "sinks", "machine": describe(), "rounds": options.rounds}
     ours, ratios = applied(options.rounds, options.backlog)
     sent, peers, compared = to_s3(options.rounds, options.objects)
+    if find_spec("chdb"):
+        rows, loops, faster = to_clickhouse(options.rounds, options.rows)
+        sent, peers, compared = sent | rows, peers | loops, compared | faster
     result |= {"ours": ours | sent, "peers": peers, "ratios": ratios | compared}
     result["reach"] = reach(result["ours"] | result["ratios"])
     show(result, as_json=options.json)
@@ -134,6 +142,19 @@ def to_s3(rounds: int, size: int) -> tuple[dict, dict, dict]:
     )
 
 
+def to_clickhouse(rounds: int, size: int) -> tuple[dict, dict, dict]:
+    """Send rows of jobs to ClickHouse: by the driver, and by a loop of clickhouse-connect."""
+    from benchmarks.support.clickhouse_rows import measure  # noqa: PLC0415 - it needs chdb
+
+    found = [measure(size) for _ in range(rounds)]
+    ours, loop = [one for one, _ in found], [other for _, other in found]
+    return (
+        {ROWS: figure(ours, 0)},
+        {"clickhouse-connect, 5,000 rows an insert, per second": figure(loop, 0)},
+        {"rows to ClickHouse / clickhouse-connect loop": ratio(ours, loop)},
+    )
+
+
 def _send(folder: str, size: int) -> float:
     table = {"kind": "objects", "url": f"s3://{bucket.NAME}/x", "what": ["deliveries"], "batch_seconds": 1}
     with Bot(folder, SINKS=json.dumps({"archive": table | {"paused": True}})) as bot:
@@ -179,6 +200,8 @@ def reach(found: dict) -> list[dict]:
         ("objects per second sent to S3", f">= {LEAST_PUTS}", lambda one: one >= LEAST_PUTS),
         ("MB more with sinks, once all is sent", f"<= {MOST_MEMORY}", lambda one: one <= MOST_MEMORY),
     ]
+    if ROWS in found:
+        lines.append((ROWS, f">= {LEAST_ROWS}", lambda one: one >= LEAST_ROWS))
     return [
         {"name": name, "target": target, "measured": found[name]["median"], "met": met(found[name]["median"])}
         for name, target, met in lines

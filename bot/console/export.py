@@ -7,7 +7,6 @@ import csv
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ import msgspec
 from bot.console.common import config_option, features, load_settings, run_work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from bot.core.column_tables import TableCopy
     from bot.core.settings import Settings
@@ -61,7 +60,7 @@ DUCK = {
 )
 @config_option
 def export_rows(
-    kind: str, days: int, kind_of_file: str, repos: tuple[str, ...], output: Path | None, config: Path | None
+    *, kind: str, days: int, kind_of_file: str, repos: tuple[str, ...], output: Path | None, config: Path | None
 ) -> None:  # fmt: skip
     """Write what is stored of the last days into a file, a row a line; times are UTC.
 

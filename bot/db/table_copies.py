@@ -81,7 +81,7 @@ def column_types(
         if isinstance(declared, Field) and column.name not in unwanted and declared.type is not bytes:
             found[column.name] = _type(declared)
     named = {name: found[name] for name in first}
-    repo = {} if {"repo", "downstream_repo", "upstream_repo"} & found.keys() else {"repo": _few(TEXT)}
+    repo = {} if {"repo", "downstream_repo"} & found.keys() else {"repo": _few(TEXT)}
     return {**named, **repo, **found}
 
 
@@ -89,10 +89,7 @@ def _type(declared: Field) -> str:
     if get_origin(declared.type) is list and get_args(declared.type) in {(str,), (int,), (float,)}:
         (inner,) = get_args(declared.type)
         return f"Array({NUMBERS.get(inner, TEXT)})"
-    if declared.is_time:
-        kind = TIME
-    else:
-        kind = NUMBERS.get(declared.type, TEXT)  # what is neither is JSON in a text
+    kind = TIME if declared.is_time else NUMBERS.get(declared.type, TEXT)  # anything else is JSON in a text
     kind = f"Nullable({kind})" if declared.nullable else kind
     return _few(kind) if declared.name in FEW and TEXT in kind else kind
 

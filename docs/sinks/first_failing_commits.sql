@@ -3,10 +3,10 @@ SELECT
     repo,
     branch,
     name,
-    argMax(first_bad, at) AS first_bad_commit,
-    argMax(last_good, at) AS last_good_commit,
-    max(at) AS since
+    argMaxIf(first_bad, at, state_after = 'broken') AS first_bad_commit,
+    argMaxIf(last_good, at, state_after = 'broken') AS last_good_commit,
+    maxIf(at, state_after = 'broken') AS since
 FROM v_trunk_event
 GROUP BY repo, branch, name
-HAVING argMax(state_after, at) = 'broken'
+HAVING countIf(state_after = 'broken') > 0 AND ifNull(maxIf(at, state_after = 'ok') < since, 1)
 ORDER BY since, name

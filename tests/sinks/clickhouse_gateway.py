@@ -105,7 +105,7 @@ async def _serve(folder: Path) -> None:
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    print(runner.addresses[0][1], flush=True)
+    print(runner.addresses[0][1], flush=True)  # noqa: T201 - the parent reads it
     await asyncio.Event().wait()
 
 

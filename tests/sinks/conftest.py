@@ -10,6 +10,7 @@ import pytest
 
 from bot.sinks.settings import SinksSettings, parse_sinks
 from tests import harness
+from tests.sinks.dynamo_tables import aws, dynamo, dynamo_sink, prefix  # noqa: F401 - fixtures
 from tests.sinks.stored import archive_of, copies_of
 
 

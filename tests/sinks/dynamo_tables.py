@@ -11,7 +11,7 @@ from tests.ci.collect import bucket
 
 
 @pytest.fixture(scope="module")
-def server():
+def dynamo():
     with bucket.serving() as variables:
         yield variables
 
@@ -22,20 +22,20 @@ def prefix():
 
 
 @pytest.fixture
-def tables(request, server, prefix, monkeypatch):
+def dynamo_sink(request, dynamo, prefix, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, server[name])
+        monkeypatch.setenv(name, dynamo[name])
     table = {
-        "kind": "dynamodb", "region": "us-east-1", "endpoint": server["AWS_ENDPOINT_URL"], "table_prefix": prefix,
+        "kind": "dynamodb", "region": "us-east-1", "endpoint": dynamo["AWS_ENDPOINT_URL"], "table_prefix": prefix,
         "what": ["records", "oot_workflow_job"], "create_tables": True, "batch_seconds": 1,
     }  # fmt: skip
     return {"dynamo": table | getattr(request, "param", {})}
 
 
 @pytest.fixture
-def aws(tables):
+def aws(dynamo_sink):
     """Amazon's own client."""
-    endpoint = tables["dynamo"]["endpoint"]
+    endpoint = dynamo_sink["dynamo"]["endpoint"]
     client = botocore.session.get_session().create_client(
         "dynamodb", region_name="us-east-1", endpoint_url=endpoint
     )

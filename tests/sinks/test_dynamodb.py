@@ -6,9 +6,14 @@ import pytest
 
 from tests.harness import L4, UPSTREAM
 from tests.serving import SQLITE
-from tests.sinks.dynamo_tables import aws, items, prefix, server, tables  # noqa: F401 - fixtures
+from tests.sinks.dynamo_tables import items
 
 pytestmark = [SQLITE, pytest.mark.logic]
+
+
+@pytest.fixture
+def tables(dynamo_sink):
+    return dynamo_sink
 
 
 async def ran(bot, github):
@@ -49,7 +54,7 @@ async def test_a_backends_jobs_have_the_columns_of_todays_relay(bot, github, aws
     assert "queue_time" not in found, "what is not known is left out"
 
 
-@pytest.mark.parametrize("tables", [{"create_tables": False, "what": ["workflow_job"]}], indirect=True)
+@pytest.mark.parametrize("dynamo_sink", [{"create_tables": False, "what": ["workflow_job"]}], indirect=True)
 async def test_a_missing_table_is_named_with_what_makes_it(bot, github, aws, prefix):
     await ran(bot, github)
     (state,) = [row for row in await bot.rows("sink_state") if row["what"] == "workflow_job"]

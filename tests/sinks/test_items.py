@@ -14,11 +14,11 @@ from bot.sinks.driver import Batch, Outgoing, SinkForbidden
 from bot.sinks.dynamodb.dynamo_driver import DynamoDriver
 from bot.sinks.dynamodb.item_values import ITEM_MOST, as_attribute, fit_item, size_of
 from bot.sinks.settings import parse_sinks
-from tests.sinks.dynamo_tables import aws, items, prefix, server, tables  # noqa: F401 - fixtures
+from tests.sinks.dynamo_tables import items
 
 
-def driver_of(tables):
-    (sink,) = parse_sinks(json.dumps(tables))
+def driver_of(dynamo_sink):
+    (sink,) = parse_sinks(json.dumps(dynamo_sink))
     return DynamoDriver(sink.options)
 
 
@@ -33,8 +33,8 @@ async def write(driver, attributes, version, *, deleted=False, named="_version")
     return await driver.send(Batch(export=EXPORT, make=make, items=[item]))
 
 
-async def test_what_comes_late_never_reverts_what_is_there(tables, aws, prefix):
-    driver = driver_of(tables)
+async def test_what_comes_late_never_reverts_what_is_there(dynamo_sink, aws, prefix):
+    driver = driver_of(dynamo_sink)
     try:
         await write(driver, {"status": "completed", "seconds": 1.5}, 20)
         await write(driver, {"status": "in_progress", "seconds": None}, 10)
@@ -57,8 +57,8 @@ async def test_what_comes_late_never_reverts_what_is_there(tables, aws, prefix):
         await driver.close()
 
 
-async def test_an_item_that_is_too_large_lacks_what_is_largest(tables, aws, prefix):
-    driver = driver_of(tables)
+async def test_an_item_that_is_too_large_lacks_what_is_largest(dynamo_sink, aws, prefix):
+    driver = driver_of(dynamo_sink)
     try:
         steps = [{"name": "x" * 1000}] * 200
         row = {"id": 7, "body": "b" * 300_000, "steps": steps, "text": "ü" * 150_000, "name": "kept"}
@@ -74,12 +74,12 @@ async def test_an_item_that_is_too_large_lacks_what_is_largest(tables, aws, pref
         await driver.close()
 
 
-async def test_without_credentials_the_sink_is_forbidden(tables, monkeypatch):
+async def test_without_credentials_the_sink_is_forbidden(dynamo_sink, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
-    driver = driver_of(tables)
+    driver = driver_of(dynamo_sink)
     try:
         with pytest.raises(SinkForbidden, match="credentials"):
             await driver.check_access()

@@ -36,7 +36,7 @@ async def demo(tmp_path):
             scenario = Scenario(env)
             await scenario.play()
             async with asyncio.timeout(240):
-                while await left(env.bot):
+                while await left(env.bot):  # noqa: ASYNC110 - another process's state
                     await asyncio.sleep(2)
             code, out = await env.bot.command("sink", "check", "ch")
             assert code == 0, out
@@ -90,7 +90,7 @@ def document(outputs):
     """The page with all queries and what they said."""
     lines = [
         "# Queries for ClickHouse", "",
-        "They run on the tables of a sink with `database_map = \"ootbot\"`, in its database:", "",
+        'They run on the tables of a sink with `database_map = "ootbot"`, in its database:', "",
         "```console", "$ clickhouse client --database ootbot < docs/sinks/pass_rate_by_backend.sql", "```", "",
         "Views named `v_...` show what is true now; the tables behind them hold versions.",
         "Each output below is what `ootbot demo` stores, at most eight rows; a nightly test runs them all.", "",

@@ -33,7 +33,8 @@ SUITES = {
                      "workflow_run_attempt"), WHOLE),
 }  # fmt: skip
 CASES = {
-    **dict.fromkeys(("classname", "file", "invoking_file", "name", "result", "status", "type_param", "value_param"), TEXT),
+    **dict.fromkeys(
+        ("classname", "file", "invoking_file", "name", "result", "status", "type_param", "value_param"), TEXT),
     **dict.fromkeys(("job_id", "line", "workflow_id"), WHOLE), "workflow_run_attempt": "Int32",
     "duration": "Float32", "time": "Float32",
     **dict.fromkeys(("error", "failure", "skipped"), SAID), "rerun": f"Array(Tuple(message {TEXT}, text {TEXT}))",
@@ -129,20 +130,20 @@ def _lines(row: Row) -> Iterator[dict[str, Any]]:
         yield _LINE.decode(left)
 
 
-def copy_upstream_suites(export: Export) -> TableCopy:
+def copy_upstream_suites(_export: Export) -> TableCopy:
     """Return the copy of what jobs said of suites, as upstream has it."""
     order = ("workflow_id", "job_id", "file", "classname", "invoking_file")
     return _upstream("test_run_summary", SUITES, order, lambda row: _each(row, describe_suite))
 
 
-def copy_upstream_failures(export: Export) -> TableCopy:
+def copy_upstream_failures(_export: Export) -> TableCopy:
     """Return the copy of cases that failed in some attempt, as upstream has it."""
     return _upstream(
         "failed_test_runs", CASES, CASE_ORDER, lambda row: map(_as_lists, _each(row, describe_failure))
     )
 
 
-def copy_upstream_cases(export: Export) -> TableCopy:
+def copy_upstream_cases(_export: Export) -> TableCopy:
     """Return the copy of all cases, as upstream has it."""
     return _upstream("test_run_s3", CASES, CASE_ORDER, lambda row: map(_as_lists, _lines(row)))
 
@@ -168,8 +169,10 @@ def _each(row: Row, describe: Callable[[Row, Mapping[str, Any]], dict[str, Any]]
 
 def _as_lists(case: dict[str, Any]) -> dict[str, Any]:
     """Return a case as upstream's replicator stores it: what was said as lists."""
-    said = {name: [case[name]] if case.get(name) else [] for name in LISTS}
-    printed = {name: [case[name]["text"]] for name in ("system-out", "system-err") if name in case}
+    said: dict[str, Any] = {name: [case[name]] if case.get(name) else [] for name in LISTS}
+    printed: dict[str, Any] = {
+        name: [case[name]["text"]] for name in ("system-out", "system-err") if name in case
+    }
     listed = case.get("properties", {}).get("property")
-    properties = {"properties": {"property": listed[0]}} if listed else {}
+    properties: dict[str, Any] = {"properties": {"property": listed[0]}} if listed else {}
     return {**case, **said, **printed, **properties}

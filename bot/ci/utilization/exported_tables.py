@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 WHOLE, TEXT = "Int64", "String"
 SECOND = "DateTime64(0, 'UTC')"
+SEGMENT = f"level {TEXT}, name {TEXT}, start_at {SECOND}, end_at {SECOND}, extra_info Map({TEXT}, {TEXT})"
 IDS = {"job_id": "UInt64", "workflow_id": "UInt64", "run_attempt": "UInt32"}
 JOB = {
     **dict.fromkeys(("created_at", "started_at", "ended_at"), SECOND), "repo": TEXT, **IDS,
     **dict.fromkeys(("workflow_name", "job_name", "data_model_version", "gpu_type"), TEXT),
     "usage_collect_interval": "Float32", "gpu_count": "UInt32", "cpu_count": "UInt32",
-    "segments": f"Array(Tuple(level {TEXT}, name {TEXT}, start_at {SECOND}, end_at {SECOND}, extra_info Map({TEXT}, {TEXT})))",
+    "segments": f"Array(Tuple({SEGMENT}))",
 }  # fmt: skip
 POINT = {
     "created_at": SECOND, "type": TEXT, "tags": f"Array({TEXT})", "time_stamp": SECOND, **IDS, "job_name": TEXT,
@@ -41,7 +42,7 @@ def copy_points(export: Export) -> TableCopy:
     return copy_of(export, columns, name="utilization_point", order=("at",), rows=rows, several=True)
 
 
-def copy_upstream_jobs(export: Export) -> TableCopy:
+def copy_upstream_jobs(_export: Export) -> TableCopy:
     """Return the copy of jobs in upstream's table."""
 
     def rows(row: Row) -> Iterable[Mapping[str, Any]]:
@@ -51,13 +52,13 @@ def copy_upstream_jobs(export: Export) -> TableCopy:
     return _upstream("oss_ci_utilization_metadata", JOB, ("workflow_id", "job_id", "started_at"), rows)
 
 
-def copy_upstream_points(export: Export) -> TableCopy:
+def copy_upstream_points(_export: Export) -> TableCopy:
     """Return the copy of the records of jobs in upstream's table."""
     return _upstream(
         "oss_ci_time_series",
         POINT,
         ("workflow_id", "job_id", "type", "time_stamp"),
-        lambda row: _records(row),
+        _records,
     )
 
 

@@ -27,8 +27,7 @@ CONNECT_PATIENCE = 10
 INSERT = {"async_insert": 0, "wait_end_of_query": 1}
 TICKS = {"DateTime64": "int", "DateTime": "int"}  # how times are read
 FORBIDDEN = frozenset({164, 192, 193, 194, 195, 497, 516})  # password, user, address, grants, read only
-NOT_THERE = frozenset({60, 81})  # table, database
-SCHEMA = frozenset({8, 10, 16, 47, 122, 181})  # columns
+SCHEMA = frozenset({8, 10, 16, 47, 60, 81, 122, 181})  # columns, tables, databases
 ROW = frozenset({6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 131, 321, 349, 407, 432, 469, 691})  # values
 UNREADABLE = (DataError, TypeError, ValueError, OverflowError, AttributeError, struct.error)
 AROUND = re.compile(
@@ -114,18 +113,17 @@ def _calling() -> Iterator[None]:
     except DataError:
         raise
     except ClickHouseError as error:
-        raise _as_ours(error) from None
+        raise as_ours(error) from None
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise SinkAway(f"no answer: {error or type(error).__name__}") from None
+        raise SinkAway(f"no answer: {str(error) or type(error).__name__}") from None
 
 
-def _as_ours(error: ClickHouseError) -> Exception:
+def as_ours(error: ClickHouseError) -> Exception:
+    """Return what an error means for a sink."""
     code: int | None = getattr(error, "code", None)
     words = _describe(error)
     if code in FORBIDDEN:
         return SinkForbidden(f"403 {words}")
-    if code in NOT_THERE:
-        return Stopped(f"schema: {words}")
     if code in SCHEMA:
         return Stopped(f"schema: {words}")
     return BatchRefused(words) if code in ROW else SinkAway(words)

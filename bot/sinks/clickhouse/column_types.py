@@ -87,16 +87,20 @@ def converter(text: str) -> Callable[[Any], Any]:
         return lambda value: None if value is None else inner(value)
     if found.name == "LowCardinality":
         return converter(found.arguments[0])
-    if found.name == "Array":
-        return _list(converter(found.arguments[0]))
-    if found.name == "Tuple":
-        return _tuple({name: converter(kind) for name, kind in found.elements.items()})
-    if found.name == "Map":
-        return _map(converter(found.arguments[1]))
+    if found.name in {"Array", "Tuple", "Map"}:
+        return _of_several(found)
     if found.name in {"DateTime", "DateTime64"}:
         digits = int(found.arguments[0]) if found.name == "DateTime64" else 0
         return lambda value: _ticks(value, digits)
     return _plain(found.name)
+
+
+def _of_several(found: Type) -> Callable[[Any], Any]:
+    if found.name == "Array":
+        return _list(converter(found.arguments[0]))
+    if found.name == "Map":
+        return _map(converter(found.arguments[1]))
+    return _tuple({name: converter(kind) for name, kind in found.elements.items()})
 
 
 def _plain(name: str) -> Callable[[Any], Any]:

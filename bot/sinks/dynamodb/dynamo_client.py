@@ -96,9 +96,9 @@ class DynamoClient:
 
     async def call(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
         """Call an operation by botocore's name."""
-        if self._opened is None:
-            async with self._opening:
-                self._opened = self._opened or await self._in_thread(self._open)
+        async with self._opening:
+            if self._opened is None:
+                self._opened = await self._in_thread(self._open)
         method: Callable[..., Mapping[str, Any]] = getattr(self._opened, operation)
 
         def made() -> Mapping[str, Any]:
@@ -113,7 +113,8 @@ class DynamoClient:
             except (BotoCoreError, OSError) as error:
                 raise SinkAway(f"no answer: {type(error).__name__}") from None
 
-        return await self._in_thread(made)
+        answer: Mapping[str, Any] = await self._in_thread(made)
+        return answer
 
     async def make_table(self, table: str) -> None:
         """Make a table, and wait until it can be used."""

@@ -52,13 +52,13 @@ class DynamoDriver:
                 except (ItemRefused, TypeError, ValueError) as error:
                     refused.append(Refusal(key=item.key, reason=str(error)))
 
-        async with asyncio.TaskGroup() as workers:
-            tasks = [
-                workers.create_task(_first_failure(work())) for _ in range(min(AT_ONCE, len(batch.items)))
-            ]
-        for task in tasks:
-            if (failure := task.result()) is not None:
-                raise failure
+        workers = [asyncio.create_task(work()) for _ in range(min(AT_ONCE, len(batch.items)))]
+        try:
+            await asyncio.gather(*workers)
+        finally:  # the first that fails ends all
+            for one in workers:
+                one.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
         return refused
 
     def checker(self, batch: Batch) -> DynamoChecker:
@@ -76,9 +76,8 @@ class DynamoDriver:
     async def _write(self, one: StoredItem, item: Outgoing) -> None:
         table = self._options.table_prefix + one.table
         operation = "delete_item" if item.deleted else "update_item"
-        arguments = (
-            delete_of(one, item.version) if item.deleted else update_of(one, item.version)
-        ) | {"TableName": table, "Key": {KEY: {"S": one.key}}}  # fmt: skip
+        made = delete_of(one, item.version) if item.deleted else update_of(one, item.version)
+        arguments = {**made, "TableName": table, "Key": {KEY: {"S": one.key}}}
         try:
             await self._client.call(operation, **arguments)
         except NewerThere:
@@ -88,15 +87,6 @@ class DynamoDriver:
                 raise
             await self._client.make_table(table)
             await self._client.call(operation, **arguments)
-
-
-async def _first_failure(work: Any) -> Exception | None:
-    """Return what a worker fails with: a group would hide it within another exception."""
-    try:
-        await work
-    except Exception as error:  # noqa: BLE001 - raised by the caller
-        return error
-    return None
 
 
 def update_of(one: StoredItem, version: int) -> Mapping[str, Any]:

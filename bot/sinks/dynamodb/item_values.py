@@ -32,6 +32,10 @@ def as_attribute(value: Any) -> Attribute:
         return _number(value)
     if isinstance(value, datetime):
         return {"S": value.isoformat().replace("+00:00", "Z")}
+    return _of_several(value)
+
+
+def _of_several(value: Any) -> Attribute:
     if isinstance(value, dict):
         return {"M": {str(name): as_attribute(inner) for name, inner in value.items()}}
     if isinstance(value, list | tuple):
