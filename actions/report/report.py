@@ -20,7 +20,7 @@ import body
 import dry_run
 import unsent
 import uploads
-from sending import DeliveryError, Sender, Tokens
+from sending import DeliveryError, LostError, Sender, Tokens
 
 if TYPE_CHECKING:
     from typing import Any
@@ -73,14 +73,12 @@ def main() -> int:
 
 
 def _send(sender: Sender, url: str, report: bytes) -> dict[str, Any]:
-    """Send a report, or keep it in a file; raises DeliveryError."""
+    """Send a report; one that is lost is kept in a file. Raises DeliveryError."""
     try:
         return sender.send(report)
-    except DeliveryError as error:
+    except LostError as error:
         if file := unsent.keep(url, report):
-            raise DeliveryError(
-                f"{error} It is kept: --resend {file} sends it from this run again."
-            ) from error
+            raise LostError(f"{error} It is kept: --resend {file} sends it from this run again.") from error
         raise
 
 

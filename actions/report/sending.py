@@ -41,6 +41,10 @@ class DeliveryError(Exception):
     """The report could not be delivered, finally; the message is a sentence for the log."""
 
 
+class LostError(DeliveryError):
+    """The bot could not be reached until the deadline: the same report may be taken later."""
+
+
 class _PassingError(Exception):
     """A temporary failure of one attempt; `after` is the Retry-After of the response, in seconds."""
 
@@ -141,7 +145,7 @@ class Sender:
             except _PassingError as error:
                 wait = max(error.after, pause / 2) + random.uniform(0, pause / 2)  # noqa: S311 - spreads clients, guards nothing
                 if time.monotonic() + wait >= ends:
-                    raise DeliveryError(
+                    raise LostError(
                         f"{error}; gave up, because the next try in {wait:.0f} s would be past the "
                         f"deadline of {self.deadline:.0f} s"
                     ) from error

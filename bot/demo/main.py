@@ -69,6 +69,18 @@ async def main(choices: Choices) -> int:
         return INTERRUPTED if choices.once else 0
 
 
+def choose_port(port: int) -> int:
+    """Return the usual port, or 0 for a free one where a program listens there."""
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", port))
+        except OSError:
+            click.echo(f"port {port} is taken: a free one is used instead")
+            return 0
+    return port
+
+
 def _wanted(choices: Choices) -> Wanted:
     return Wanted(
         port=choices.port or 0,
@@ -100,27 +112,15 @@ async def _run_once(choices: Choices) -> int:
 
 async def _run_forever(choices: Choices) -> int:
     """Play the scenario, then keep running; only an interruption or a failure ends this."""
-    port = _usual_or_free(PORT) if choices.port is None else choices.port
+    port = choose_port(PORT) if choices.port is None else choices.port
     wanted = replace(
-        _wanted(choices), start_timeout=START_TIMEOUT, port=port, github_port=_usual_or_free(GITHUB_PORT)
+        _wanted(choices), start_timeout=START_TIMEOUT, port=port, github_port=choose_port(GITHUB_PORT)
     )
     click.echo(STARTING)
     async with environment.running(wanted) as env:
         console_output.print_addresses(env)
         await _with(_play_and_wait(Scenario(env)), EventPrinter(env).run(), env.bot.watch())
     return 1
-
-
-def _usual_or_free(port: int) -> int:
-    """Return the port, or 0 where a program listens there."""
-    with socket.socket() as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind(("127.0.0.1", port))
-        except OSError:
-            click.echo(f"port {port} is taken: a free one is used instead")
-            return 0
-    return port
 
 
 async def _play_and_wait(scenario: Scenario) -> None:

@@ -1,4 +1,7 @@
-"""Photograph the demo for the documents: `python -m tests.demo.pictures [FOLDER]` writes PNGs, by default in docs/pictures."""
+"""Photograph the demo for the documents: `python -m tests.demo.pictures [FOLDER]` writes PNGs, by default in docs/pictures.
+
+Fonts of the machine are used: Debian's fonts-noto-color-emoji has the marks of the comment.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ async def main(folder: Path) -> None:
             await _photograph(tab, folder / f"{name}.png", env.bot.url + paths.get(name, path), *view)
         pull = f"{env.github.url}/{UPSTREAM}/pull/2"
         await _photograph(
-            tab, folder / "comment-desk.png", pull, 1_000, dark=False, height=0, part="article:has(.pill)"
+            tab, folder / "comment-desk.png", pull, 1_000, dark=False, height=620, part="article:has(.pill)"
         )
 
 
@@ -65,7 +68,7 @@ async def _photograph(tab, file, url, width, dark, height, part=None):
         box = await tab.evaluate(
             f"(b => [b.x, b.y, b.width, b.height])(document.querySelector({part!r}).getBoundingClientRect())"
         )
-        clip |= dict(zip(("x", "y", "width", "height"), box, strict=True))
+        clip |= dict(zip(("x", "y", "width", "height"), [*box[:3], min(height, box[3])], strict=True))
     else:
         size = (await tab.call("Page.getLayoutMetrics"))["cssContentSize"]
         clip["height"] = min(height, size["height"])

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urljoin
 
+from yarl import URL
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "questions.md"
 STEP = re.compile(r"search `([^`]+)`|\*([^*]+)\*")
 LINK = re.compile(r'<a [^>]*href="([^"]*)"[^>]*>(.*?)</a>', re.DOTALL)
 MOST_CLICKS = 2
+PATIENCE, AGAIN = (
+    60,
+    0.5,
+)  # seconds: some pages are kept for a moment, and sums are made after what they count
 
 
 @dataclass(frozen=True)
@@ -67,3 +74,20 @@ async def follow(http, base, question):
         assert target is not None, f"{question.words} {url} has no link {text!r}"
         url, page = await open_page(http, urljoin(url, html.unescape(target)))
     return url, text_of(page)
+
+
+async def until_answered(env, question):
+    """Follow a question's steps until the page answers it."""
+    until = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        try:
+            url, text = await follow(env.http, env.bot.url, question)
+            assert URL(url).raw_path == URL(question.page, encoded=True).raw_path, question.words
+            missing = [words for words in question.shows if words.casefold() not in text.casefold()]
+            assert not missing, (question.words, url, missing)
+        except AssertionError:
+            if asyncio.get_running_loop().time() > until:
+                raise
+            await asyncio.sleep(AGAIN)
+        else:
+            return

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from bot.demo import environment, participants
+from bot.demo import environment, main, participants
 from bot.demo.environment import ExpectationError
 from bot.demo.scenario import Scenario, findings
 
@@ -41,6 +41,7 @@ def test_the_scenario_runs_from_the_first_webhook_to_a_clean_end(variables, tmp_
     assert lines[1].startswith("HUD ")
     assert "http://127.0.0.1:" in lines[1]
     assert "FAILED" not in done.stdout
+    assert any(line.strip().startswith("sign in with ") for line in lines)
     shown = [" ".join(line.split()) for line in lines]
     assert "oot / gate success 1 blocking backend passed" in shown
     assert "oot / gate failure tpu failed" in shown
@@ -98,6 +99,14 @@ def test_a_taken_port_ends_the_demo_with_the_reason(variables):
     assert done.returncode == 1
     assert f"cannot listen on 127.0.0.1:{port}: address already in use" in done.stderr
     assert done.stdout == ""
+
+
+def test_the_usual_port_is_taken_where_it_is_free_and_another_one_where_not(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main.choose_port(port) == 0
+        assert capsys.readouterr().out == f"port {port} is taken: a free one is used instead\n"
+    assert main.choose_port(port) == port
 
 
 async def test_unmet_expectations_are_found():

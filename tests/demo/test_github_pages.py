@@ -92,3 +92,45 @@ async def test_forms_of_other_sites_are_refused(client, pull):
     async with client.session.post(url, headers={"Origin": "http://evil.example"}) as answer:
         assert answer.status == 403
     assert pull.state == "open"
+
+
+async def test_what_pages_of_the_bot_link_to_is_there(client, pull):
+    github, first = client.github, pull.commits[0]
+    await github.push_commit(pull)
+    status, page = await get(client, f"/{UPSTREAM}/commit/{pull.head_sha}")
+    assert status == 200
+    assert f"#{pull.number} {pull.title}" in page
+    assert f'href="/{UPSTREAM}/commit/{first}"' in page  # its parent
+    for refs in (f"{first[:12]}...{pull.head_sha}", f"main...{pull.head_sha}", f"main...{pull.head_sha[:7]}"):
+        status, page = await get(client, f"/{UPSTREAM}/compare/{refs}")
+        assert (status, pull.head_sha in page) == (200, True)
+    run = await github.start_run(UPSTREAM, event="push", name="pull")
+    left = github.add_artifact(run, "reports", {"a.txt": b"1"})
+    async with client.session.get(
+        f"{github.url}/{UPSTREAM}/actions/runs/{run.id}/artifacts/{left.id}"
+    ) as answer:
+        assert (answer.content_type, await answer.read()) == ("application/zip", left.content)
+    for gone in (
+        f"commit/{'0' * 40}",
+        "compare/main...nothing",
+        f"actions/runs/{run.id + 1}/artifacts/{left.id}",
+        f"actions/runs/{run.id}/artifacts/x",
+    ):
+        assert (await get(client, f"/{UPSTREAM}/{gone}"))[0] == 404, gone
+
+
+async def test_an_issue_is_opened_with_what_the_address_suggests(client):
+    here = f"/{UPSTREAM}/issues/new"
+    status, page = await get(client, f"{here}?title=DISABLED+test_a&body=%3Cscript%3E&labels=a,b")
+    assert (status, "DISABLED test_a" in page, "<script>" in page) == (200, True, False)
+    assert await press(client, here, title="", body="") == 400
+    assert await press(client, here, title="DISABLED test_a", body="", labels="a, b") == 200
+    (issue,) = client.github.state.repo(UPSTREAM).issues.values()
+    assert (issue.title, issue.labels) == ("DISABLED test_a", ["a", "b"])
+
+
+async def test_new_numbers_are_those_that_no_past_pull_request_has(client, pull):
+    repo = client.github.state.repo(UPSTREAM)
+    repo.pulls[140] = pull
+    again = await client.github.open_pull(UPSTREAM)
+    assert (pull.number, again.number) == (1, 2)

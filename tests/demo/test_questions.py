@@ -1,4 +1,7 @@
-"""Twenty questions of people who use CI: is each answered as docs/questions.md says, on the demo's month?"""
+"""Twenty questions of people who use CI: is each answered as docs/questions.md says, in a browser, on the demo's month?
+
+Those that need no more than the month and one pull request are followed in test_pages_agree.py, too.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pytest
 from yarl import URL
 
 from bot.console.demo_past import write_past
-from bot.demo import environment, own_ci, trunk_history
+from bot.demo import environment
 from bot.demo.environment import Wanted
 from bot.demo.scenario import Scenario
 from tests.browser import chromium
@@ -33,23 +36,6 @@ def test_each_question_is_two_clicks_or_a_search_away():
         assert len(one.clicks) <= (1 if one.searched else questions.MOST_CLICKS), one.words
 
 
-async def test_the_pages_answer():
-    async with environment.running(Wanted(write_past=write_past)) as env:
-        await env.ready()
-        scenario = Scenario(env)
-        await trunk_history.send_history(env)
-        await scenario.open_pull_request()
-        await scenario.blocking_failure()
-        await scenario.rerun()
-        await scenario.second_pull_request()
-        await own_ci.disable(scenario)
-        await own_ci.flake(scenario)
-        await own_ci.measure(scenario)
-        for one in questions.read_table():
-            if one.words not in LATER:
-                await until_answered(env, one)
-
-
 @pytest.mark.nightly
 async def test_the_pages_answer_in_a_browser():
     if chromium.find() is None:
@@ -57,26 +43,9 @@ async def test_the_pages_answer_in_a_browser():
     async with environment.running(Wanted(write_past=write_past)) as env, chromium.running() as tab:
         await Scenario(env).play()
         for one in questions.read_table():
-            await until_answered(env, one)
+            await questions.until_answered(env, one)
             await _open_in_browser(tab, env, one)
         assert tab.complaints == []
-
-
-async def until_answered(env, question):
-    """Follow a question's steps until the page answers it."""
-    until = asyncio.get_running_loop().time() + PATIENCE
-    while True:
-        try:
-            url, text = await questions.follow(env.http, env.bot.url, question)
-            assert URL(url).raw_path == URL(question.page, encoded=True).raw_path, question.words
-            missing = [words for words in question.shows if words.casefold() not in text.casefold()]
-            assert not missing, (question.words, url, missing)
-        except AssertionError:
-            if asyncio.get_running_loop().time() > until:
-                raise
-            await asyncio.sleep(AGAIN)
-        else:
-            return
 
 
 async def _open_in_browser(tab, env, question):

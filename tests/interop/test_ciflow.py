@@ -163,3 +163,35 @@ async def test_the_refs_are_a_setting(bot, github, pull):
         await push_tag(bot, github, f"refs/tags/{ref}", pull.head_sha)
         (*_, row) = [row for row in await bot.rows("oot_dispatch") if row["event_type"] == "push"]
         assert row["pr_number"] == number
+
+
+async def test_what_is_held_back_is_released_all_the_same(bot, github):
+    await bot.list_backends(f"L4: [{{{L4}: {{policy: trusted}}}}]")
+    pull = await github.open_pull(UPSTREAM, author_association="NONE")
+    await bot.settle()
+    await push_tag(bot, github, f"refs/tags/ciflow/trunk/{pull.number}", pull.head_sha)
+    await report(bot, github, pushed(bot), "trunk-test", "success")
+    assert bot.checks(UPSTREAM, pull.head_sha)[GATE][0] == "in_progress"
+    await github.label(pull, "oot/ok-to-test")
+    await bot.settle()
+    await report(bot, github, pushed(bot, "pull_request"), "build", "success")
+    assert bot.checks(UPSTREAM, pull.head_sha)[GATE][1] == "success"
+
+
+async def test_a_failed_push_is_run_again_as_any_run(bot, github, pull):
+    await push_tag(bot, github, f"refs/tags/ciflow/trunk/{pull.number}", pull.head_sha)
+    await report(bot, github, pushed(bot), "trunk-test", "failure")
+    run_id = next(
+        row["run_id"] for row in await bot.rows("oot_workflow_job") if row["job_name"] == "trunk-test"
+    )
+    await github.comment(pull, "/oot rerun", by="octocat")
+    await bot.settle()
+    (rerun,) = await bot.rows("oot_rerun")
+    (dispatch,) = [row for row in await bot.rows("oot_dispatch") if row["id"] == rerun["dispatch_id"]]
+    assert (rerun["run_id"], dispatch["event_type"]) == (run_id, "push")
+    again = client.of(bot, pushed(bot), job="trunk-test", run_id=run_id, run_attempt="2")
+    await again.started()
+    await again.ended()
+    await bot.wait(120)
+    assert bot.checks(UPSTREAM, pull.head_sha)[GATE][1] != "failure"
+    assert objections(bot, pull) == []

@@ -9,7 +9,7 @@ from bot.ci.test_results.store.judging_rows import failed_upstream
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.web.blocks import FailedJob, SharedFailuresSubject
+    from bot.web.shared_failures import FailedJob, SharedFailuresSubject
 
 Name = tuple[str, str]  # suite and name of a test, the same on every device
 

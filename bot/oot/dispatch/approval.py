@@ -17,7 +17,7 @@ from bot.oot.allowlist import rows as allowlists
 from bot.oot.results import task_keys
 from bot.oot.results.store import dispatches
 from bot.oot.results.task_keys import request_publish
-from bot.oot.verdict.facts import newest
+from bot.oot.verdict.facts import newest, of_own_events
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -63,7 +63,7 @@ async def approve(tx: Transaction, repo: str, number: int, head: str, login: str
     await dispatches.approve(tx, repo, number, head, login)
     record = await record_reads.get(tx, repo, number)
     rows = await dispatches.read_for_pull(tx, repo, number, heads={head})
-    rows = [row for row in rows if row["event_type"] == "pull_request"]  # pushes are never held back
+    rows = of_own_events(rows)  # pushes are never held back
     counting = newest([row for row in rows if record is None or row["base_ref"] == record["base_ref"]])
     for row in rows:
         if row["state"] != "held":

@@ -18,7 +18,7 @@ from bot.oot.dispatch import changed_files, rows_commits
 from bot.oot.dispatch.changed_files import MOST_FILES, Head
 from bot.oot.dispatch.decide import NO_MATCHES, Commit, SameTree, heeds_paths
 from bot.oot.results.store import dispatches
-from bot.oot.verdict.facts import newest, read_facts
+from bot.oot.verdict.facts import answered_pushes, merge_facts, newest, of_own_events, read_facts
 from bot.oot.verdict.verdict import State, state_of
 from bot.oot.verdict.view import anchor_of
 
@@ -73,7 +73,9 @@ async def read_same(
         rows = [
             row for row in await dispatches.read_for_head(tx, repo, other) if row["backend_key"] in wanted
         ]
-        for facts in (await read_facts(tx, list(newest(rows).values()))).values():
+        counting, pushed = newest(of_own_events(rows)), newest(answered_pushes(rows))
+        known = await read_facts(tx, [*counting.values(), *pushed.values()])
+        for facts in merge_facts(known, counting, pushed).values():
             key, number = facts.dispatch["backend_key"], facts.dispatch["pr_number"]
             if key not in found and state_of(facts, wanted[key], now=tx.now) is State.SUCCESS:
                 page = f"{settings.url}/{repo}/commit/{other}"

@@ -10,7 +10,7 @@ from bot.oot.allowlist import rows as allowlists
 from bot.oot.dispatch import commits, machines
 from bot.oot.dispatch.decide import decide
 from bot.oot.results.store import dispatches
-from bot.oot.verdict.facts import newest
+from bot.oot.verdict.facts import newest, of_own_events
 from bot.oot.verdict.verdict import SKIPPED_BY, is_skipped
 from bot.oot.verdict.words import OK_TO_TEST
 
@@ -77,7 +77,7 @@ async def _counting(tx: Transaction, record: PullRow) -> dict[str, DispatchRow]:
     """Return the dispatches of the newest head for its base branch that count, by backend."""
     repo, number = record["repo"], record["number"] or 0
     rows = await dispatches.read_for_pull(tx, repo, number, heads={record["head_sha"] or ""})
-    return newest([row for row in rows if row["base_ref"] == record["base_ref"]])
+    return newest([row for row in of_own_events(rows) if row["base_ref"] == record["base_ref"]])
 
 
 async def _explain(tx: Transaction, entry: Entry, decision: Decision, row: DispatchRow | None) -> Asked:

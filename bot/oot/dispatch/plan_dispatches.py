@@ -20,7 +20,7 @@ from bot.oot.dispatch.rows import backend_columns, new_dispatch
 from bot.oot.results import task_keys
 from bot.oot.results.store import dispatches
 from bot.oot.results.task_keys import request_publish
-from bot.oot.verdict.facts import newest, read_facts
+from bot.oot.verdict.facts import newest, of_own_events, read_facts
 from bot.oot.verdict.verdict import State, state_of
 
 if TYPE_CHECKING:
@@ -234,9 +234,7 @@ async def _already_dispatched(tx: Transaction, event: PullEvent, allowlist: Allo
     if action == "closed":
         return set()
     rows = await dispatches.read_for_pull(tx, event.repo, event.number, heads={event.head_sha})
-    rows = [
-        row for row in rows if row["event_type"] != "push" and row["base_ref"] == event.columns["base_ref"]
-    ]
+    rows = [row for row in of_own_events(rows) if row["base_ref"] == event.columns["base_ref"]]
     late = await _is_late(tx, rows, event)
     if not late and action not in SAME_COMMIT:
         return set()

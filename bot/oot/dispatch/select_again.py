@@ -14,7 +14,7 @@ from bot.oot.dispatch.decide import decide
 from bot.oot.dispatch.redispatch import redispatch
 from bot.oot.results.store import dispatches
 from bot.oot.results.task_keys import parse_pull, pull_key, request_publish
-from bot.oot.verdict.facts import newest
+from bot.oot.verdict.facts import newest, of_own_events
 from bot.oot.verdict.verdict import is_skipped
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ async def skipped(tx: Transaction, record: PullRow) -> list[DispatchRow]:
     """Return the dispatches of a pull request's newest head that count and that a rule decided against."""
     repo, number, head = record["repo"], record["number"] or 0, record["head_sha"] or ""
     rows = await dispatches.read_for_pull(tx, repo, number, heads={head})
-    counting = newest([row for row in rows if row["base_ref"] == record["base_ref"]])
+    counting = newest([row for row in of_own_events(rows) if row["base_ref"] == record["base_ref"]])
     return [row for row in counting.values() if is_skipped(row)]
 
 

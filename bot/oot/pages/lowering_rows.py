@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.oot.results.tables import oot_workflow_job
+from bot.db.rows import select
+from bot.oot.results.tables import (
+    JobIdentity,
+    JobName,
+    JobOrigin,
+    JobOutcome,
+    JobPage,
+    JobSubject,
+    oot_workflow_job,
+)
 from bot.oot.statistics.stats import FAILED, OUTCOMES
 from bot.oot.statistics.store.countable_jobs import COUNTS, flagged
 
@@ -18,24 +27,15 @@ if TYPE_CHECKING:
 JOB = oot_workflow_job.c
 
 
-class LoweringJob(TypedDict):
+class LoweringJob(JobIdentity, JobOutcome, JobSubject, JobPage, JobName, JobOrigin):
     """A job that counts as failed."""
-
-    job_key: str
-    workflow_name: str
-    job_name: str
-    workflow_run_url: str | None
-    pr_number: int | None
-    head_sha: str | None
-    event_type: str
-    conclusion: str | None
 
 
 async def lowering_jobs(
     tx: Transaction, backend: str, *, since: int, upstreams: Collection[str], limit: int
 ) -> list[LoweringJob]:
     """Return a backend's newest jobs that count as failed, of these upstream repositories."""
-    query = sa.select(*(JOB[name] for name in LoweringJob.__annotations__)).where(
+    query = select(LoweringJob, oot_workflow_job).where(
         sa.func.lower(JOB.downstream_repo) == backend.casefold(),
         JOB.received_at >= since,
         JOB.status == "completed",
@@ -44,4 +44,4 @@ async def lowering_jobs(
         COUNTS,
         ~flagged("refused"),
     )
-    return await tx.rows_as(LoweringJob, query.order_by(JOB.received_at.desc(), JOB.job_key).limit(limit))
+    return await tx.fetch(query.order_by(JOB.received_at.desc(), JOB.job_key).limit(limit))

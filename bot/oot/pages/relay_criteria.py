@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from bot.oot.pages import relay_criteria_rows as rows
 from bot.oot.statistics.days import DAY
 from bot.oot.statistics.relay_criteria import Measures, measure
-from bot.web import blocks
-from bot.web.blocks import FailedJob, SharedFailuresSubject
+from bot.web.shared_failures import FailedJob, SharedFailuresSubject, find_shared_failures
 
 if TYPE_CHECKING:
     from bot.oot.allowlist.allowlist import Entry
@@ -33,7 +32,7 @@ async def read_shared(asked: Asked, entry: Entry, *, since: int) -> frozenset[st
         jobs=tuple(one for job in failed if (one := _failed(job)) is not None),
         devices=frozenset(word.lower() for word in (entry.device, *entry.aka) if word),
     )
-    return await blocks.shared_failures(asked.context.features, asked.tx, subject)
+    return await find_shared_failures(asked.context.features, asked.tx, subject)
 
 
 def _failed(job: FailedJobRow) -> FailedJob | None:

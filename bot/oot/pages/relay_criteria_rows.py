@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.oot.results.tables import oot_workflow_job
+from bot.db.rows import select
+from bot.oot.results.tables import JobIdentity, JobSubject, JobTests, oot_workflow_job
 from bot.oot.statistics.relay_criteria import MeasuredJob
 from bot.oot.statistics.store.countable_jobs import COUNTS, flagged
 
@@ -20,37 +21,30 @@ MOST_JOBS = 50_000  # of one backend
 MOST_FAILED = 500  # newest jobs whose failed tests are compared
 
 
-class FailedJobRow(TypedDict):
+class FailedJobRow(JobIdentity, JobSubject, JobTests):
     """A job that failed, with its failed tests."""
-
-    job_key: str
-    head_sha: str | None
-    failed_tests: int | None
-    failed_tests_json: list[dict[str, object]] | None
 
 
 async def measured_jobs(
     tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
 ) -> list[MeasuredJob]:
     """Return a backend's completed jobs of pull requests, each at its latest attempt, newest first."""
-    columns = [JOB[name] for name in MeasuredJob.__annotations__]
-    query = sa.select(*columns).where(*_of(backend, since, hidden), COUNTS)
-    return await tx.rows_as(MeasuredJob, query.order_by(JOB.received_at.desc()).limit(MOST_JOBS))
+    query = select(MeasuredJob, oot_workflow_job).where(*_of(backend, since, hidden), COUNTS)
+    return await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_JOBS))
 
 
 async def failed_jobs(
     tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
 ) -> list[FailedJobRow]:
     """Return the newest of these jobs that failed and named the tests that did."""
-    columns = [JOB[name] for name in FailedJobRow.__annotations__]
-    query = sa.select(*columns).where(
+    query = select(FailedJobRow, oot_workflow_job).where(
         *_of(backend, since, hidden),
         COUNTS,
         JOB.conclusion == "failure",
         JOB.head_sha.is_not(None),
         JOB.failed_tests_json.is_not(None),
     )
-    return await tx.rows_as(FailedJobRow, query.order_by(JOB.received_at.desc()).limit(MOST_FAILED))
+    return await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_FAILED))
 
 
 def _of(backend: str, since: int, hidden: Collection[str]) -> tuple[sa.ColumnElement[bool], ...]:

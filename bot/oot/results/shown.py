@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from bot.oot.results.tables import JobDurations, JobFlags, JobOutcome, JobReportedSpan, JobSpan
+
 if TYPE_CHECKING:
-    from bot.oot.results.tables import JobRow, JobTimed
+    from bot.oot.results.tables import JobRow
 
 SKEW = 60_000  # milliseconds that a backend's clock may differ from ours
 LONGEST = 35 * 86_400_000  # milliseconds: no report is accepted so long after its dispatch
 RUN_PAGE = re.compile(r"(https?://[^/?#]+/[^/?#]+/[^/?#]+/actions/runs/([0-9]+))(?:/attempts/[0-9]+)?/?")
+
+
+class JobTimed(JobOutcome, JobSpan, JobReportedSpan, JobDurations, JobFlags):
+    """What says when it ran, and how long."""
 
 
 class Times(NamedTuple):

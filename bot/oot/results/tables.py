@@ -225,16 +225,11 @@ class JobReportedSpan(TypedDict, total=False):
     reported_completed_at: Millis | None
 
 
-class JobArtifacts(TypedDict, total=False):
-    """What it made, and where it ran."""
+class JobDetails(JobReportedSpan, total=False):
+    """What else was reported of it."""
 
     artifact_url: Text | None
     environment: Json[dict[str, str]] | None
-
-
-class JobDetails(JobArtifacts, JobReportedSpan, total=False):
-    """What else was reported of it."""
-
     triage_verdict: Json[dict[str, Any]] | None
 
 
@@ -250,10 +245,6 @@ class JobFlags(TypedDict):
     """What is unusual about it."""
 
     flags: Json[dict[str, Any]]  # late, no_start, url_dropped, ...
-
-
-class JobTimed(JobOutcome, JobSpan, JobReportedSpan, JobDurations, JobFlags):
-    """What says when it ran, and how long."""
 
 
 class JobTimes(TypedDict, total=False):
@@ -297,11 +288,8 @@ class CountedJob(JobKey, JobSubject, JobName, JobRun, JobTimes):
 oot_workflow_job = table("oot_workflow_job", JobRow, key=("job_key",))
 sa.Index("ix_oot_workflow_job_dispatch", oot_workflow_job.c.dispatch_id)
 sa.Index("ix_oot_workflow_job_pull", oot_workflow_job.c.upstream_repo, oot_workflow_job.c.pr_number)
-sa.Index(
-    "ix_oot_workflow_job_backend",
-    sa.func.lower(oot_workflow_job.c.downstream_repo),
-    oot_workflow_job.c.received_at,
-)
+BY_BACKEND = (sa.func.lower(oot_workflow_job.c.downstream_repo), oot_workflow_job.c.received_at)
+sa.Index("ix_oot_workflow_job_backend", *BY_BACKEND)
 ATTEMPTS = ("run_id", "job_name", "workflow_name", "delivery_id", "run_attempt")  # of one job: a run has many
 sa.Index("ix_oot_workflow_job_run", *(oot_workflow_job.c[name] for name in ATTEMPTS))
 # unlike the other indexes: otherwise SQLite would scan all jobs of the backend for those of a commit
@@ -318,13 +306,7 @@ sa.Index(
     oot_workflow_job.c.pr_number,
 )
 WITH_FAILED_TESTS = oot_workflow_job.c.failed_tests_json.is_not(None)
-sa.Index(
-    "ix_oot_workflow_job_failed",
-    sa.func.lower(oot_workflow_job.c.downstream_repo),
-    oot_workflow_job.c.received_at,
-    sqlite_where=WITH_FAILED_TESTS,
-    postgresql_where=WITH_FAILED_TESTS,
-)
+partial_index("ix_oot_workflow_job_failed", *BY_BACKEND, where=WITH_FAILED_TESTS)
 UNFINISHED = oot_workflow_job.c.status == "in_progress"
 partial_index("ix_oot_workflow_job_open", oot_workflow_job.c.started_at, where=UNFINISHED)
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import mean, median
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from bot.core.text import duration, percent, plural
+from bot.oot.results.tables import JobAttempt, JobDurations, JobIdentity, JobOutcome, JobSpan
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -22,16 +23,8 @@ MONTH = 30 * 86_400  # seconds
 HOURS_3, MINUTES_30 = 3 * 3600, 30 * 60
 
 
-class MeasuredJob(TypedDict):
+class MeasuredJob(JobIdentity, JobOutcome, JobAttempt, JobDurations, JobSpan):
     """A completed job of a pull request, at its latest attempt."""
-
-    job_key: str
-    run_id: str
-    conclusion: str | None
-    queue_time: float | None
-    execution_time: float | None
-    started_at: int | None
-    completed_at: int | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -133,6 +133,31 @@ def newest(dispatches: Sequence[DispatchRow]) -> dict[str, DispatchRow]:
     return chosen
 
 
+def of_own_events(dispatches: Sequence[DispatchRow]) -> list[DispatchRow]:
+    """Return the dispatches without pushes that are about a pull request: these count beside the others."""
+    return [row for row in dispatches if not _is_beside(row)]
+
+
+def answered_pushes(dispatches: Sequence[DispatchRow]) -> list[DispatchRow]:
+    """Return the dispatches of pushes about a pull request that were reported on: the silence of others is nothing."""
+    return [row for row in dispatches if _is_beside(row) and row["heard_at"] is not None]
+
+
+def _is_beside(row: DispatchRow) -> bool:
+    return row["event_type"] == "push" and row["pr_number"] is not None
+
+
+def merge_facts(
+    known: Mapping[str, Facts], counting: Mapping[str, DispatchRow], pushed: Mapping[str, DispatchRow]
+) -> dict[str, Facts]:
+    """Return the facts of each backend, from those of each dispatch that counts and of each push beside it."""
+    found = {key: known[row["id"]] for key, row in counting.items()}
+    for key, row in pushed.items():
+        mine = found.get(key)
+        found[key] = with_push(mine, known[row["id"]]) if mine else known[row["id"]]
+    return found
+
+
 def latest(rows: Iterable[JobRow]) -> list[JobRow]:
     """Return each job's latest attempt, the jobs in the order they were first reported in."""
     chosen: dict[tuple[str, str, str], JobRow] = {}

@@ -125,7 +125,7 @@ class Gate:
             (count, word), *rest = without
             parts = [f"{text.plural(count, 'blocking backend')} {word}"]
         else:
-            noun = "blocking backend" if decide == 1 else "blocking backends"
+            noun = "blocking backend" if (decide if total else counted) == 1 else "blocking backends"
             parts, rest = [f"{counted}{total} {noun} passed"], without
         return ", ".join([*parts, *(f"{count} {word}" for count, word in rest)])
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.ingest.rows import PullRow
     from bot.oot.results.tables import CommandRow, DispatchRow, IgnoreRow
-    from bot.oot.verdict.facts import Facts
     from bot.oot.verdict.head import Head
     from bot.oot.verdict.tables import ComparedRow
 
@@ -69,8 +68,8 @@ class _Dispatches:
     def of(cls, record: PullRow | None, dispatched: Sequence[DispatchRow]) -> _Dispatches:
         """Choose from all dispatches of a head, oldest first."""
         valid = [row for row in dispatched if _is_valid(record, row)]
-        counting = facts.newest([row for row in valid if row["event_type"] != "push"])
-        pushed = facts.newest([row for row in valid if row["event_type"] == "push" and row["heard_at"]])
+        counting = facts.newest(facts.of_own_events(valid))
+        pushed = facts.newest(facts.answered_pushes(valid))
         by_backend: defaultdict[str, list[DispatchRow]] = defaultdict(list)
         for row in dispatched:
             by_backend[row["backend_key"]].append(row)
@@ -86,14 +85,6 @@ class _Dispatches:
     def deciding(self) -> list[DispatchRow]:
         """All whose reports count."""
         return [*self.counting.values(), *self.pushed.values()]
-
-    def facts_of(self, known: Mapping[str, Facts]) -> dict[str, Facts]:
-        """Return the facts of each backend, from those of each dispatch."""
-        found = {key: known[row["id"]] for key, row in self.counting.items()}
-        for key, row in self.pushed.items():
-            mine = found.get(key)
-            found[key] = facts.with_push(mine, known[row["id"]]) if mine else known[row["id"]]
-        return found
 
 
 NO_DISPATCHES = _Dispatches(counting={}, pushed={}, recent=())
@@ -188,7 +179,7 @@ async def _judge_heads(
     heads: list[Head] = []
     for sha in shas:
         of_head = chosen.get(sha, NO_DISPATCHES)
-        counting = of_head.facts_of(known)
+        counting = facts.merge_facts(known, of_head.counting, of_head.pushed)
         expecting = sha in chosen and is_open and sha == shas[0]
         head = judge.head(sha, counting, expecting=expecting, base_ref=of_head.base_ref)
         recent = tuple(known[row["id"]] for row in of_head.recent)

@@ -85,4 +85,4 @@ async def test_two_backends_one_of_which_was_not_needed(bot, github):
     assert gate(bot, pull.head_sha) == ("in_progress", None, "waiting for npu")
     await bot.report(bot.dispatch("org/npu-backend"))
     await bot.settle(horizon=120)
-    assert gate(bot, pull.head_sha) == ("completed", "success", "1 blocking backends passed, 1 not needed")
+    assert gate(bot, pull.head_sha) == ("completed", "success", "1 blocking backend passed, 1 not needed")

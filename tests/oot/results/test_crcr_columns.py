@@ -20,7 +20,7 @@ TABLE = {
     "check_run_id": str, "run_id": str, "run_attempt": int, "conclusion": str, "queue_time": (float, type(None)),
     "execution_time": (float, type(None)), "started_at": datetime, "completed_at": datetime, "total_tests": int,
     "passed_tests": int, "failed_tests": int, "skipped_tests": int, "failed_tests_json": str, "artifact_url": str,
-    "environment": str, "downstream_repo_level": str, "event_type": str,
+    "environment": str, "downstream_repo_level": str, "event_type": str, "triage_verdict_json": str,
 }  # fmt: skip
 
 
@@ -52,6 +52,7 @@ async def test_a_job_from_its_first_report_to_its_last(bot, github):
     await bot.report(
         dispatch, conclusion="failure", check_run_id=77, artifact_url="https://ci.example/a",
         test_results={"passed": 5, "failed": 1, "skipped": 2}, failed_tests=[{"name": "test_é"}],
+        triage_verdict={"schema_version": 1, "category": "infra", "confidence": "low", "summary": "no room"},
         environment={"sdk": "8.1"}, started_at="2026-09-21T14:14:20Z", completed_at="2026-09-21T14:14:50Z",
     )  # fmt: skip
     (row,) = await exported(bot)
@@ -62,6 +63,7 @@ async def test_a_job_from_its_first_report_to_its_last(bot, github):
     assert [row[f"{name}_tests"] for name in ("total", "passed", "failed", "skipped")] == [8, 5, 1, 2]
     assert json.loads(row["failed_tests_json"])[0]["name"] == "test_é"
     assert json.loads(row["environment"]) == {"sdk": "8.1"}
+    assert json.loads(row["triage_verdict_json"])["summary"] == "no room"
     assert row["execution_time"] == 60.0
     assert row["started_at"] == datetime(2026, 9, 21, 14, 14, 20, tzinfo=UTC)  # as reported
     assert row["completed_at"] == datetime(2026, 9, 21, 14, 14, 50, tzinfo=UTC)
