@@ -1361,7 +1361,7 @@ CREATE TABLE pull_request (
 	merge_state JSONB NOT NULL,
 	CONSTRAINT pk_pull_request PRIMARY KEY (repository_id, id)
 )
-CREATE INDEX ix_pull_request_demotes ON pull_request (repository_id, head_ref) WHERE state = 'open' AND head_ref LIKE 'crcr-demotion/%%'
+CREATE INDEX ix_pull_request_demotes ON pull_request (repository_id, head_ref) WHERE state = 'open' AND substr(head_ref, 1, 14) = 'crcr-demotion/'
 CREATE INDEX ix_pull_request_head_sha ON pull_request (head_sha)
 CREATE INDEX ix_pull_request_number ON pull_request (number)
 CREATE INDEX ix_pull_request_open ON pull_request (number) WHERE state = 'open'

@@ -714,8 +714,7 @@ def upgrade() -> None:
     )
     index(
         "ix_pull_request_demotes", "pull_request", "repository_id", "head_ref",
-        where="state = 'open' AND head_ref LIKE 'crcr-demotion/%'",
-        where_on_postgresql="state = 'open' AND head_ref LIKE 'crcr-demotion/%%'",
+        where="state = 'open' AND substr(head_ref, 1, 14) = 'crcr-demotion/'",
     )
     index("ix_pull_request_head_sha", "pull_request", "head_sha")
     index("ix_pull_request_number", "pull_request", "number")
