@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import yaml
 
 import bot.app
 from bot.core import metrics
+from bot.features import FEATURES
 
 ROOT = Path(__file__).parents[2]
 RULES = yaml.safe_load((ROOT / "deploy" / "prometheus" / "ootbot.rules.yml").read_text())
@@ -23,7 +25,8 @@ def exported() -> dict[str, set[str]]:
     """Every metric of ours as /metrics names it, with its labels."""
     assert bot.app  # every module that counts is imported
     found = {}
-    for metric in vars(metrics).values():
+    own = [importlib.import_module(one.metrics.partition(":")[0]) for one in FEATURES if one.metrics]
+    for metric in [value for module in (metrics, *own) for value in vars(module).values()]:
         if isinstance(metric, prometheus_client.metrics.MetricWrapperBase):
             (family,) = metric.describe()
             labels = set(metric._labelnames)
