@@ -1,4 +1,4 @@
-"""Proxies in front of `ootbot serve`, set up as docs/install-proxy.md says; only addresses, TLS and folders are changed."""
+"""Proxies before `ootbot serve`, as docs/install-proxy.md sets them up; addresses, TLS and folders are changed."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def must(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
 
 
 def partial_index(
-    name: str, *columns: sa.Column[Any], where: sa.ColumnElement[bool], unique: bool = False
+    name: str, *columns: sa.ColumnElement[Any], where: sa.ColumnElement[bool], unique: bool = False
 ) -> None:
     """Add an index of only the rows for which `where` holds."""
     sa.Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.providers.rows import QueueRow
     from bot.providers.settings import Provider
-    from bot.web.blocks import QueueSubject, Tone
+    from bot.web.blocks import Tone
+    from bot.web.subjects import QueueSubject
 
 AGENT_DAYS, UNMAPPED_DAYS = 7, 7
 UNMAPPED_MOST = 20  # projects

@@ -16,7 +16,7 @@ from bot.oot.pages import dispatch_rows, health
 from bot.oot.statistics.stats import grade
 from bot.red import rows
 from bot.web import blocks
-from bot.web.blocks import GridSubject
+from bot.web.subjects import GridSubject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,8 +14,15 @@ if TYPE_CHECKING:
     from bot.core.feature import Features
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.web.asked import Asked
     from bot.web.failures import TestCase
+    from bot.web.subjects import (
+        BackendRunsSubject,
+        BackendsSubject,
+        CellSubject,
+        CommitSubject,
+        GridSubject,
+        HeadSubject,
+    )
     from bot.web.timeline import Timeline
 
 ADMINISTRATOR = "the administrator"  # who sent a form, in what is kept of it
@@ -72,28 +79,6 @@ class Block:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PullSubject:
-    """The subject of sections at `pull`: a pull request, and the head that its page shows."""
-
-    repo: str
-    number: int
-    head_sha: str | None  # None before any is known
-    base_ref: str | None  # the branch it is to be merged into
-    github: str  # the address of GitHub's pages
-    settings: Settings
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommitSubject:
-    """The subject of sections at `commit`."""
-
-    repo: str
-    sha: str
-    github: str  # the address of GitHub's pages
-    settings: Settings
-
-
-@dataclass(frozen=True, kw_only=True)
 class CommitAbout:
     """What a section at `about` knows of a commit itself; texts come from outside."""
 
@@ -106,132 +91,12 @@ class CommitAbout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobSubject:
-    """The subject of sections at `job` and `job_json`: a job of a repository's own CI."""
-
-    repo: str
-    repository_id: int
-    job_id: int
-    run_id: int
-    run_attempt: int
-    name: str
-    conclusion: str | None
-    steps: Any  # as GitHub has them
-    github: str
-    query: Mapping[str, str]  # of the page: which lines are shown
-    settings: Settings
-
-
-@dataclass(frozen=True, kw_only=True)
-class CellSubject:
-    """The subject of sections at `cell`: jobs of a repository's own CI on one of its commits."""
-
-    repo: str
-    repository_id: int
-    sha: str
-    job_ids: frozenset[int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackendRunsSubject:
-    """The subject of sections at `backend_run`: runs that a backend reported on a commit."""
-
-    repo: str
-    sha: str
-    run_ids: frozenset[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class GridSubject:
-    """The subject of sections at `grid`: a branch, the commits shown of it, and its broken columns."""
-
-    repo: str
-    repository_id: int
-    branch: str
-    shas: tuple[str, ...]
-    broken: tuple[str, ...]  # names of columns
-    settings: Settings
-
-
-@dataclass(frozen=True, kw_only=True)
 class GridNotes:
     """What a section at `grid` says."""
 
     columns: Mapping[str, tuple[BlockLine, ...]] = field(default_factory=dict)  # of broken ones
     forms: Mapping[str, BlockForm] = field(default_factory=dict)  # of these, by the name of the column
     commits: Mapping[str, tuple[BlockLine, ...]] = field(default_factory=dict)  # by SHA
-
-
-@dataclass(frozen=True, kw_only=True)
-class FailureStart:
-    """A job that a failure began in, on a branch of upstream."""
-
-    repo: str  # the job's
-    job: str
-    upstream: str
-    branch: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class FailureSubject:
-    """The subject of sections at `failure`: the page of a failure."""
-
-    signature: str
-    began: tuple[FailureStart, ...]
-    settings: Settings
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSubject:
-    """The subject of sections at `run`: a run with all its attempts."""
-
-    repo: str
-    repository_id: int
-    run_id: int
-    github: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class QueueSubject:
-    """The subject of sections at `queue`: what the jobs of a repository run on."""
-
-    repo: str
-    repository_id: int
-    settings: Settings
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackendPageSubject:
-    """The subject of sections at `backend`: the page of a backend."""
-
-    repo: str
-    upstreams: tuple[str, ...]  # of the settings, that may be shown
-
-
-@dataclass(frozen=True, kw_only=True)
-class RepositorySubject:
-    """The subject of sections at `repository`: the home of a repository."""
-
-    asked: Asked
-    repo: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class MissingSubject:
-    """The subject of sections at `missing`: an address that leads to nothing, which should say what there is."""
-
-    asked: Asked
-    code: str  # of the refusal
-    path: str
-    repo: str  # that the address names; empty: none
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackendsSubject:
-    """The subject of sections at `comment`: the failed runs of backends, on the heads of a pull request."""
-
-    runs: Mapping[str, frozenset[tuple[str, int]]]  # by backend in lower case: id and attempt
-    url: str  # the address of this bot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,19 +110,6 @@ class JobLine:
     code: str = ""  # a line of the job's log
     place: str = ""  # the text of the link
     url: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadSubject:
-    """The subject of sections at `head`: a head of a pull request, in its comment and check runs."""
-
-    repo: str
-    head_sha: str
-    labels: Mapping[str, str]  # what backends are called, by their names in lower case
-    failing: Mapping[
-        str, frozenset[tuple[str, int]]
-    ]  # backends (as above) that fail: ids and attempts of the runs
-    url: str  # the address of this bot
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from bot.core.errors import Rejected, StoreUnavailable
 from bot.core.feature import sections
 from bot.web import blocks
 from bot.web.asked import asking
-from bot.web.blocks import MissingSubject
 from bot.web.navigation import repository_of
+from bot.web.subjects import MissingSubject
 
 if TYPE_CHECKING:
     from aiohttp import web

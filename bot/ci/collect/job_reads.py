@@ -14,7 +14,7 @@ from bot.core.links import web_url
 from bot.ingest import watched
 from bot.web import access
 from bot.web.app_keys import CONTEXT
-from bot.web.blocks import JobSubject
+from bot.web.subjects import JobSubject
 
 if TYPE_CHECKING:
     from collections.abc import Collection

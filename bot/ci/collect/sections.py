@@ -13,7 +13,7 @@ from bot.web.blocks import Block, BlockLine
 if TYPE_CHECKING:
     from bot.ci.collect.store.artifacts import ListedArtifact
     from bot.db.transaction import Transaction
-    from bot.web.blocks import CommitSubject, JobSubject, PullSubject, RunSubject
+    from bot.web.subjects import CommitSubject, JobSubject, PullSubject, RunSubject
 
 SHOWN = 50  # artifacts of one section
 MOST = 1_000  # counted for it

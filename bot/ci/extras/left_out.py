@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from bot.ci.extras.tables import SourceRow
     from bot.db.transaction import Transaction
-    from bot.web.blocks import JobSubject, RunSubject
+    from bot.web.subjects import JobSubject, RunSubject
 
 SHOWN = 10  # files, and problems of each
 

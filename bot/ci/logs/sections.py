@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from bot.ci.logs.store.failed_jobs import FailedJob
     from bot.ci.logs.tables import VerdictRow
     from bot.db.transaction import Transaction
-    from bot.web.blocks import BackendsSubject, JobSubject, RunSubject
     from bot.web.failures import FailuresSubject
+    from bot.web.subjects import BackendsSubject, JobSubject, RunSubject
 
 LINE_MOST = 300  # characters shown of a line
 EXCERPT_LINE = 500  # of a line around the verdict

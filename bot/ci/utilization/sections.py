@@ -16,7 +16,7 @@ from bot.web.blocks import Block, BlockLine
 if TYPE_CHECKING:
     from bot.ci.utilization.tables import JobRow, JobSummary
     from bot.db.transaction import Transaction
-    from bot.web.blocks import (
+    from bot.web.subjects import (
         BackendPageSubject,
         CellSubject,
         CommitSubject,

@@ -18,14 +18,8 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.oot.allowlist.allowlist import Allowlist
     from bot.oot.culprits.tables import BisectRow
-    from bot.web.blocks import (
-        BackendRunsSubject,
-        CommitSubject,
-        FailureSubject,
-        GridSubject,
-        PullSubject,
-        Tone,
-    )
+    from bot.web.blocks import Tone
+    from bot.web.subjects import BackendRunsSubject, CommitSubject, FailureSubject, GridSubject, PullSubject
 
 SEARCHES_MOST = 200  # newest of a branch
 SHOWN = 10

@@ -10,7 +10,8 @@ from bot.web.blocks import Block, BlockLine
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.oot.dispatch.explain import Asked
-    from bot.web.blocks import PullSubject, Tone
+    from bot.web.blocks import Tone
+    from bot.web.subjects import PullSubject
 
 TONES: dict[str, Tone] = {"sent": "good", "waiting": "wait", "skipped": "idle"}
 NOT_SENT = ("waiting", "skipped")

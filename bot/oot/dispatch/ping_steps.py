@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from bot.ingest.rows import WorkflowRunRow
     from bot.oot.allowlist.allowlist import Entry
     from bot.oot.reports.tables import PingRow
-    from bot.web.blocks import BackendPageSubject, Tone
+    from bot.web.blocks import Tone
+    from bot.web.subjects import BackendPageSubject
 
 SHOWN = 5  # newest pings of a backend
 SKEW = 5_000  # milliseconds that GitHub's clock may be behind

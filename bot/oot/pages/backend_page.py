@@ -22,7 +22,7 @@ from bot.oot.verdict.view import job_of
 from bot.web import access, blocks, parameters
 from bot.web import view_parameters as declare
 from bot.web.asked import Parameter
-from bot.web.blocks import BackendPageSubject
+from bot.web.subjects import BackendPageSubject
 from bot.web.view import Page, View
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.oot.pages.lowering_rows import LoweringJob
     from bot.web.asked import Asked
-    from bot.web.blocks import BackendPageSubject
+    from bot.web.subjects import BackendPageSubject
 
 WINDOW = 7  # days
 SHOWN = 20

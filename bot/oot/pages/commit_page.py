@@ -29,9 +29,10 @@ from bot.web import view_parameters as declare
 from bot.web.answers import Answer
 from bot.web.app_keys import CONTEXT
 from bot.web.asked import Parameter, asking
-from bot.web.blocks import CommitAbout, CommitSubject
+from bot.web.blocks import CommitAbout
 from bot.web.html import page, render
 from bot.web.refusals import Refused
+from bot.web.subjects import CommitSubject
 from bot.web.view import Endpoint, Json, View
 from bot.web.view_parameters import REPO
 

@@ -10,7 +10,7 @@ from bot.web.blocks import Block, BlockLine
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.web.blocks import MissingSubject
+    from bot.web.subjects import MissingSubject
 
 BACKENDS = 200
 

@@ -25,8 +25,8 @@ from bot.web import operations as op
 from bot.web import view_parameters as declare
 from bot.web.answers import matching
 from bot.web.asked import Parameter, asking
-from bot.web.blocks import PullSubject
 from bot.web.html import page, render
+from bot.web.subjects import PullSubject
 from bot.web.view import Endpoint, Json, View
 from bot.web.view_parameters import REPO
 

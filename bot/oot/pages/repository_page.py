@@ -11,8 +11,8 @@ from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages import health, pull_lines, pull_rows
 from bot.oot.statistics.day_sums_cache import DAY_SUMS
 from bot.web import access, blocks
-from bot.web.blocks import RepositorySubject
 from bot.web.refusals import UNKNOWN_REPOSITORY
+from bot.web.subjects import RepositorySubject
 from bot.web.view import Page, View
 from bot.web.view_parameters import REPO, REPOSITORY
 

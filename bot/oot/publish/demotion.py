@@ -9,7 +9,7 @@ from bot.web.blocks import Block, BlockLine
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.web.blocks import BackendPageSubject
+    from bot.web.subjects import BackendPageSubject
 
 
 async def show_demotion(tx: Transaction, subject: BackendPageSubject) -> list[Block]:

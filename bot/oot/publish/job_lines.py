@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot.web import blocks
-from bot.web.blocks import BackendsSubject, HeadSubject
+from bot.web.subjects import BackendsSubject, HeadSubject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from bot.oot.culprits import sections
 from bot.oot.culprits.tables import bisect
-from bot.web.blocks import FailureStart, FailureSubject
+from bot.web.subjects import FailureStart, FailureSubject
 from tests.ci.test_private_names import said_to_be
 from tests.flows.commanded import WRITER
 from tests.harness import L3, UPSTREAM

@@ -11,7 +11,7 @@ from bot.ci.collect.store import fetches, runs
 from bot.core.links import web_url
 from bot.web import blocks
 from bot.web import view_parameters as declare
-from bot.web.blocks import RunSubject
+from bot.web.subjects import RunSubject
 from bot.web.view import Page, View
 from bot.web.view_parameters import REPO
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bot.ci.extras.tables import SourceRow
     from bot.ci.extras.trends import Change
     from bot.db.transaction import Transaction
-    from bot.web.blocks import PullSubject
+    from bot.web.subjects import PullSubject
 
 KIND = "benchmark"
 FILES, LINES, NAME_MOST = 50, 10, 200

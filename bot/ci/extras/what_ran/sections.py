@@ -15,7 +15,8 @@ from bot.web.blocks import Block, BlockLine
 if TYPE_CHECKING:
     from bot.ci.test_results.job_tables import TestJobRow
     from bot.db.transaction import Transaction
-    from bot.web.blocks import RunSubject, Tone
+    from bot.web.blocks import Tone
+    from bot.web.subjects import RunSubject
 
 FAMILIES, SHOWN, NAME_MOST = 40, 10, 300
 

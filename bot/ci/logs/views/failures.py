@@ -31,9 +31,10 @@ from bot.web import operations as op
 from bot.web import parameters
 from bot.web import view_parameters as declare
 from bot.web.answers import fill, matching
-from bot.web.blocks import FailureStart, FailureSubject, gather
+from bot.web.blocks import gather
 from bot.web.charts import bars, chart
 from bot.web.refusals import Refused
+from bot.web.subjects import FailureStart, FailureSubject
 from bot.web.view import Json, Page, View
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from bot.web import access, blocks, parameters
 from bot.web import operations as op
 from bot.web import view_parameters as declare
 from bot.web.answers import Answer, Time, fill, matching
-from bot.web.blocks import BackendsSubject
 from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY, Refused
 from bot.web.row_answers import RowAnswer
+from bot.web.subjects import BackendsSubject
 from bot.web.view import Json, Page, View
 from bot.web.view_parameters import REPO, REPOSITORY
 

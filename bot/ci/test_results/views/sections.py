@@ -25,16 +25,9 @@ if TYPE_CHECKING:
     from bot.ci.test_results.views.failing import FailingTest as FailingRow
     from bot.ci.test_results.views.on_head import Head, SameTest
     from bot.db.transaction import Transaction
-    from bot.web.blocks import (
-        CellSubject,
-        CommitSubject,
-        HeadSubject,
-        JobSubject,
-        PullSubject,
-        RunSubject,
-        Tone,
-    )
+    from bot.web.blocks import Tone
     from bot.web.failures import FailuresSubject
+    from bot.web.subjects import CellSubject, CommitSubject, HeadSubject, JobSubject, PullSubject, RunSubject
 
 LOSSES = 100  # that are looked at
 SHOWN = 10  # tests of a section or comment; the rest are on the commit's page

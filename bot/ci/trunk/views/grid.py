@@ -15,8 +15,9 @@ from bot.core.links import web_url
 from bot.web import blocks
 from bot.web import operations as op
 from bot.web import view_parameters as declare
-from bot.web.blocks import GridNotes, GridSubject
+from bot.web.blocks import GridNotes
 from bot.web.refusals import NOT_FOUND, UNKNOWN_COMMIT, UNKNOWN_REPOSITORY
+from bot.web.subjects import GridSubject
 from bot.web.view import Json, Page, View
 from bot.web.view_parameters import REPO
 

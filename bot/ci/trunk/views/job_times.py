@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from bot.ci.trunk.store.rows import TimedJobRow
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowJobRow
-    from bot.web.blocks import CommitSubject, PullSubject, RunSubject, Tone
+    from bot.web.blocks import Tone
+    from bot.web.subjects import CommitSubject, PullSubject, RunSubject
 
 SHOWN = 40  # bars
 COMMIT_MOST = 2_000  # jobs of a commit that are looked at

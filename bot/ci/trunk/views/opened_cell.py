@@ -11,7 +11,7 @@ from bot.ci.trunk.settings import TrunkSettings
 from bot.ci.trunk.views import hud_view
 from bot.core.links import web_url
 from bot.web import blocks
-from bot.web.blocks import BackendRunsSubject, CellSubject
+from bot.web.subjects import BackendRunsSubject, CellSubject
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

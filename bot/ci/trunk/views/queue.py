@@ -15,8 +15,8 @@ from bot.queue.sums import DAY
 from bot.web import blocks, charts
 from bot.web import operations as op
 from bot.web.answers import Answer
-from bot.web.blocks import QueueSubject
 from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY
+from bot.web.subjects import QueueSubject
 from bot.web.view import Json, Page, View
 from bot.web.view_parameters import REPO, REPOSITORY
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bot.ci.trunk.branch_standing import Standing
     from bot.ci.trunk.reading import Branch
     from bot.db.transaction import Transaction
-    from bot.web.blocks import MissingSubject, RepositorySubject
+    from bot.web.subjects import MissingSubject, RepositorySubject
 
 JUDGED = 5  # branches, those with the newest commits: reading one takes a while
 NAMED = 30  # further branches

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from bot.ci.trunk.tables import CommitRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.web.blocks import CommitSubject, Tone
+    from bot.web.blocks import Tone
     from bot.web.failures import FailuresSubject
+    from bot.web.subjects import CommitSubject
 
 HISTORY = 50  # commits of the branch that are looked at
 TITLE_MOST = 60
