@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 DISPATCH, JOB = oot_dispatch.c, oot_workflow_job.c
 GIVEN_UP = 7 * DAY  # milliseconds after which a dispatch no longer waits for a report
 MOST = 2_000  # dispatches that are read
-Way = Literal["held", "sending", "waiting", "running"]
-WAYS: tuple[Way, ...] = ("held", "sending", "waiting", "running")
-WAY_OF_STATE: dict[str, Way] = {"held": "held", "pending": "sending", "sent": "waiting"}
+Way = Literal["held", "queued", "sending", "waiting", "running"]
+WAYS: tuple[Way, ...] = ("held", "queued", "sending", "waiting", "running")
+WAY_OF_STATE: dict[str, Way] = {"held": "held", "waiting": "queued", "pending": "sending", "sent": "waiting"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,8 @@ SHOWN = 300  # on the page
 REFRESH = 60  # seconds
 WEEK = 7  # days that say how long a backend's queue usually is
 WORDS_OF: dict[Way, str] = {
-    "held": "held for approval", "sending": "to be sent", "waiting": "waiting for a report", "running": "running",
+    "held": "held for approval", "queued": "waiting for a machine", "sending": "to be sent",
+    "waiting": "waiting for a report", "running": "running",
 }  # fmt: skip
 STATE = declare.choice("state", ("", *WAYS), "only dispatches that are so far")
 LIMIT = declare.limit(200)

@@ -29,6 +29,9 @@ async def test_later_ones_wait_until_a_machine_is_free(bot, github):
     assert asked["why"] == "waiting for a machine: 2 before you (1 of at most 1 run at once)"
     _, page = await bot.get(f"/{UPSTREAM}/pull/{pulls[3].number}")
     assert "waiting for a machine: 2 before you" in page
+    _, underway = await bot.get("/api/oot/dispatches?state=queued")
+    assert [one["pr"] for one in underway["dispatches"]] == [pull.number for pull in pulls[1:]]
+    assert "waiting for a machine" in (await bot.get("/oot/dispatches"))[1]
     for number in (1, 2, 3):
         assert len(dispatched_to(github)) == number
         await bot.report(bot.dispatch(L2), status="in_progress", run_id=str(number))

@@ -67,7 +67,9 @@ async def test_the_table_is_narrowed(bot, pull):
 async def test_what_cannot_be_meant_is_refused(bot, query):
     status, answer = await bot.get(("/oot/dispatches" if "refresh" in query else PATH) + query)
     assert status == 400
-    assert "state must be one of held, sending, waiting, running" in str(answer) or "state" not in query
+    assert (
+        "state must be one of held, queued, sending, waiting, running" in str(answer) or "state" not in query
+    )
 
 
 @SQLITE
