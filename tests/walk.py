@@ -49,9 +49,11 @@ class Page(HTMLParser):
         self._labels, self._href, self._above = [], "", {}
         self._cell = self._term = self._link = self._item = None
         self._hidden = 0
+        self._in_row = False
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
+        self._close_before(tag)
         given = dict(attrs)
         classes = (given.get("class") or "").split()
         if tag in ("svg", "style", "script", "title"):
@@ -64,7 +66,7 @@ class Page(HTMLParser):
         elif tag == "dl":
             self._above = {}
         elif tag == "tr" and self.tables:
-            self._row, self._row_links, self._heads = [], [], True
+            self._row, self._row_links, self._heads, self._in_row = [], [], True, True
         elif tag in ("td", "th") and self.tables:
             self._cell = []
             self._heads = self._heads and given.get("scope") in ("col", "colgroup")
@@ -80,7 +82,18 @@ class Page(HTMLParser):
         elif tag in ("br", "small", "p", "details", "summary"):
             self.handle_data(" ")
 
+    def _close_before(self, tag):
+        """Close the cell and the row that this tag ends, where their own end tags were left out."""
+        if tag in ("td", "th", "tr", "tbody", "tfoot", "table") and self._cell is not None:
+            self.handle_endtag("td")
+        if tag in ("tr", "tbody", "tfoot", "table") and self._in_row:
+            self.handle_endtag("tr")
+
     def handle_endtag(self, tag):
+        if tag in ("tr", "tbody", "tfoot", "table") and self._cell is not None:
+            self.handle_endtag("td")
+        if tag in ("tbody", "tfoot", "table") and self._in_row:
+            self.handle_endtag("tr")
         if tag in ("svg", "style", "script", "title"):
             self._hidden -= 1
         elif tag == "div" and self._labels:
@@ -89,7 +102,7 @@ class Page(HTMLParser):
             self._row.append(" ".join("".join(self._cell).split()))
             self._cell = None
         elif tag == "tr" and self.tables:
-            table = self.tables[-1]
+            table, self._in_row = self.tables[-1], False
             if self._heads:
                 table.columns = self._row
             else:

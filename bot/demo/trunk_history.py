@@ -17,7 +17,6 @@ from bot.demo import (
     past_contributions,
     past_reports,
     test_reports,
-    usage_logs,
 )
 from bot.demo.github import git, payloads
 
@@ -43,7 +42,6 @@ REPORTED = range(
     PUSHES - 5, PUSHES - 1
 )  # pushes whose tests on GPUs have reports; on every second one a test is flaky
 DOCUMENTED = range(PUSHES - 24, PUSHES - 1)  # pushes whose builds and tests on GPUs left documents
-MEASURED_EVERY = 120  # seconds between two records of a past job's usage log
 LINUX, BIG, GPU, MAC, WINDOWS = (
     "linux.2xlarge",
     "linux.4xlarge",
@@ -323,17 +321,6 @@ def _add_documents(github: SimulatedGitHub, run: Run, job: WorkflowJob, number: 
         github.add_artifact(
             run, f"benchmark-results-{job.id}", job_documents.benchmarks(number, device="cuda")
         )
-        if job.completed_at:
-            began, length = job.started_at // 1000, (job.completed_at - job.started_at) // 1000
-            log = usage_logs.usage_log(
-                job.name,
-                start_at=began,
-                seed=number,
-                peak=60 + number % 30,
-                interval=MEASURED_EVERY,
-                length=length,
-            )
-            github.add_artifact(run, f"usage-log-runattempt1-{job.id}.zip", {"usage_log.txt": log})
 
 
 def _job(github: SimulatedGitHub, run: Run, planned: Planned, *, at: int, now: int) -> WorkflowJob:
