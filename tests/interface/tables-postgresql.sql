@@ -892,6 +892,7 @@ CREATE TABLE oot_changed_files (
 	head_sha TEXT NOT NULL,
 	base_ref TEXT NOT NULL,
 	paths JSONB NOT NULL,
+	complete BOOLEAN,
 	asked_at BIGINT NOT NULL,
 	CONSTRAINT pk_oot_changed_files PRIMARY KEY (upstream_repo, pr_number, head_sha)
 )
@@ -1017,11 +1018,13 @@ CREATE TABLE oot_dispatch (
 	CONSTRAINT ux_oot_dispatch UNIQUE (delivery_id, backend_key)
 )
 CREATE INDEX ix_oot_dispatch_awaited ON oot_dispatch (state, created_at, id) WHERE heard_at IS NULL AND level > 1 AND action IS DISTINCT FROM 'closed'
+CREATE INDEX ix_oot_dispatch_begun ON oot_dispatch (backend_key, dispatched_at) WHERE dispatched_at IS NOT NULL
 CREATE INDEX ix_oot_dispatch_head ON oot_dispatch (head_sha)
 CREATE INDEX ix_oot_dispatch_pull ON oot_dispatch (upstream_repo, pr_number)
 CREATE INDEX ix_oot_dispatch_source ON oot_dispatch (source_guid)
 CREATE INDEX ix_oot_dispatch_state ON oot_dispatch (state, created_at)
 CREATE INDEX ix_oot_dispatch_unanswered ON oot_dispatch (backend_key, created_at) WHERE state IN ('failed', 'never_started', 'not_installed')
+CREATE INDEX ix_oot_dispatch_waiting ON oot_dispatch (backend_key, created_at) WHERE state = 'waiting'
 CREATE TABLE oot_failure_kind (
 	job_key TEXT NOT NULL,
 	kind TEXT NOT NULL,
@@ -1131,6 +1134,13 @@ CREATE TABLE oot_run (
 	status TEXT NOT NULL,
 	checked_at BIGINT NOT NULL,
 	CONSTRAINT pk_oot_run PRIMARY KEY (backend_key, run_id, run_attempt)
+)
+CREATE TABLE oot_tree (
+	upstream_repo TEXT NOT NULL,
+	head_sha TEXT NOT NULL,
+	tree_sha TEXT NOT NULL,
+	asked_at BIGINT NOT NULL,
+	CONSTRAINT pk_oot_tree PRIMARY KEY (upstream_repo, head_sha)
 )
 CREATE TABLE oot_workflow_job (
 	job_key TEXT NOT NULL,
@@ -1351,6 +1361,7 @@ CREATE TABLE pull_request (
 	merge_state JSONB NOT NULL,
 	CONSTRAINT pk_pull_request PRIMARY KEY (repository_id, id)
 )
+CREATE INDEX ix_pull_request_demotes ON pull_request (repository_id, head_ref) WHERE state = 'open' AND head_ref LIKE 'crcr-demotion/%%'
 CREATE INDEX ix_pull_request_head_sha ON pull_request (head_sha)
 CREATE INDEX ix_pull_request_number ON pull_request (number)
 CREATE INDEX ix_pull_request_open ON pull_request (number) WHERE state = 'open'
