@@ -15,6 +15,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "questions.md"
 STEP = re.compile(r"search `([^`]+)`|\*([^*]+)\*")
 LINK = re.compile(r'<a [^>]*href="([^"]*)"[^>]*>(.*?)</a>', re.DOTALL)
 MOST_CLICKS = 2
+ON_GITHUB = " on GitHub"  # said to screen readers after a link that leads there
 PATIENCE, AGAIN = (
     60,
     0.5,
@@ -70,7 +71,10 @@ async def follow(http, base, question):
         async with http.get(f"{base}/search", params={"q": question.searched}) as answer:
             url, page = str(answer.url), await answer.text()
     for text in question.clicks:
-        target = next((href for href, inner in LINK.findall(page) if text_of(inner) == text), None)
+        target = next(
+            (href for href, inner in LINK.findall(page) if text_of(inner).removesuffix(ON_GITHUB) == text),
+            None,
+        )
         assert target is not None, f"{question.words} {url} has no link {text!r}"
         url, page = await open_page(http, urljoin(url, html.unescape(target)))
     return url, text_of(page)

@@ -58,7 +58,7 @@ async def _open_in_browser(tab, env, question):
         tab.loaded.clear()
         found = await tab.evaluate(
             "(link => link ? (link.click(), true) : false)"
-            f"([...document.querySelectorAll('a')].find(each => each.textContent.trim() === {json.dumps(text)}))"
+            f"([...document.querySelectorAll('a')].find(each => each.textContent.trim().replace(/\\s+on GitHub$/, '') === {json.dumps(text)}))"
         )
         assert found, question.words
         await asyncio.wait_for(tab.loaded.wait(), PATIENCE)

@@ -150,6 +150,8 @@ async def _find(asked: Asked) -> _Commit | None:
     pull = await rows.pull_of_head(tx, where, sha)
     backends = await _backends(asked, where, sha)
     whole = pull["head_sha"] if pull else await rows.full_sha(tx, where, sha)
+    if whole is None and await _is_on_branch(asked, where, sha):
+        whole = sha
     if whole is None:
         return None
     own = await read_upstream_ci(tx, where, whole, ours=settings.app_id)
@@ -167,6 +169,13 @@ async def _find(asked: Asked) -> _Commit | None:
         about=about,
         merged=bool(about.pull and await record_reads.get(tx, where, about.pull)),
     )
+
+
+async def _is_on_branch(asked: Asked, repo: str, sha: str) -> bool:
+    """Whether a branch is known to have this commit, on which nothing ran: others were pushed with it."""
+    github = web_url(asked.settings.github_api_url)
+    subject = CommitSubject(repo=repo, sha=sha, github=github, settings=asked.settings)
+    return await blocks.about_commit(asked.context.features, asked.tx, subject) is not None
 
 
 async def _about(asked: Asked, subject: CommitSubject) -> CommitAbout:
