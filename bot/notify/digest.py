@@ -10,7 +10,7 @@ from bot.core import text
 from bot.notify import rows
 from bot.notify.receivers import DIGEST
 from bot.notify.send import request_sending
-from bot.notify.visibility import hidden_of
+from bot.notify.visibility import hidden_of, is_hidden
 from bot.oot.pages import health
 from bot.oot.pages.conditions import DAY_SUMS
 
@@ -80,8 +80,8 @@ async def read_digest(context: Context, receiver: Receiver) -> NoticeRow:
         and receiver.concerns(repo="", backend=one.repo, oncalls=one.oncalls)
     ]
     heading, lines = describe_day(
-        [one for one in still if _about(receiver, one)],
-        [one for one in recent if _about(receiver, one)],
+        [one for one in still if _about(receiver, one) and not is_hidden(hidden, one)],
+        [one for one in recent if _about(receiver, one) and not is_hidden(hidden, one)],
         shown,
         now=now,
     )

@@ -16,6 +16,7 @@ from bot.notify import rows
 from bot.notify.formats import body_of
 from bot.notify.settings import NotifySettings
 from bot.notify.signing import sign
+from bot.notify.visibility import hidden_of, is_hidden
 from bot.notify.webhooks import WEBHOOKS
 
 if TYPE_CHECKING:
@@ -54,10 +55,20 @@ async def send_notices(context: Context, task: Task) -> None:
     while True:
         async with context.store.read() as tx:
             found = await rows.waiting(tx, receiver.name)
+            hidden = await hidden_of(tx, context.settings, receiver.audience)
         for row, notice in found:
-            await _send(context, receiver, row, notice)
+            if is_hidden(hidden, notice):
+                await _drop(context, row)
+            else:
+                await _send(context, receiver, row, notice)
         if len(found) < rows.AT_ONCE:
             return
+
+
+async def _drop(context: Context, row: SendingRow) -> None:
+    """Leave out what became private while it waited."""
+    async with context.store.transaction() as tx:
+        await rows.settle(tx, row, "dropped", "its repository is private now")
 
 
 async def _send(context: Context, receiver: Receiver, row: SendingRow, notice: NoticeRow) -> None:

@@ -14,6 +14,7 @@ from bot.web.access import Hidden
 if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
+    from bot.notify.tables import NoticeRow
 
 NOTHING_HIDDEN = Hidden(names=frozenset(), ids=frozenset())
 
@@ -29,3 +30,8 @@ async def hidden_of(tx: Transaction, settings: Settings, audience: str, *also: s
     backends = {entry.repo for entry in (allowlist.entries if allowlist else ())}
     private = await results.private(tx, settings, backends | {*also})
     return Hidden(names=private.names, ids=private.ids)
+
+
+def is_hidden(hidden: Hidden, notice: NoticeRow) -> bool:
+    """Whether a notice is about what may not be seen: a repository may have become private since it was written."""
+    return hidden.has(notice["repo"]) or hidden.has(notice["backend"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bot.notify.digest import read_digest
 from tests.ci.test_private_names import said_to_be
 from tests.harness import L3, UPSTREAM
 from tests.notify.conftest import BACKENDS
@@ -37,3 +38,17 @@ async def test_what_becomes_private_is_not_said_to_have_recovered(bot, inbox, gi
     await check(bot)
 
     assert inbox.told == ["backend_red"]
+
+
+async def test_what_becomes_private_while_it_waits_is_not_sent(bot, inbox, github):
+    inbox.answers = [(503, {})]
+    await turn_red(bot)
+    await check(bot)
+    await said_to_be(bot, github, L3, private=True)
+    await bot.wait(60)
+
+    assert len(inbox.got) == 1
+    [row] = await bot.rows("notice_sending")
+    assert (row["state"], row["error"]) == ("dropped", "its repository is private now")
+    digest = await read_digest(bot.context, inbox.receiver())
+    assert "npu" not in " ".join([digest["heading"], *digest["lines"]])
