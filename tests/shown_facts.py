@@ -189,7 +189,7 @@ def _failures(page):
 
 def _commit(page, repo, sha):
     span = AFTER.search(text_of(page.source))
-    if span and "In the grid of" in page.source:
+    if span and "in the grid of" in page.source:
         yield f"commit {sha}", "full result", span[1]
     own = page.table("Jobs of upstream's own CI") or next(
         (one for one in page.tables if "Job or check" in one.columns), None
