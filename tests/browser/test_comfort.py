@@ -125,11 +125,11 @@ async def test_nothing_moves_while_somebody_writes_and_a_failure_leaves_the_page
     await add_job(bot, downstream_repo=L2)
     await add_job(bot, downstream_repo=L3)
     await tab.open(f"{bot.url}/oot?refresh=3600")
-    await tab.evaluate("document.querySelector('input[name=q]').focus()")
-    await tab.evaluate("document.querySelector('input[name=q]').value = 'np'")
+    await tab.evaluate("document.querySelector('main input[name=q]').focus()")
+    await tab.evaluate("document.querySelector('main input[name=q]').value = 'np'")
     bot.clock.advance(120)
     await refresh_now(tab)
-    assert await tab.evaluate("document.querySelector('input[name=q]').value") == "np"
+    assert await tab.evaluate("document.querySelector('main input[name=q]').value") == "np"
     await tab.evaluate("document.activeElement.blur()")
     await tab.call(
         "Network.emulateNetworkConditions",
