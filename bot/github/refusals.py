@@ -53,8 +53,10 @@ CALLS = (
     Call("POST", "actions/workflows/{file}/dispatches", gone=_404),  # there is no such workflow
     # commits: 422 "No commit found for SHA"
     Call("GET", "commits"),
+    Call("GET", "commits/{sha}", not_yet=_404_422, gone=_NO_COMMIT),
     Call("GET", "commits/{sha}/check-runs", not_yet=_404_422),
     Call("GET", "commits/{sha}/branches-where-head", not_yet=_404_422, gone=_NO_COMMIT),
+    Call("POST", "git/refs"),
     Call("GET", "compare/{basehead}", not_yet=_404_422, gone=_NO_COMMIT),
     # check runs
     Call("POST", "check-runs", not_yet=_404_422),
@@ -82,6 +84,7 @@ CALLS = (
     Call("GET", "actions/runs/{run}/artifacts", not_yet=_404, gone=_404),
     Call("GET", "actions/runs/{run}/attempts/{attempt}", not_yet=_404, gone=_404_410),
     Call("GET", "actions/runs/{run}/attempts/{attempt}/jobs", not_yet=_404, gone=_404),
+    Call("POST", "actions/jobs/{job}/rerun", not_yet=_404),
     Call("GET", "actions/jobs/{job}", not_yet=_404, gone=_404_410),
     Call("GET", "actions/jobs/{job}/logs", gone=_404_410),  # a new one has waits of its own: see fetch_log
     Call("GET", "actions/artifacts/{id}/zip", not_yet=_404, gone=_404_410),

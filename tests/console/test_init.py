@@ -237,9 +237,11 @@ def test_every_permission_the_code_uses_is_asked_for():
         r"context\.(github|backend_github)\.(?:client|caching|low_priority)\(.*?, (\w+)=\"(\w+)\""
     )
     roles = {"github": "upstream", "backend_github": "relay"}
+    # searches in upstream's own CI, and answers in issues that are no pull requests: the App goes on without them
+    optional = {"own_runs.py", "answer_issue.py"}
     found = 0
     for path in (ROOT / "bot").rglob("*.py"):
-        for app, name, level in used.findall(path.read_text()):
+        for app, name, level in used.findall(path.read_text()) if path.name not in optional else ():
             found += 1
             assert manifest.lacks({name: level}, manifest.manifest_for(roles[app]).granted) == [], path.name
     assert found > 8

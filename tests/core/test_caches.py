@@ -59,6 +59,12 @@ CACHES = {
     "Router.channels": Kept(CODE, 3, KIB),
     "Searches._times": Kept(STRANGERS, 10_000, 512),  # addresses
     "Statement._compiled": Kept(CODE, 10, 16 * KIB),
+    "ClickhouseDriver._tables": Kept(CODE, 100, 16 * KIB),  # tables that exports are written to
+    "_day_cell": Kept(BACKENDS, 20_000, KIB),  # days and rates of a few digits
+    "_provider_event": Kept(CODE, 100, KIB),
+    "compile_globs": Kept(SETTINGS, 256, 256 * KIB),  # those of the allowlist
+    "converter": Kept(SETTINGS, 4_000, KIB),  # types of a ClickHouse's columns
+    "parse_type": Kept(SETTINGS, 4_000, KIB),
     "Compiled._texts": Kept(CODE, 100, 16 * KIB),
     "Store._kept": Kept(CODE, 100, KIB),
     "Store._other_readers": Kept(CODE, 2, KIB),
@@ -116,6 +122,7 @@ SHORT = {
     "DayCounter._sums",
     "FamilyBaseline._commits",
     "Sums.seconds",
+    "_Remarks._by_key",
     "Transaction._changed",
     "Transaction._requests",
     "Transaction._slots",

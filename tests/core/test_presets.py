@@ -29,6 +29,7 @@ WANTED = {
     "check_names": "crcr",
     "reports": "lenient",
     "default_events": ("pull_request", "push"),
+    "queue_times": "first",
     "pull_actions": ("opened", "reopened", "synchronize", "closed"),
 }
 

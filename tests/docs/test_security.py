@@ -20,13 +20,14 @@ WEAKER = re.findall(r"^\| `(\w+): (\w+)` \|", PAGE, re.MULTILINE)
 
 @pytest.mark.parametrize(("key", "value"), WEAKER)
 def test_a_key_that_weakens_the_model_is_none_of_the_defaults(key, value):
-    plain, weak = (parse(f"L4: [{{repo: org/gpu{more}}}]").entries[0] for more in ("", f", {key}: {value}"))
+    entry = "repo: org/gpu, paths: [src/**]" if key == "paths_pass" else "repo: org/gpu"
+    plain, weak = (parse(f"L4: [{{{entry}{more}}}]").entries[0] for more in ("", f", {key}: {value}"))
     assert getattr(weak, key) != getattr(plain, key) == getattr(Entry(repo="org/gpu", level=4, line=1), key)
     assert f"[`{key}: {value}`](#keys-that-weaken-this)" in PAGE  # said where it is an exception
 
 
 def test_the_keys_that_weaken_the_model_are_listed():
-    assert {key for key, _ in WEAKER} == {"static_key", "confirm", "callback_token"}
+    assert {key for key, _ in WEAKER} == {"static_key", "confirm", "callback_token", "paths_pass"}
 
 
 def test_every_attack_names_a_test_that_there_is():

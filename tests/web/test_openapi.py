@@ -37,7 +37,10 @@ PAGES = {
     "/{owner}/{repo}/commit/{sha}", "/static/{name}", "/favicon.ico", "/admin", "/admin/deliveries",
     "/admin/deliveries/{guid}", "/admin/failures", "/admin/tasks", "/admin/sign-in", "/admin/sign-out",
     "/admin/tasks/{id}/retry", "/admin/tests/{owner}/{repo}/{digest}/reset",
-    "/admin/deliveries/{guid}/replay", "/crcr", "/crcr/{org}/{repo}",
+    "/admin/deliveries/{guid}/replay", "/crcr", "/crcr/metrics", "/crcr/{org}/{repo}", "/oot/commands",
+    "/{owner}/{repo}/benchmarks", "/{owner}/{repo}/benchmarks/{series}", "/{owner}/{repo}/builds", "/{owner}/{repo}/contributions",
+    "/{owner}/{repo}/custom", "/{owner}/{repo}/run/{id}/ran", "/{owner}/{repo}/stable",
+    "/{owner}/{repo}/bisects", "/{owner}/{repo}/bisects/{id}", "/admin/bisects", "/admin/bisects/{id}/cancel",
 }  # fmt: skip
 DOCUMENT = document("http://127.0.0.1", [*operations(FEATURES), OPERATION])
 DOORS = defaultdict(list)  # by the beginning of their paths: a bot takes longer to start than to be asked
@@ -229,6 +232,7 @@ async def test_no_parameter_may_be_empty_or_come_twice(open_bot):
             "number": 1,
             "sha": "a" * 40,
             "digest": "a" * 16,
+            "series": "a" * 16,
             "run": 1,
             "job": 1,
         }

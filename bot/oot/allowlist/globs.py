@@ -75,7 +75,7 @@ def _can_be_compiled(glob: str) -> bool:
     return True
 
 
-@lru_cache(maxsize=2_048)  # pure: the same globs are the same matcher, for all backends that share them
+@lru_cache(maxsize=256)  # pure: the same globs are the same matcher, for all backends that share them
 def compile_globs(globs: tuple[str, ...]) -> PathSpec[GitIgnoreBasicPattern]:
     """Return what matches paths: in time linear in a path's length, as paths are chosen by anyone."""
     return PathSpec.from_lines(GitIgnoreBasicPattern, globs, backend="re2")

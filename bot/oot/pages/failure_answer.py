@@ -35,7 +35,7 @@ class ListedFailure(Struct, frozen=True):
     message: Annotated[str, Meta(description="of the test, else the line of the log")]
 
 
-class Failures(Struct, frozen=True):
+class PullFailures(Struct, frozen=True):
     """The failures on a commit, those first that are likely the change's."""
 
     total: int
@@ -43,9 +43,9 @@ class Failures(Struct, frozen=True):
     failures: list[ListedFailure]
 
 
-def answer_failures(found: FailureList) -> Failures:
+def answer_failures(found: FailureList) -> PullFailures:
     """Return the list as JSON."""
-    return Failures(
+    return PullFailures(
         total=found.total,
         summary=found.summary if found.total else "",
         failures=[_failure(one) for one in (*found.first, *found.aside)],

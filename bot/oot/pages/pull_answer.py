@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from bot.ingest.rows import PullRow
 from bot.oot.pages.answers import Job, Level, Source, job_answer
-from bot.oot.pages.failure_answer import Failures, answer_failures
+from bot.oot.pages.failure_answer import PullFailures, answer_failures
 from bot.oot.publish import check_run_text
 from bot.oot.results.tables import JobRow
 from bot.oot.verdict.gate import GateState
@@ -107,7 +107,7 @@ class PullAnswer(Answer, frozen=True, kw_only=True):
     gate: Annotated[Gate | None, Meta(description="null where the commit has none")]
     heads: list[Head]
     backends: list[OnHead]
-    failures: Failures
+    failures: PullFailures
     jobs: list[Job]
     more: bool
 

@@ -33,7 +33,7 @@ class FoundHit(Struct, frozen=True, kw_only=True):
     exact: Annotated[bool, Meta(description="the text is its number, SHA or name")]
 
 
-class SearchAnswer(Answer, frozen=True, kw_only=True):
+class FoundHits(Answer, frozen=True, kw_only=True):
     """What a text may name, a few of each kind"""
 
     hits: list[FoundHit]
@@ -58,14 +58,14 @@ async def show_search(request: web.Request) -> web.Response:
     )
 
 
-async def read_hits(asked: Asked) -> SearchAnswer:
+async def read_hits(asked: Asked) -> FoundHits:
     """Search for a text."""
     return answer(await search.find_hits(asked, asked[TEXT]), asked.settings.url)
 
 
-def answer(found: list[Hit], url: str) -> SearchAnswer:
+def answer(found: list[Hit], url: str) -> FoundHits:
     """Return what was found as it is sent."""
-    return SearchAnswer(
+    return FoundHits(
         hits=[
             FoundHit(
                 kind=one.kind,
@@ -87,7 +87,7 @@ VIEW = View(
     json=Json(
         path="/api/search",
         answer=lambda found: found,
-        content=SearchAnswer,
+        content=FoundHits,
         name="search",
         summary="What a text may name",
         topic=RESULTS,

@@ -17,5 +17,4 @@ def test_only_collecting_decides_which_runs_are_trusted():
         for name in node.names
         if name.name == "is_trusted"
     }
-    # logs compare failures of upstream's own runs, none of which a dispatch starts
-    assert deciding == {"ci/collect/store/trusted_runs.py", "ci/logs/store/baseline_rows.py"}
+    assert deciding == {"ci/collect/store/trusted_runs.py"}

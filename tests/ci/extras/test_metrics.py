@@ -105,7 +105,7 @@ BAD = {
     "x is no number": {"metric": "a", "values": {"x": [1]}},
     "over 16 labels": {"metric": "a", "values": {"x": 1}, "labels": {f"l{n}": "1" for n in range(17)}},
     "the label run_id is reserved": {"metric": "a", "values": {"x": 1}, "labels": {"run_id": "7"}},
-    "ts is no time": {"metric": "a", "values": {"x": 1}, "ts": -5},
+    "ts is not a time": {"metric": "a", "values": {"x": 1}, "ts": -5},
     "from is no text": {"metric": "a", "values": {"x": 1}, "from": 7},
 }  # fmt: skip
 

@@ -36,7 +36,7 @@ async def failures_of(bot, path):
     check_escaped(page)
     rows = {row[0].partition(" failed")[0]: row[2] for row in failures(page)}
     below = page.partition('<div class="onward">')[2].partition("</div>")[0]
-    return rows, re.findall(r'<a href="([^"]*)"[^>]*><bdi>(.*?)</bdi>', below), page
+    return rows, re.findall(r'<a href="([^"]*)"[^>]*>(?:<bdi>)?(.*?)</', below), page
 
 
 async def of_commit(bot, name):

@@ -31,7 +31,7 @@ async def test_all_is_well_with_a_running_bot(serving, github, tmp_path):
     assert {
         "settings", "key", "disk", "database", "last delivery", "sweep redeliver", "sweep reconcile", "queue",
         "allowlist", "clock", "upstream", "upstream's id", "backends", "issuer", "server",
-        "collecting", "blobs", "room for collecting", "google-re2", "parser child", "disabled tests",
+        "collecting", "blobs", "room for collecting", "google-re2", "parser child", "disabled tests", "bisect",
         *(f"actions of {repo}" for repo in (UPSTREAM, L2, L3, L4)),
         *(f"{app} {what}" for what in ("permissions", "events", "installations", "webhook", "secret", "delivery log")),
     } == set(found)  # fmt: skip

@@ -64,7 +64,7 @@ class MetricDayAnswer(RowAnswer, row=MetricDay, without=("day", "sample"), froze
     p90: float
 
 
-class Metrics(Answer, frozen=True, kw_only=True):
+class CustomMetrics(Answer, frozen=True, kw_only=True):
     """Metrics of CI's own scripts"""
 
     metrics: Annotated[list[MetricChange], Meta(description="those that are worse first, then by change")]
@@ -186,9 +186,9 @@ def _line(days: defaultdict[int, list[MetricDay]], window: range, share: float) 
     return [daily.quantile(days[day], share) if day in days else None for day in window]
 
 
-def answer(found: Found) -> Metrics:
+def answer(found: Found) -> CustomMetrics:
     """Return the JSON of the metrics."""
-    return Metrics(
+    return CustomMetrics(
         metrics=[
             fill(
                 MetricChange,
@@ -228,7 +228,7 @@ VIEW = View(
     json=Json(
         path="/api/ci/custom/{owner}/{repo}",
         answer=answer,
-        content=Metrics,
+        content=CustomMetrics,
         name="customMetrics",
         summary="Metrics of CI's own scripts, and how they change",
         topic=op.CI,
