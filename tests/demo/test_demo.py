@@ -130,6 +130,8 @@ async def test_unmet_expectations_are_found():
     ]
     problems = {finding.expectation: finding.problem for finding in found}
     assert problems["every webhook was answered 202"] == ""
-    assert problems["#1 has exactly one comment, and its author is the App"].startswith("1 comments, ['alice")
+    assert problems["#1 has exactly one comment, and its author is the App"].startswith(
+        '1 comments, ["alice by App('
+    )
     assert problems["#2 has exactly one comment, and its author is the App"].startswith("0 comments")
     assert problems["the old commit keeps its verdict"] == "oot / gate, oot / tpu"
