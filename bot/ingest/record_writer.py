@@ -51,14 +51,15 @@ async def _merge(tx: Transaction, name: str, pending: dict[Key, list[Record]]) -
     while pending:
         present = await _present(tx, table, sorted(pending))
         inserts: list[Values] = []
-        updates, same, retry = [], [], {}
+        updates: list[Values] = []
+        same, retry = [], {}
         for key, versions in sorted(pending.items(), key=itemgetter(0)):
             row = present.get(key)
             merged = _merged(row, versions)
             if row is None:
                 assert merged  # the first version of several is a whole row
                 inserts.append(merged)
-            elif merged is not row:
+            elif merged and merged is not row:
                 updates.append(merged)
             elif tx.replaying:  # what is derived from records is made again
                 same.append(row)
@@ -71,9 +72,10 @@ async def _merge(tx: Transaction, name: str, pending: dict[Key, list[Record]]) -
                 retry = {key: versions for key, versions in pending.items()
                          if key not in present and key not in written}  # fmt: skip
         if updates:
-            named = [{**row, **{f"key_{c.name}": row[c.name] for c in keys}} for row in updates if row]
+            named = [{**row, **{f"key_{c.name}": row[c.name] for c in keys}} for row in updates]
             await tx.run(_update(table), named)
-        noted = [*inserts, *updates, *same]
+        told = updates if tx.replaying else _telling_more(present, keys, updates)
+        noted = [*inserts, *told, *same]
         tx.note_changed(name, (row for row in noted if row and _key(keys, row) not in retry))
         pending = retry
 
@@ -99,6 +101,17 @@ def _merged(row: Values | None, versions: Sequence[Record]) -> Values | None:
     for version in versions:
         row = merge(row, version) or row
     return row
+
+
+def _telling_more(
+    present: dict[Key, Values], columns: Sequence[sa.Column[Any]], updates: Sequence[Values]
+) -> list[Values]:
+    """Return the updates of more than `merge_state`: another delivery that shows the same may only come to be named."""
+    return [
+        row
+        for row in updates
+        if row | {"merge_state": None} != present[_key(columns, row)] | {"merge_state": None}
+    ]
 
 
 def _key(columns: Sequence[sa.Column[Any]], row: Values) -> Key:

@@ -41,6 +41,7 @@ async def records_of(life):
     found = []
     for delivery in deliveries_of(life):
         gathering = Transaction(None, now=RECEIVED, sqlite=True)
+        gathering.replaying = True  # records only: what else is to follow may depend on what is stored
         await ROUTER.dispatch(delivery, gathering)
         found.append(gathering.empty(RECORDS))
     return found

@@ -31,8 +31,10 @@ log = structlog.get_logger("bot.oot.dispatch.select_again")
 
 async def request_selection(tx: Transaction, repo: str, number: int | None) -> None:
     """Decide again on a pull request, where any entry is selective."""
+    if number is None or tx.replaying:
+        return
     allowlist = await allowlists.in_force(tx)
-    if number is not None and allowlist and any(entry.selective for entry in allowlist.entries):
+    if allowlist and any(entry.selective for entry in allowlist.entries):
         tx.enqueue("select", pull_key(repo, number))
 
 

@@ -75,12 +75,8 @@ async def test_collecting_again_changes_nothing(bot, github):
     asked = await backfill.collect_run(bot.context, UPSTREAM, run.id)
     assert asked.run_id == run.id
     await bot.settle(horizon=HORIZON)
-    changing = {"generation", "received_at"}
-    (old,), (new,) = (
-        [{name: value for name, value in row.items() if name not in changing} for row in rows]
-        for rows in (before, await bot.rows("test_job"))
-    )
-    assert old == new
+    assert len(before) == 1
+    assert await bot.rows("test_job") == before  # not even made again
     assert len(await bot.rows("test_failure")) == 2
 
 
