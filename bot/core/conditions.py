@@ -1,4 +1,4 @@
-"""Conditions: what people are told of when it begins, and some of it when it is over.
+"""Conditions: notices report when one begins and, for some events, when it is over.
 
 Capabilities say what holds now; `bot.notify` compares that with what was told, so nothing depends on having been
 there when it began.

@@ -73,7 +73,7 @@ class Feature:
     admin_forms: Mapping[str, str] = field(default_factory=dict)
     # further commands in comments: tuples of `bot.oot.commands.further.FurtherCommand`
     comment_commands: str = ""
-    # async (context, tx, bot.core.conditions.Scope) -> conditions that hold now or are over: what people are told of
+    # async (context, tx, bot.core.conditions.Scope) -> conditions that hold now or are over, for notices
     conditions: str = ""
     # async (tx, settings, hidden) -> a function that sets gauges of `bot.core.metrics`, called before they are read
     metrics: str = ""

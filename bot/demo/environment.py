@@ -174,7 +174,7 @@ class Environment:
     expected: Expected
     admin_token: str
     month: Month | None = None  # what came before, if its reports are in the database already
-    progress: Callable[[int, int], None] | None = None  # called while the bot is told of it
+    progress: Callable[[int, int], None] | None = None  # called while the past is sent to the bot
     timeout: float = TIMEOUT
 
     async def wait_until(self, expectation: str, condition: Callable[[], object]) -> None:

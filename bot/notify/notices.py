@@ -54,7 +54,7 @@ def compare(found: Iterable[Condition], told: Mapping[str, frozenset[str]]) -> C
 
 
 def notices_of(conditions: Sequence[Condition], *, audience: str, now: int) -> list[Notice]:
-    """Return what is told of conditions that began, or are over: one notice for all that have a heading in common."""
+    """Return the notices of conditions that began or are over: one for all that share a heading."""
     together: defaultdict[tuple[object, ...], list[Condition]] = defaultdict(list)
     for one in conditions:
         event = one.event if one.holds else EVENTS[one.event]

@@ -1,4 +1,4 @@
-"""Feeds and badges of backends and branches; they show what everybody may see, whoever asks."""
+"""Feeds and badges of backends and branches; they show only what is public, to every reader."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ async def tend_sinks(context: Context, _task: Task) -> None:
 
 
 async def _forget_others(tx: Transaction, known: set[tuple[str, str]], stored: set[tuple[str, str]]) -> None:
-    """Forget lanes that there are no longer: nobody sends what is marked of them."""
+    """Forget lanes that no longer exist: nothing would send what is marked for them."""
     for sink, what in sorted(stored - known):
         await marks.remove_lane(tx, sink, what)
         await refused_rows.remove_lane(tx, sink, what)

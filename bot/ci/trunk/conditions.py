@@ -1,4 +1,4 @@
-"""Conditions of watched branches that people are told of: broken jobs, and that they are repaired."""
+"""Conditions of watched branches that notices report: jobs that broke, and jobs that were repaired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions that people are told of: a search has found the upstream commit that broke something."""
+"""Conditions that notices report: a search found the upstream commit that broke something."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ async def _read_files(context: Context, search: BisectRow) -> list[str]:
 
 
 async def _write_comment(context: Context, search: BisectRow, number: int) -> None:
-    """Write the comment once; what was written is edited, never written anew where a person deleted it."""
+    """Write the comment once; it is edited later, and not written again after a person deleted it."""
     body = comment_text.render_comment(search, context.settings.url)
     digest = hashlib.sha256(body.encode()).hexdigest()
     async with context.store.read() as tx:

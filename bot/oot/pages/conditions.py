@@ -1,4 +1,4 @@
-"""Conditions of backends that people are told of: newly red, and silent."""
+"""Conditions of backends that notices report: newly red, and silent."""
 
 from __future__ import annotations
 

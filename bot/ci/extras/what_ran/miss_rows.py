@@ -37,7 +37,7 @@ class NamedMiss(NamedTuple):
 
 
 async def new_failures(tx: Transaction, owners: Collection[int], *, since: int) -> list[MissedFailure]:
-    """Return tests that failed anew on a commit by which a pull request came to a trusted branch."""
+    """Return tests that newly failed on a commit by which a pull request came to a trusted branch."""
     joined = (
         test_failure.join(test_job, J.generation == F.generation)
         .join(test, test.c.id == F.test_id)
