@@ -65,7 +65,7 @@ class Tab:
         elif event == "Runtime.consoleAPICalled" and told["type"] in {"error", "assert"}:
             self.complaints.append(str(told["args"]))
         elif event == "Log.entryAdded" and told["entry"]["level"] in {"error", "warning"}:
-            self.complaints.append(told["entry"]["text"])
+            self.complaints.append(f"{told['entry']['text']} {told['entry'].get('url', '')}".rstrip())
 
     async def look(self, *, width, dark):
         """Be so wide, and light or dark."""
