@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 # Only our own stylesheet and forms are allowed: content in comments cannot load or run anything.
 POLICY = (
-    "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' http: https:; "
+    "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data: http: https:; "
     "base-uri 'none'; frame-ancestors 'none'; form-action 'self' "
 )
 MARKS = {
