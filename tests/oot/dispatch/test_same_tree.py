@@ -53,11 +53,26 @@ async def test_other_files_are_run(bot, github):
     assert await states(bot, L2) == ["sent", "sent"]
 
 
-async def test_where_github_does_not_name_the_tree_it_is_run(bot, github):
+async def test_where_github_never_names_the_tree_it_is_run_after_two_minutes(bot, github):
     await bot.list_backends(entry("skip_if_same_tree: true"))
     pull = await open_pull(bot, github)
     await bot.report(bot.dispatch(L2), conclusion="success")
     await bot.settle()
     github.faults.add(method="GET", path="/commits/", status=404, times=50)
     await rebased(bot, github, pull)
+    assert await states(bot, L2) == ["sent"]
+    bot.clock.advance(130)
+    await bot.settle()
     assert await states(bot, L2) == ["sent", "sent"]
+
+
+async def test_where_github_names_the_tree_late_its_result_is_taken_over(bot, github):
+    await bot.list_backends(entry("skip_if_same_tree: true"))
+    pull = await open_pull(bot, github)
+    await bot.report(bot.dispatch(L2), conclusion="success")
+    await bot.settle()
+    github.faults.add(method="GET", path="/commits/", status=404, times=1)
+    await rebased(bot, github, pull)
+    bot.clock.advance(5)
+    await bot.settle()
+    assert await states(bot, L2) == ["sent", "skipped_tree"]
