@@ -17,6 +17,7 @@ from bot.demo import (
     past_contributions,
     past_reports,
     test_reports,
+    usage_logs,
 )
 from bot.demo.github import git, payloads
 
@@ -42,6 +43,10 @@ REPORTED = range(
     PUSHES - 5, PUSHES - 1
 )  # pushes whose tests on GPUs have reports; on every second one a test is flaky
 DOCUMENTED = range(PUSHES - 24, PUSHES - 1)  # pushes whose builds and tests on GPUs left documents
+MEASURED = range(
+    PUSHES - 1
+)  # pushes on whose first tests on GPUs, and on every third's on Linux, a monitor ran
+MEASURED_EVERY = 60  # seconds between two of its records
 LINUX, BIG, GPU, MAC, WINDOWS = (
     "linux.2xlarge",
     "linux.4xlarge",
@@ -296,6 +301,8 @@ def _run_events(github: SimulatedGitHub, run: Run, number: int, now: int) -> Ite
             last.append(job)
             if number in DOCUMENTED and kind.workflow == "pull" and shard == 1:
                 _add_documents(github, run, job, number)
+            if shard == 1 and kind.shards > 1 and job.completed_at and _is_measured(kind, number):
+                _add_usage(github, run, job, number)
             if number in REPORTED and kind.runner == GPU and shard == 1 and kind.shards > 1:
                 flaky = (test_reports.FLAKY,) if number % 2 else ()
                 github.add_artifact(run, f"test-reports_{job.id}", test_reports.junit("cuda", flaky=flaky))
@@ -306,7 +313,7 @@ def _run_events(github: SimulatedGitHub, run: Run, number: int, now: int) -> Ite
     else:
         run.status, run.updated_at = "completed", max(job.completed_at or 0 for job in last)
         run.conclusion = "success" if conclusions == {"success"} else "failure"
-    reported = number in DOCUMENTED and run.workflow.name == "pull"
+    reported = number in MEASURED and run.workflow.name == "pull"
     if run.conclusion != "success" or run.run_attempt > 1 or reported:
         yield payloads.workflow_run(github.state, run, run.status)
 
@@ -321,6 +328,26 @@ def _add_documents(github: SimulatedGitHub, run: Run, job: WorkflowJob, number: 
         github.add_artifact(
             run, f"benchmark-results-{job.id}", job_documents.benchmarks(number, device="cuda")
         )
+
+
+def _is_measured(kind: Kind, number: int) -> bool:
+    return number in MEASURED and (kind.runner == GPU or (kind.runner == LINUX and number % 3 == 0))
+
+
+def _add_usage(github: SimulatedGitHub, run: Run, job: WorkflowJob, number: int) -> None:
+    """Add what a machine did while a job ran: busier from week to week, now and then short of memory."""
+    started, ended = (job.started_at or job.created_at) // 1000, (job.completed_at or 0) // 1000
+    log = usage_logs.usage_log(
+        job.name,
+        start_at=started,
+        seed=number,
+        peak=98.5 if number % 13 == 5 else 60 + number * 0.6,
+        interval=MEASURED_EVERY,
+        length=min(ended - started, usage_logs.LENGTH),
+        gpus=("pynvml", 2) if GPU in job.name else None,
+    )
+    name = f"usage-log-runattempt{job.run_attempt}-{job.id}.zip"
+    github.add_artifact(run, name, {"usage_log.txt": log})
 
 
 def _job(github: SimulatedGitHub, run: Run, planned: Planned, *, at: int, now: int) -> WorkflowJob:

@@ -28,8 +28,13 @@ def usage_log(
     peak: float = 97.4,
     interval: int = INTERVAL,
     length: int = LENGTH,
+    gpus: tuple[str, int] | None = ("npu-smi", 2),
 ) -> bytes:
-    """Return the log of a job with two accelerators that began then (seconds): a memory peak, an idle half hour."""
+    """Return the log of a job that began then (seconds): a memory peak, an idle half hour of its accelerators.
+
+    `gpus` are what reads them and their number; None: there are none.
+    """
+    read_by, count = gpus or ("", 0)
     chance = random.Random(seed)  # noqa: S311 - a story, no secret
     metadata = {
         "level": "metadata",
@@ -40,9 +45,9 @@ def usage_log(
         "usage_collect_interval": 1.0,
         "data_model_version": 1.5,
         "start_at": start_at,
-        "gpu_count": 2,
+        "gpu_count": count,
         "cpu_count": 48,
-        "gpu_type": "npu-smi",
+        "gpu_type": read_by,
         "error": None,
     }
     cpu, lines = 40.0, [metadata]
@@ -56,7 +61,7 @@ def usage_log(
             "data": {
                 "cpu": _stats(cpu, 100.0 if second == 1_500 else cpu + chance.uniform(0, 8)),
                 "memory": _stats(memory - 0.3, memory),
-                "gpu_usage": [_device(chance, number, second) for number in range(2)],
+                "gpu_usage": [_device(chance, number, second) for number in range(count)],
             },
             "cmd_names": [command for command, begin, end in COMMANDS if begin <= second < end],
             "error": None,
