@@ -206,8 +206,6 @@ def _commit(page, repo, sha):
         )
         yield f"commit {sha}", "upstream's jobs", of[2]
         yield f"commit {sha}", "upstream's jobs", len(own.rows)
-    if told := re.search(r"\d+ of (\d+) jobs fails?\b", text_of(page.source)):
-        yield f"commit {sha}", "upstream's jobs", told[1]
     yield from _jobs(page)
 
 
