@@ -24,6 +24,9 @@ FEATURE = Feature(
         ),
     ),
     routes="bot.ci.extras.benchmarks.routes:setup",
-    sections={"pull": "bot.ci.extras.benchmarks.sections:show_pull"},
+    sections={
+        "pull": "bot.ci.extras.benchmarks.sections:show_pull",
+        "comment_note": "bot.ci.extras.benchmarks.sections:note_changes",
+    },
     settings="bot.ci.extras.benchmarks.directions:BenchmarkSettings",
 )
