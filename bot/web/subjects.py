@@ -164,4 +164,3 @@ class HeadSubject:
     failing: Mapping[
         str, frozenset[tuple[str, int]]
     ]  # backends (as above) that fail: ids and attempts of the runs
-    url: str  # the address of this bot
