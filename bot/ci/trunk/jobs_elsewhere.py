@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.ci.trunk import same_names, shown_twice
 from bot.ci.trunk.cells import CONCLUSIONS, STATES
 from bot.ci.trunk.store import rows
 from bot.ingest import watched
+from bot.web.jobs_elsewhere import JobElsewhere
 
 if TYPE_CHECKING:
     from bot.ci.trunk.tables import CellRow, ColumnRow
@@ -17,23 +17,7 @@ if TYPE_CHECKING:
 MOST = 2_000  # of a commit
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobElsewhere:
-    """A job of another CI, or one that only a commit status tells of."""
-
-    id: int  # its number in cells: below 0
-    workflow: str
-    name: str
-    status: str
-    conclusion: str | None
-    attempt: int
-    queued_at: int | None
-    started_at: int | None
-    completed_at: int | None
-    url: str | None
-
-
-async def read_jobs_elsewhere(tx: Transaction, repo: str, sha: str) -> list[JobElsewhere]:
+async def find_jobs_elsewhere(tx: Transaction, repo: str, sha: str) -> list[JobElsewhere]:
     """Return the jobs of other CIs on a commit; a commit status that shows a job which is known is none."""
     found = []
     for identifier in sorted(await watched.ids(tx, repo)):

@@ -154,7 +154,7 @@ async def _find(asked: Asked) -> _Commit | None:
         whole = sha
     if whole is None:
         return None
-    own = await read_upstream_ci(tx, where, whole, ours=settings.app_id)
+    own = await read_upstream_ci(asked, where, whole)
     subject = CommitSubject(repo=where, sha=whole, github=web_url(settings.github_api_url), settings=settings)
     about = await _about(asked, subject)
     reported = [job for one in backends for job in list_jobs(one.repo, one.label, one.jobs)]

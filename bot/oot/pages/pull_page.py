@@ -148,7 +148,7 @@ async def _read_page(asked: Asked) -> _ShownPull:
 
 async def _read_failures(asked: Asked, found: PullPage) -> tuple[UpstreamCi, FailureList]:
     """Return upstream's own CI on the head shown, and all that failed on it."""
-    own = await read_upstream_ci(asked.tx, found.repo, found.sha or "", ours=asked.settings.app_id)
+    own = await read_upstream_ci(asked, found.repo, found.sha or "")
     backends = [section.backend for section in found.sections]
     failures = await read_failure_list(
         asked,

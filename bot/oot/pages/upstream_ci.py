@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk.jobs_elsewhere import read_jobs_elsewhere
 from bot.oot.pages import rows
 from bot.oot.verdict import upstream_checks
 from bot.oot.verdict.upstream_checks import UpstreamCheck
+from bot.web.jobs_elsewhere import read_jobs_elsewhere
 
 if TYPE_CHECKING:
-    from bot.ci.trunk.jobs_elsewhere import JobElsewhere
-    from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowJobRow
+    from bot.web.asked import Asked
+    from bot.web.jobs_elsewhere import JobElsewhere
 
 MOST = 2_000  # jobs of a commit, and as many checks
 
@@ -37,11 +37,12 @@ class UpstreamCi:
         return upstream_checks.counts(self.checks)
 
 
-async def read_upstream_ci(tx: Transaction, repo: str, sha: str, *, ours: int) -> UpstreamCi:
-    """Return upstream's own CI on a commit, without the check runs of our App, whose id is `ours`."""
+async def read_upstream_ci(asked: Asked, repo: str, sha: str) -> UpstreamCi:
+    """Return upstream's own CI on a commit, without the check runs of our App."""
+    tx, ours = asked.tx, asked.settings.app_id
     jobs = await rows.upstream_jobs(tx, repo, sha, limit=MOST)
     checks = await rows.upstream_checks(tx, repo, sha, limit=MOST)
-    others = {job.id: _check(job) for job in await read_jobs_elsewhere(tx, repo, sha)}
+    others = {job.id: _check(job) for job in await read_jobs_elsewhere(asked.context.features, tx, repo, sha)}
     merged = upstream_checks.merge_checks(jobs, checks, others.values(), ours=ours)
     return UpstreamCi(jobs=jobs, elsewhere=others, checks=merged)
 
