@@ -43,10 +43,9 @@ REPORTED = range(
     PUSHES - 5, PUSHES - 1
 )  # pushes whose tests on GPUs have reports; on every second one a test is flaky
 DOCUMENTED = range(PUSHES - 24, PUSHES - 1)  # pushes whose builds and tests on GPUs left documents
-MEASURED = range(
-    PUSHES - 1
-)  # pushes on whose first tests on GPUs, and on every third's on Linux, a monitor ran
-MEASURED_EVERY = 60  # seconds between two of its records
+# pushes on whose first tests on GPUs a monitor ran: enough for charts of a month
+MEASURED = frozenset((*DOCUMENTED, *range(0, DOCUMENTED.start, 2)))
+MEASURED_EVERY = 120  # seconds between two of its records
 LINUX, BIG, GPU, MAC, WINDOWS = (
     "linux.2xlarge",
     "linux.4xlarge",
@@ -301,7 +300,7 @@ def _run_events(github: SimulatedGitHub, run: Run, number: int, now: int) -> Ite
             last.append(job)
             if number in DOCUMENTED and kind.workflow == "pull" and shard == 1:
                 _add_documents(github, run, job, number)
-            if shard == 1 and kind.shards > 1 and job.completed_at and _is_measured(kind, number):
+            if number in MEASURED and kind.runner == GPU and shard == 1 and job.completed_at:
                 _add_usage(github, run, job, number)
             if number in REPORTED and kind.runner == GPU and shard == 1 and kind.shards > 1:
                 flaky = (test_reports.FLAKY,) if number % 2 else ()
@@ -330,10 +329,6 @@ def _add_documents(github: SimulatedGitHub, run: Run, job: WorkflowJob, number: 
         )
 
 
-def _is_measured(kind: Kind, number: int) -> bool:
-    return number in MEASURED and (kind.runner == GPU or (kind.runner == LINUX and number % 3 == 0))
-
-
 def _add_usage(github: SimulatedGitHub, run: Run, job: WorkflowJob, number: int) -> None:
     """Add what a machine did while a job ran: busier from week to week, now and then short of memory."""
     started, ended = (job.started_at or job.created_at) // 1000, (job.completed_at or 0) // 1000
@@ -344,7 +339,7 @@ def _add_usage(github: SimulatedGitHub, run: Run, job: WorkflowJob, number: int)
         peak=98.5 if number % 13 == 5 else 60 + number * 0.6,
         interval=MEASURED_EVERY,
         length=min(ended - started, usage_logs.LENGTH),
-        gpus=("pynvml", 2) if GPU in job.name else None,
+        gpus_read_by="pynvml",
     )
     name = f"usage-log-runattempt{job.run_attempt}-{job.id}.zip"
     github.add_artifact(run, name, {"usage_log.txt": log})

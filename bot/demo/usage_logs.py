@@ -28,13 +28,9 @@ def usage_log(
     peak: float = 97.4,
     interval: int = INTERVAL,
     length: int = LENGTH,
-    gpus: tuple[str, int] | None = ("npu-smi", 2),
+    gpus_read_by: str = "npu-smi",
 ) -> bytes:
-    """Return the log of a job that began then (seconds): a memory peak, an idle half hour of its accelerators.
-
-    `gpus` are what reads them and their number; None: there are none.
-    """
-    read_by, count = gpus or ("", 0)
+    """Return the log of a job with two accelerators that began then (seconds): a memory peak, an idle half hour."""
     chance = random.Random(seed)  # noqa: S311 - a story, no secret
     metadata = {
         "level": "metadata",
@@ -45,9 +41,9 @@ def usage_log(
         "usage_collect_interval": 1.0,
         "data_model_version": 1.5,
         "start_at": start_at,
-        "gpu_count": count,
+        "gpu_count": 2,
         "cpu_count": 48,
-        "gpu_type": read_by,
+        "gpu_type": gpus_read_by,
         "error": None,
     }
     cpu, lines = 40.0, [metadata]
@@ -61,7 +57,7 @@ def usage_log(
             "data": {
                 "cpu": _stats(cpu, 100.0 if second == 1_500 else cpu + chance.uniform(0, 8)),
                 "memory": _stats(memory - 0.3, memory),
-                "gpu_usage": [_device(chance, number, second) for number in range(count)],
+                "gpu_usage": [_device(chance, number, second) for number in range(2)],
             },
             "cmd_names": [command for command, begin, end in COMMANDS if begin <= second < end],
             "error": None,
