@@ -99,7 +99,7 @@ async def test_a_commits_page_counts_the_jobs_that_the_grid_has_each_once(bot):
     }
     page = (await bot.get(f"/{UPSTREAM}/commit/{commit('A')}"))[1]
     assert "Upstream's own CI</a>: 2 of 3 passed, 1 failed" in page
-    assert [row[0].partition(" failed")[0] for row in failures(page)] == ["ci / test"]
+    assert [row[0].partition(" failed")[0] for row in failures(page)] == ["circleci / ci / test"]
 
 
 async def test_an_open_cell_lists_the_job_once_and_leads_to_its_ci(bot):
