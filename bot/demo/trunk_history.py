@@ -43,7 +43,9 @@ REPORTED = range(
     PUSHES - 5, PUSHES - 1
 )  # pushes whose tests on GPUs have reports; on every second one a test is flaky
 DOCUMENTED = range(PUSHES - 24, PUSHES - 1)  # pushes whose builds and tests on GPUs left documents
-MEASURED = range(PUSHES - 1)  # pushes on whose first tests on GPUs a monitor ran: for charts of the whole month
+MEASURED = range(
+    PUSHES - 1
+)  # pushes on whose first tests on GPUs a monitor ran: for charts of the whole month
 MEASURED_EVERY = 120  # seconds between two of its records
 LINUX, BIG, GPU, MAC, WINDOWS = (
     "linux.2xlarge",
@@ -201,7 +203,8 @@ def number_of(push: int) -> int:
 
 
 async def _report(environment: Environment, sha: str, *, passed: bool) -> None:
-    backend, run_id = environment.backends[participants.RISCV], str(environment.github.state.new_id())
+    backend = environment.backends[participants.RISCV]
+    run_id = str(_nightly_run(environment.github, sha, passed=passed).id)
     token = backend.issuer.mint(repository=participants.RISCV, run_id=run_id, audience=backend.audience)
     workflow = {
         "status": "completed",
@@ -218,6 +221,19 @@ async def _report(environment: Environment, sha: str, *, passed: bool) -> None:
         headers={"Authorization": f"Bearer {token}"},
     ) as answer:
         answer.raise_for_status()
+
+
+def _nightly_run(github: SimulatedGitHub, sha: str, *, passed: bool) -> Run:
+    """Create the run of a backend that tested a commit of upstream at night."""
+    repo = github.state.repo(participants.RISCV)
+    run = github.queued_run(
+        repo, workflow=github.state.workflow(repo, NIGHTLY), event="schedule", actor=participants.AUTHOR
+    )
+    at = github.state.repo(participants.UPSTREAM).commits[sha].at
+    run.created_at = run.started_at = at
+    run.status, run.updated_at = "completed", at + HOUR
+    run.conclusion = "success" if passed else "failure"
+    return run
 
 
 def make_history(github: SimulatedGitHub, name: str, *, now: int) -> History:
