@@ -43,9 +43,8 @@ REPORTED = range(
     PUSHES - 5, PUSHES - 1
 )  # pushes whose tests on GPUs have reports; on every second one a test is flaky
 DOCUMENTED = range(PUSHES - 24, PUSHES - 1)  # pushes whose builds and tests on GPUs left documents
-MEASURED = range(
-    PUSHES - 1
-)  # pushes on whose first tests on GPUs a monitor ran: for charts of the whole month
+# pushes on whose first tests on GPUs a monitor ran: as many as charts of a month need
+MEASURED = frozenset((*DOCUMENTED, *range(0, DOCUMENTED.start, 3)))
 MEASURED_EVERY = 120  # seconds between two of its records
 LINUX, BIG, GPU, MAC, WINDOWS = (
     "linux.2xlarge",
