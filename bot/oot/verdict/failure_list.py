@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot.oot.verdict.failed_jobs import UPSTREAM, FailedJob, list_reported
-from bot.oot.verdict.failure import NOTHING_KNOWN, Detail, Failure, FailureList, rank_of
+from bot.oot.verdict.failure import NEW, NEW_TEST, NOTHING_KNOWN, Detail, Failure, FailureList, rank_of
 from bot.web.failures import Failures, Place
 
 if TYPE_CHECKING:
@@ -189,12 +189,18 @@ def _known_test(
 def _compare(
     repos: Iterable[str], jobs: Sequence[FailedJob], known: Mapping[str, Standing]
 ) -> dict[str, Standing]:
-    """Return how a test compares on each backend: as results of tests say, else as its jobs do there."""
+    """Return how a test compares on each backend: as results of tests say, else as its jobs do there.
+
+    Where one has nothing to compare with, a test that is new on another is new there, too.
+    """
     found = {}
     for repo in dict.fromkeys([*sorted(repos), *(job.key.repo for job in jobs)]):
         told = known.get(repo)
         of_jobs = [job.standing or NOTHING_KNOWN for job in jobs if job.key.repo == repo]
         found[repo] = told if told and told.word else min(of_jobs, key=rank_of, default=NOTHING_KNOWN)
+    nearest = min(found.values(), key=rank_of, default=NOTHING_KNOWN)
+    if nearest.word in {NEW, NEW_TEST}:
+        return {repo: one if one.word else nearest for repo, one in found.items()}
     return found
 
 

@@ -153,6 +153,14 @@ def test_a_test_is_new_on_one_backend_and_known_on_another():
     assert [(label, one.word) for label, one in found.first[0].differing] == [("npu", "known")]
 
 
+def test_a_test_that_is_new_on_one_backend_is_new_where_nothing_is_known():
+    add = FailedTest(name="test_add")
+    found = list_failures(
+        [failed("npu", tests=(add,)), failed("tpu", tests=(add,), standing=NEW)], Failures()
+    )
+    assert (found.count_on("org/npu").phrase, found.all[0].differing) == ("1 new failure", ())
+
+
 def test_nothing_known_of_a_test_on_one_backend_keeps_it_from_being_known():
     add = FailedTest(name="test_add")
     jobs = [failed("npu", tests=(add,)), failed("tpu", tests=(add,), standing=KNOWN)]
