@@ -24,9 +24,6 @@ FEATURE = Feature(
         ),
     ),
     routes="bot.ci.extras.benchmarks.routes:setup",
-    sections={
-        "pull": "bot.ci.extras.benchmarks.sections:show_pull",
-        "comment_note": "bot.ci.extras.benchmarks.sections:note_changes",
-    },
+    sections={"pull": "bot.ci.extras.benchmarks.sections:show_pull"},
     settings="bot.ci.extras.benchmarks.directions:BenchmarkSettings",
 )

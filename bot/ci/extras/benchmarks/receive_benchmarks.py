@@ -13,7 +13,6 @@ from bot.ci.extras.benchmarks.directions import BenchmarkSettings
 from bot.ci.extras.benchmarks.tables import benchmark_point
 from bot.ci.extras.parse.parsed import PROBLEMS_MOST, BenchmarkRecord, Parsed, Problem
 from bot.core.errors import GiveUp
-from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
     from bot.ci.collect.receiving import Fetched
@@ -45,8 +44,6 @@ async def store_benchmarks(
     before = await series_rows.series_of_source(tx, stored.row["repository_id"], fetched.object_id)
     rows = [_point(stored.row, identifier, by_digest[digest]) for digest, identifier in ids.items()]
     await source_rows.replace_rows(tx, benchmark_point, stored.row, rows)
-    if repo := stored.row["upstream_repo"]:
-        request_publish(tx, repo, stored.row["pr_number"])  # its comment tells of what changed
     gone = before - set(ids.values())
     if gone and stored.trusted:
         await _judge(tx, context, stored.row["repository_id"], gone)

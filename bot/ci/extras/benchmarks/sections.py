@@ -1,8 +1,8 @@
-"""What benchmarks add to the page of a pull request and its comment: what it makes slower or faster, and where."""
+"""What benchmarks add to the page of a pull request: what it makes slower, and what faster, on which device."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from bot.ci.collect.store import runs
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 KIND = "benchmark"
 FILES, LINES, NAME_MOST = 50, 10, 200
-_WORDS = {True: "worse", False: "better", None: "changed"}
 
 
 class Judged(NamedTuple):
@@ -38,46 +37,26 @@ class Judged(NamedTuple):
 
 async def show_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
     """Return what the shown head changes against the newest trusted points, worst first."""
-    judged, measured = await _read(tx, subject)
-    if not measured:
-        return []
-    lines = await _lines(tx, subject, judged)
-    if not judged:
-        text = f"{measured:,} measured, none changed by more than noise"
-        lines.append(BlockLine(text=text, url=f"/{subject.repo}/benchmarks", tone="good"))
-    return [Block(heading="Benchmarks", lines=tuple(lines))]
-
-
-async def note_changes(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return the same for the comment, where the head changes anything by more than noise."""
-    judged, _ = await _read(tx, subject)
-    if not judged:
-        return []
-    counts = Counter(_WORDS[one.worse] for one in judged)
-    told = ", ".join(f"{counts[word]:,} {word}" for word in _WORDS.values() if counts[word])
-    return [Block(heading=f"Benchmarks: {told}", lines=tuple(await _lines(tx, subject, judged)))]
-
-
-async def _read(tx: Transaction, subject: PullSubject) -> tuple[list[Judged], int]:
-    """Return the series that the head changes, and how many points were measured on it."""
     if not subject.head_sha:
-        return [], 0
+        return []
     found = await source_rows.sources_testing(tx, subject.head_sha, KIND, limit=FILES)
     files = {
         (one["repository_id"], one["object_id"]): one for one in found if await _is_shown(tx, one, subject)
     }
-    points = await series_rows.points_of_sources(tx, files) if files else []
-    return (await _judge(tx, subject, files, points) if points else []), len(points)
-
-
-async def _lines(tx: Transaction, subject: PullSubject, judged: list[Judged]) -> list[BlockLine]:
+    points = await series_rows.points_of_sources(tx, files)
+    if not points:
+        return []
+    judged = await _judge(tx, subject, files, points)
     listed = await allowlists.in_force(tx)
     labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
+    page = f"/{subject.repo}/benchmarks"
     lines = [_line(one, subject, labels) for one in judged[:LINES]]
     if len(judged) > LINES:
-        more = f"and {len(judged) - LINES:,} more"
-        lines.append(BlockLine(text=more, url=f"/{subject.repo}/benchmarks"))
-    return lines
+        lines.append(BlockLine(text=f"and {len(judged) - LINES:,} more", url=page))
+    if not judged:
+        text = f"{len(points):,} measured, none changed by more than noise"
+        lines.append(BlockLine(text=text, url=page, tone="good"))
+    return [Block(heading="Benchmarks", lines=tuple(lines))]
 
 
 async def _is_shown(tx: Transaction, source: SourceRow, subject: PullSubject) -> bool:
