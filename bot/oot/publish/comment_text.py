@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from bot.oot.verdict.failure import FailureList
     from bot.oot.verdict.view import Backend, Pull
-    from bot.web.blocks import Block
 
 MARKER = "<!-- ootbot:summary -->"  # the first line, by which our comment is found
 MAX_CHARACTERS = 62_500  # of at most 4 bytes each; GitHub refuses 262,145 bytes
@@ -126,7 +125,6 @@ def _paragraphs(pull: Pull, extent: Extent, mention: Collection[tuple[str, str]]
     yield from filter(None, [_other_oncalls(backends, extent, mention)])
     if extent.lists:
         yield from comment_backends.list_others(shown, backends)
-        yield from map(_note, pull.notes)
     if pull.answers:
         yield _answers(pull)
     if extent.left_out:
@@ -220,12 +218,6 @@ def _other_oncalls(
         if backend.state.red and not _has_section(backend, extent) and backend.oncalls
     ]
     return "\n".join(lines)
-
-
-def _note(block: Block) -> str:
-    """Return what another capability notes, folded."""
-    lines = [f"- {escaping.link(one.text, one.url)}" for one in block.lines]
-    return comment_backends.fold(escaping.html_text(block.heading), "\n".join(lines))
 
 
 def _answers(pull: Pull) -> str:

@@ -77,7 +77,7 @@ async def _state(
     )
     full = await job_lines.add_job_lines(tx, context, state)
     public = await without_private_names(tx, context.settings, full)
-    return await job_lines.add_notes(tx, context, await job_lines.add_failures(tx, context, public))
+    return await job_lines.add_failures(tx, context, public)
 
 
 async def _labels(context: Context, repo: str, number: int, *, since: int | None) -> frozenset[str] | None:

@@ -11,7 +11,7 @@ from bot.oot.verdict.failure_list import list_failures
 from bot.oot.verdict.job_histories import settle_histories
 from bot.web import blocks
 from bot.web.failures import Failures, FailuresSubject, read_failures
-from bot.web.subjects import BackendsSubject, HeadSubject, PullSubject
+from bot.web.subjects import BackendsSubject, HeadSubject
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bot.oot.verdict.failure import FailureList
     from bot.oot.verdict.pull_state import PullState
     from bot.oot.verdict.view import Backend, Job, Pull
-    from bot.web.blocks import Block, JobLine
+    from bot.web.blocks import JobLine
 
 
 async def add_job_lines(tx: Transaction, context: Context, state: PullState) -> PullState:
@@ -40,25 +40,6 @@ async def add_failures(tx: Transaction, context: Context, state: PullState) -> P
     """
     base_ref = state.base_ref
     return await _each(state, lambda pull: _with_failures(tx, context, pull, base_ref))
-
-
-async def add_notes(tx: Transaction, context: Context, state: PullState) -> PullState:
-    """Return the state with what other capabilities note in the comment, of its newest head."""
-    if state.current is None:
-        return state
-    settings, view = context.settings, state.current.view
-    subject = PullSubject(
-        repo=state.repo,
-        number=state.number,
-        head_sha=view.head_sha,
-        base_ref=state.base_ref,
-        github=web_url(settings.github_api_url),
-        settings=settings,
-    )
-    found = await blocks.gather(context.features, "comment_note", tx, subject)
-    notes = tuple(_with_address(one, settings.url) for one in found)
-    newest = replace(state.current, view=replace(view, notes=notes))
-    return replace(state, heads=(newest, *state.heads[1:]))
 
 
 async def _each(state: PullState, change: Callable[[Pull], Awaitable[Pull]]) -> PullState:
@@ -135,10 +116,6 @@ def _with_addresses(failures: FailureList, site: str) -> FailureList:
         first=tuple(replace(one, url=_address(one.url, site)) for one in failures.first),
         aside=tuple(replace(one, url=_address(one.url, site)) for one in failures.aside),
     )
-
-
-def _with_address(block: Block, site: str) -> Block:
-    return replace(block, lines=tuple(replace(line, url=_address(line.url, site)) for line in block.lines))
 
 
 def _address(url: str | None, site: str) -> str | None:

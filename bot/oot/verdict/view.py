@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bot.oot.verdict.facts import Facts
     from bot.oot.verdict.failure import FailureList
     from bot.oot.verdict.verdict import Verdict
-    from bot.web.blocks import Block, HeadTests, JobLine
+    from bot.web.blocks import HeadTests, JobLine
 
 _LEVELS = frozenset(Level)
 
@@ -198,7 +198,6 @@ class Pull:
     tests: HeadTests | None = None  # of backends
     failures: FailureList | None = None  # on backends; None: only their reports are known
     base: Base | None = None
-    notes: tuple[Block, ...] = ()  # of other features
 
     @property
     def reported(self) -> bool:
