@@ -16,6 +16,12 @@ class SourceKey(TypedDict):
     object_id: Big  # GitHub's id of the artifact; below 0: of an upload
 
 
+class OfRepository(TypedDict):
+    """Whose days and standings rows are."""
+
+    repository_id: Big
+
+
 class SourceJob(TypedDict):
     """The job that left it."""
 
@@ -51,6 +57,15 @@ class SourceTime(TypedDict):
     at: Millis
     day: Int  # since 1970, UTC
     seconds: Int | None
+
+
+class SourceMeasured(TypedDict):
+    """Of which day, commit and trust the rows of a file are: what such tables repeat of it."""
+
+    day: Int
+    at: Millis
+    trusted: Bool
+    head_sha: Text
 
 
 class Problem(TypedDict):
