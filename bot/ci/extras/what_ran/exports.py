@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from bot.ci.extras.exported_rows import rows_export
 from bot.ci.extras.what_ran.tables import td_miss
 from bot.ci.test_results.tables import test_exclusion
+from bot.db.exports import Export
+from bot.db.object_copies import ROW_SHAPES
 
 EXPORTS = (
-    rows_export("test_exclusions", test_exclusion, day="received_at", group="selection"),
-    rows_export("td_misses", td_miss, group="selection"),
+    Export(
+        name="test_exclusions", group="selection", table=test_exclusion, day="received_at", shapes=ROW_SHAPES
+    ),
+    Export(name="td_misses", group="selection", table=td_miss, day="at", shapes=ROW_SHAPES),
 )
