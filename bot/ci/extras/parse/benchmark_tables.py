@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.ci.extras.parse.benchmark_values import one_line, require_name, summarize
 from bot.ci.extras.parse.json_values import LeftOut, as_number
@@ -39,9 +39,9 @@ def records_of_table(document: Document, problems: Problems) -> Iterator[Benchma
         problems.add(document.member, reader.line_num, f"no CSV: {error}")
 
 
-def _of_line(suite: str, line: Mapping[str, str]) -> Iterator[BenchmarkRecord]:
+def _of_line(suite: str, line: Mapping[str, Any]) -> Iterator[BenchmarkRecord]:
     model = require_name(line.get("name"), "name")
-    device = one_line(line.get("dev") or line.get("device", ""), "device")
+    device = one_line(line.get("dev") or line.get("device"), "device")
     for column, text in line.items():
         if not column or column in KNOWN or not isinstance(text, str) or not text.strip():
             continue
