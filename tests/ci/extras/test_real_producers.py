@@ -86,6 +86,13 @@ def test_torchinductors_settings_are_series_of_their_own_and_words_are_a_status(
     assert {(one.device, one.mode, one.dtype) for one in found.rows} == {("cuda", "training", "amp")}
 
 
+def test_settings_that_are_too_many_are_left_out_but_not_what_was_measured_on(parsed):
+    about = INDUCTOR["benchmark"]["extra_info"] | {f"setting_{number}": None for number in range(400)}
+    record = INDUCTOR | {"benchmark": {**INDUCTOR["benchmark"], "extra_info": about}, "runners": [PHONE]}
+    (one,) = parsed(parse_benchmarks, lines(record)).rows
+    assert one.extra == {"runners": [PHONE]}
+
+
 def test_lines_may_be_lists_and_a_device_is_what_the_dashboard_takes_it_for(parsed):
     def of(runner, **about):
         return INDUCTOR | {"benchmark": {"name": "b", "extra_info": about}, "runners": [runner]}

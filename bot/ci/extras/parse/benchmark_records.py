@@ -107,13 +107,17 @@ def _backend(model: Mapping[str, Any], about: Mapping[str, Any], metric: Mapping
 def _extra(
     record: Mapping[str, Any], about: Mapping[str, Any], model: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return what is kept beside the names and values."""
+    """Return what is kept beside the names and values: as many parts as fit, those that are large at last."""
     given = {
-        **{name: record.get(name) for name in ("inputs", "dependencies", "runners")},
-        "benchmark": about,
+        **{name: record.get(name) for name in ("runners", "inputs", "dependencies")},
         "model": model.get("extra_info"),
+        "benchmark": about,  # of TorchInductor all its settings
     }
-    return keep_raw({name: value for name, value in given.items() if value}, EXTRA_MOST) or None
+    kept: dict[str, Any] = {}
+    for name, value in given.items():
+        if value:
+            kept = keep_raw(kept | {name: value}, EXTRA_MOST) or kept
+    return kept or None
 
 
 def _values(metric: Mapping[str, Any]) -> tuple[list[float], str]:
