@@ -127,7 +127,7 @@ async def log_state(tx: Transaction, settings: Settings, of: WorkflowJobRow) -> 
     if of["status"] != "completed":
         return LogState(state=State.WANTED, reason="GitHub has it once the job has ended", bytes=None)
     refused = await collection_scope.run_refusal(tx, settings, of["repo"], workflow=of["workflow_name"])
-    refused = refused or collection_scope.log_refusal(settings, of)
+    refused = refused or collection_scope.log_refusal(settings, of["conclusion"])
     if refused:
         return LogState(state=State.SKIPPED, reason=refused, bytes=None)
     return LogState(state=State.WANTED, reason="not asked for yet", bytes=None)
