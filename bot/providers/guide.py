@@ -49,5 +49,13 @@ def _guide(one: Provider, url: str) -> Guide:
             ("Token", f"{secret}; send it as X-Buildkite-Signature, not as X-Buildkite-Token"),
             ("Events", "all of build.*, job.* and agent.*"),
             ("Pipelines", "only those below, where the organization has others"),
+            ("Logs", _logs(one)),
         ]
     return Guide(provider=one.kind, where=WHERE[one.kind], fields=fields, projects=one.projects)
+
+
+def _logs(one: Provider) -> str:
+    if one.api_token:
+        what = "of failed jobs, and reports of tests" if one.junit else "of failed jobs"
+        return f"{what}: by the API token in {one.api_variable}, scopes {' and '.join(one.api_scopes)}"
+    return "are not fetched: api_token_env would name the variable with an API token"
