@@ -26,9 +26,9 @@ async def fetch_log(context: Context, task: Task) -> None:
     """Fetch a job's log, if the settings have an API token for its pipeline."""
     if collection_scope.log_refusal(context.settings, "failure"):
         return
-    async with context.store.transaction() as tx:
+    async with context.store.read() as tx:
         wanted = await find_wanted(tx, context, task.key)
-        row = await provider_file.begin_try(tx, wanted.log) if wanted else None
+    row = await provider_file.begin_try(context, wanted.provider, wanted.log) if wanted else None
     if wanted is None or row is None:
         return
     blob = f"log/{wanted.log.repository_id}/{wanted.log.object_id}"

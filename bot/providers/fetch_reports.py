@@ -51,6 +51,7 @@ async def fetch_reports(context: Context, task: Task) -> None:
         wanted = await find_wanted(tx, context, task.key)
     if wanted is None or not wanted.provider.junit:
         return
+    provider_file.check_turn(context, wanted.provider, wanted.job["repo"])
     later: RetryLater | None = None
     for report in await _list_reports(context, wanted):
         try:
@@ -63,8 +64,7 @@ async def fetch_reports(context: Context, task: Task) -> None:
 
 async def _fetch(context: Context, wanted: WantedFiles, report: Report) -> None:
     fetched = _describe(wanted, report)
-    async with context.store.transaction() as tx:
-        row = await provider_file.begin_try(tx, fetched)
+    row = await provider_file.begin_try(context, wanted.provider, fetched)
     if row is None:
         return
     place = f"{fetched.repository_id}/{fetched.run_id}/{fetched.run_attempt}"

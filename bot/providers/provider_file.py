@@ -10,6 +10,7 @@ from bot.ci.collect.states import State
 from bot.ci.collect.store import fetches
 from bot.ci.collect.tasks import fetch_file
 from bot.ci.collect.tasks.fetch_file import NotThere, Wanted
+from bot.ci.collect.workspace import WORKSPACE
 from bot.core import metrics
 from bot.github.download import Gone
 from bot.providers.buildkite_api import BUILDKITE_API, TokenRefused
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from bot.ci.collect.receiving import Fetched
     from bot.ci.collect.tables import FetchRow
     from bot.context import Context
-    from bot.db.transaction import Transaction
     from bot.providers.settings import Provider
 
 
@@ -35,13 +35,22 @@ class ProviderFile:
     size: int | None = None  # as Buildkite has it
 
 
-async def begin_try(tx: Transaction, fetched: Fetched) -> FetchRow | None:
-    """Count a try and return the fetch; None where it is over."""
+def check_turn(context: Context, provider: Provider, repo: str) -> None:
+    """Raise NotYet while the parser or the API token is to be left alone."""
+    context.resource(WORKSPACE).shares.check(repo.casefold())
+    context.resource(BUILDKITE_API).check_pause(provider)
+
+
+async def begin_try(context: Context, provider: Provider, fetched: Fetched) -> FetchRow | None:
+    """Note that a file is wanted, count a try, and return the fetch; None where it is over. Raises NotYet."""
     names = ("repository_id", "object_id", "run_id", "run_attempt", "job_id")
     kind = "log" if fetched.kind == "log" else "artifact"
     intent: dict[str, Any] = {"kind": kind} | {name: getattr(fetched, name) for name in names}
-    await fetches.want_fetches(tx, [intent])
-    return await fetches.begin_try(tx, fetched.repository_id, kind, fetched.object_id)
+    async with context.store.transaction() as tx:
+        await fetches.want_fetches(tx, [intent])
+    check_turn(context, provider, fetched.repo)
+    async with context.store.transaction() as tx:
+        return await fetches.begin_try(tx, fetched.repository_id, kind, fetched.object_id)
 
 
 async def fetch(context: Context, row: FetchRow, file: ProviderFile) -> None:

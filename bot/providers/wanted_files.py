@@ -9,11 +9,9 @@ from bot.ci.collect import collection_scope
 from bot.ci.collect.receiving import Fetched, ToldJob
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.store import runs
-from bot.ci.collect.workspace import WORKSPACE
 from bot.ci.trunk.job_numbers import make_number
 from bot.core.errors import GiveUp
 from bot.providers import cells, rows
-from bot.providers.buildkite_api import BUILDKITE_API
 from bot.providers.settings import BUILDKITE, providers_of
 from bot.providers.trust import is_trusted
 
@@ -70,7 +68,7 @@ def make_observer(settings: Settings, _features: Features) -> BeforeCommit | Non
 async def find_wanted(tx: Transaction, context: Context, key: str) -> WantedFiles | None:
     """Return the job of a task's key; None where its files are not wanted, or not any more.
 
-    Raises GiveUp for a key of no job, NotYet while the parser or the API token is to be left alone.
+    Raises GiveUp for a key of no job.
     """
     repository_id, _, rest = key.partition(" ")
     project, _, job_id = rest.partition(" ")
@@ -83,8 +81,6 @@ async def find_wanted(tx: Transaction, context: Context, key: str) -> WantedFile
     workflow = cells.workflow_name(job)
     if await collection_scope.run_refusal(tx, context.settings, job["repo"], workflow=workflow):
         return None
-    context.resource(WORKSPACE).shares.check(job["repo"].casefold())
-    context.resource(BUILDKITE_API).check_pause(provider)
     return WantedFiles(job, provider, await _describe_log(tx, context.settings, job))
 
 

@@ -161,9 +161,12 @@ async def test_a_token_that_is_refused_is_left_alone_for_an_hour(bot, buildkite,
     await fails(bot, buildkite)
     ((state, reason),) = await fetches(bot)
     assert state == "forbidden"
+    (number,) = {-row["job_id"] for row in await bot.rows("ci_fetch")}
+    assert f"not available: {reason[:60]}" in (await bot.get(f"/{UPSTREAM}/other-job/{number}"))[1]
     assert reason.startswith(f"Buildkite answered {status} to the API token in API_TOKEN: it has to be valid")
     await fails(bot, buildkite, job=SECOND)
     assert len(buildkite.asked) == 1
+    assert sorted(one for one, _ in await fetches(bot)) == ["forbidden", "wanted"]
     await bot.wait(3_700)
     assert await fetches(bot) == [("stored", None), ("stored", None)]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bot.ci.collect import job_reads
+from bot.ci.collect.states import State
 from bot.ci.trunk.cells import CONCLUSIONS, STATES
 from bot.ci.trunk.runner_labels import BETWEEN
 from bot.ci.trunk.store import other_jobs
@@ -17,11 +18,12 @@ from bot.web.view import Page, View
 from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
+    from bot.ci.collect.job_reads import LogState
     from bot.ci.trunk.store.other_jobs import OtherJobRow
     from bot.web.asked import Asked
     from bot.web.blocks import Block
 
-RUNNING = 30  # seconds until the page of a job that has not ended is reloaded
+RUNNING = 30  # seconds until the page of a job is reloaded that has not ended, or whose log is being fetched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,7 @@ class FoundOtherJob:
 
     repo: str
     job: OtherJobRow
+    log: LogState | None  # None: it was never asked for
     blocks: list[Block]
 
     @property
@@ -61,7 +64,8 @@ async def read_job(asked: Asked) -> FoundOtherJob:
         settings=asked.settings,
     )
     added = await blocks.gather(asked.context.features, "job", tx, subject)
-    return FoundOtherJob(repo=repo, job=job, blocks=added)
+    log = await job_reads.asked_log_state(tx, job["repository_id"], job["job_id"])
+    return FoundOtherJob(repo=repo, job=job, log=log, blocks=added)
 
 
 def show(found: FoundOtherJob) -> dict[str, Any]:
@@ -74,13 +78,15 @@ def show(found: FoundOtherJob) -> dict[str, Any]:
         "tone": job_reads.conclusion_tone(found.conclusion or None),
         "took": job_reads.seconds_between(job["started_at"], job["completed_at"]),
         "queued": None if job["held"] else job_reads.seconds_between(job["queued_at"], job["started_at"]),
+        "log": found.log,
         "runner": (job["runner_label"] or "").replace(BETWEEN, f"{BETWEEN} "),
         "blocks": found.blocks,
     }
 
 
 def _refresh(found: FoundOtherJob) -> int:
-    return 0 if found.conclusion else RUNNING
+    waits = found.log is not None and found.log.state == State.WANTED
+    return RUNNING if waits or not found.conclusion else 0
 
 
 VIEW = View(
