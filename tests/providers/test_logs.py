@@ -19,9 +19,9 @@ from tests.providers import buildkite_server
 from tests.providers.buildkite_server import API_TOKEN
 from tests.providers.conftest import COMMANDS, ENVIRON
 from tests.providers.sending import PIPELINE, build, deliver_buildkite, job_event
-from tests.serving import SQLITE
 
-pytestmark = SQLITE
+pytestmark = pytest.mark.logic
+LONG = pytest.mark.nightly
 FIRST, SECOND = "018f0a6e-0000-4000-8000-00000000000a", "018f0a6e-0000-4000-8000-00000000000b"
 SECRET = "ghp_" + "a1B2" * 9
 LINES = (
@@ -127,6 +127,7 @@ async def test_what_a_log_said_stays_whatever_comes_later(bot, buildkite):
     assert failures(shown) == []
 
 
+@LONG
 async def test_where_no_rule_says_why_the_exit_status_stays(bot, buildkite):
     await deliver(bot, push(bot, "A"))
     await fails(bot, buildkite, log=b"nothing to see\n")
@@ -155,7 +156,7 @@ async def test_of_jobs_that_passed_never_ran_or_are_of_no_commit_no_log_is_fetch
     assert buildkite.asked == []
 
 
-@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("status", [401, pytest.param(403, marks=LONG)])
 async def test_a_token_that_is_refused_is_left_alone_for_an_hour(bot, buildkite, status):
     buildkite.answers = [(status, {})]
     await fails(bot, buildkite)
@@ -171,7 +172,9 @@ async def test_a_token_that_is_refused_is_left_alone_for_an_hour(bot, buildkite,
     assert await fetches(bot) == [("stored", None), ("stored", None)]
 
 
-@pytest.mark.parametrize(("headers", "seconds"), [({"RateLimit-Reset": "42"}, 42), ({}, 60)])
+@pytest.mark.parametrize(
+    ("headers", "seconds"), [({"RateLimit-Reset": "42"}, 42), pytest.param({}, 60, marks=LONG)]
+)
 async def test_a_limit_is_waited_for_as_long_as_buildkite_asks(bot, buildkite, headers, seconds):
     buildkite.answers = [(429, headers)]
     await fails(bot, buildkite)
@@ -183,6 +186,7 @@ async def test_a_limit_is_waited_for_as_long_as_buildkite_asks(bot, buildkite, h
     assert await fetches(bot) == [("stored", None), ("stored", None)]
 
 
+@LONG
 async def test_a_log_that_is_not_there_yet_is_asked_for_again_then_counts_as_absent(bot, buildkite):
     await fails(bot, buildkite, log=None)
     await fails(bot, buildkite, job=SECOND, log=None)
@@ -192,6 +196,7 @@ async def test_a_log_that_is_not_there_yet_is_asked_for_again_then_counts_as_abs
     assert sorted(await fetches(bot), key=str) == [("absent", absent), ("stored", None)]
 
 
+@LONG
 async def test_servers_that_fail_are_asked_again(bot, buildkite):
     buildkite.answers = [(500, {}), (502, {}), (400, {})]
     await fails(bot, buildkite)
@@ -213,10 +218,10 @@ async def test_a_log_of_a_private_repository_is_shown_to_nobody_else(bot, buildk
         assert (await bot.get(path, headers=admin))[0] == 200
 
 
-@pytest.mark.parametrize("number", ["1", "99999999999999999", "999999999999999999999"])
-async def test_a_number_of_no_job_has_no_page(bot, number):
-    for path in ("", "/log", "/log.txt"):
-        assert (await bot.get(f"/{UPSTREAM}/other-job/{number}{path}"))[0] == 404
+async def test_a_number_of_no_job_has_no_page(bot):
+    for number in ("1", "99999999999999999", "999999999999999999999"):
+        for path in ("", "/log", "/log.txt"):
+            assert (await bot.get(f"/{UPSTREAM}/other-job/{number}{path}"))[0] == 404
 
 
 async def test_a_doctor_asks_what_the_token_may_do_and_the_guide_says_that_it_is_used(

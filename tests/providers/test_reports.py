@@ -18,9 +18,8 @@ from tests.providers import buildkite_server
 from tests.providers.buildkite_server import API_TOKEN
 from tests.providers.conftest import ENVIRON
 from tests.providers.sending import PIPELINE, build, deliver_buildkite, job_event
-from tests.serving import SQLITE
 
-pytestmark = SQLITE
+pytestmark = pytest.mark.logic
 FIRST = "018f0a6e-0000-4000-8000-00000000000a"
 FAILING = '<testcase classname="test_npu" name="test_add"><failure message="1 == 2">boom</failure></testcase>'
 PASSING = '<testcase classname="test_npu" name="test_sub"/>'
@@ -87,6 +86,7 @@ async def test_tests_that_failed_are_told_on_the_commit_and_in_the_grid(bot, bui
         assert (await bot.get(path))[0] == 200
 
 
+@pytest.mark.nightly
 async def test_an_archive_of_reports_and_several_of_them_are_one_job(bot, buildkite):
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
@@ -110,6 +110,7 @@ async def test_odd_lists_and_files_harm_nothing(bot, buildkite):
     assert not any(".." in path for path in buildkite.asked)
 
 
+@pytest.mark.nightly
 async def test_one_report_that_does_not_come_keeps_no_other_from_coming(bot, buildkite):
     for number in range(3):
         buildkite.leaves(

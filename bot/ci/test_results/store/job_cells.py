@@ -31,7 +31,9 @@ async def write(tx: Transaction, sha: str) -> None:
     query = query.select_from(joined).where(
         F.head_sha == sha,
         JOB.head_sha == sha,
-        sa.or_(JOB.job_id > 0, JOB.job_id <= job_numbers.LARGEST),  # not those known by an artifact's name only
+        sa.or_(
+            JOB.job_id > 0, JOB.job_id <= job_numbers.LARGEST
+        ),  # not those known by an artifact's name only
         JOB.backend.is_(None),
         F.outcome.in_(sorted(FAILING)),
         F.verdict.is_not(None),
