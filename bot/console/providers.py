@@ -57,6 +57,8 @@ async def _describe(settings: Settings, *, as_json: bool, take_up: bool) -> None
     for one in guides:
         at = last.get(one.provider)
         _print_guide(one, "none yet" if at is None else f"{duration((now - at) / 1000)} ago")
+    if guides and guide.is_unreachable(settings):
+        click.echo("no other CI reaches these URLs: set PUBLIC_URL to the address of the bot from outside")
     if not guides:
         click.echo("no other CI is in the settings; docs/providers.md shows how to name one")
     if taken is not None:
@@ -71,7 +73,7 @@ def _about(row: DeliveryRow) -> str:
     if row["state"] == "foreign":
         return f"{(row['repo'] or '').partition(':')[2]} is mapped to no repository: see /admin, or ootbot doctor"
     about = row["repo"] or "no repository"
-    return f"{about}: {row['error']}" if row["error"] else about
+    return f"{about}: {row['error'].partition(': ')[2] or row['error']}" if row["error"] else about
 
 
 def _print_guide(one: Guide, last: str) -> None:

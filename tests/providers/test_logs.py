@@ -242,7 +242,7 @@ async def test_a_doctor_asks_what_the_token_may_do_and_the_guide_says_that_it_is
     more = COMMANDS | {"OOTBOT_PROVIDERS": entries, "API_TOKEN": API_TOKEN}
     code, out, err = await ootbot(bot, "providers", more=more)
     assert code == 0, err
-    assert "of failed jobs: by the API token in API_TOKEN, scopes read_build_logs" in out
+    assert "logs of failed jobs, by the API token in API_TOKEN with read_build_logs" in out
     assert API_TOKEN not in out + err
 
 
