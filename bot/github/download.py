@@ -53,9 +53,17 @@ class Gone(OotbotError):
 class Unanswered(RetryLater):
     """The store did not send the content; `status` says how it put that."""
 
-    def __init__(self, response: aiohttp.ClientResponse, message: str, *, after: float | None = None) -> None:
+    def __init__(
+        self,
+        response: aiohttp.ClientResponse,
+        message: str,
+        *,
+        after: float | None = None,
+        by_api: bool = False,
+    ) -> None:
         super().__init__(message, after=_asked_wait(response) or after)
         self.status = response.status
+        self.by_api = by_api  # and not by a host that it names
 
 
 def _asked_wait(response: aiohttp.ClientResponse) -> float | None:
@@ -143,14 +151,15 @@ class Downloads:
         if response.status < 300:
             return response
         response.release()
+        by_api = self._guard.is_api(url)
         if response.status in {404, 410}:
             raise Gone(f"the store answered {response.status}")
         if response.status == 416:
             raise DownloadRefused("the store does not have the range that it promised")
         if response.status in EXPIRED:
             words = f"the address has expired: the store answered {response.status}"
-            raise Unanswered(response, words, after=1)
-        raise Unanswered(response, f"the store answered {response.status}")
+            raise Unanswered(response, words, after=1, by_api=by_api)
+        raise Unanswered(response, f"the store answered {response.status}", by_api=by_api)
 
     async def _receive(self, response: aiohttp.ClientResponse, file: IO[bytes], most: int) -> Download:
         encoding = response.headers.get("Content-Encoding", "").strip().lower()

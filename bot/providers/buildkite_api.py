@@ -54,6 +54,8 @@ class BuildkiteApi:
         try:
             return await self._downloads_of(provider.api_url).fetch(location, into, most=most)
         except Unanswered as error:
+            if not error.by_api:
+                raise
             if error.status == LIMITED:
                 self._pause(
                     provider, error.after or LIMITED_PAUSE, "Buildkite limits the API token's requests"

@@ -26,7 +26,8 @@ class Buildkite:
         default_factory=list
     )  # (status, headers) of the next requests; None: what they ask for
     scopes: tuple[str, ...] = ("read_build_logs",)
-    moved: bool = False  # whether logs are kept at an address of their own, as large ones are
+    store: str = ""  # the host that keeps logs, where that is another one; artifacts are always there
+    store_answers: list = field(default_factory=list)  # its next statuses
     asked: list[str] = field(default_factory=list)  # paths
     tokens_at_store: list = field(default_factory=list)  # that came to that address
 
@@ -47,12 +48,14 @@ class Buildkite:
         job = request.match_info["job"]
         if job not in self.logs:
             return web.json_response({"message": "No log found"}, status=404)
-        if self.moved:
-            raise web.HTTPFound(f"/store/{job}")
+        if self.store:
+            raise web.HTTPFound(f"{self.store}/store/{job}")
         return web.Response(body=self.logs[job], content_type="text/plain", charset="utf-8")
 
     async def send_stored(self, request):
         self.tokens_at_store.append(request.headers.get("Authorization"))
+        if self.store_answers:
+            return web.Response(status=self.store_answers.pop(0))
         name = request.match_info["name"]
         return web.Response(body=self.logs.get(name) or self.files[name])
 
