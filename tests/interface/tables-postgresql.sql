@@ -1773,6 +1773,7 @@ CREATE TABLE test_part (
 	notes JSONB,
 	received_at BIGINT NOT NULL,
 	rules INTEGER DEFAULT '0' NOT NULL,
+	told JSONB,
 	CONSTRAINT pk_test_part PRIMARY KEY (repository_id, run_id, run_attempt, job_id, object_id)
 )
 CREATE INDEX ix_test_part_object ON test_part (repository_id, object_id)

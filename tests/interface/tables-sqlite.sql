@@ -1770,6 +1770,7 @@ CREATE TABLE test_part (
 	notes JSON,
 	received_at INTEGER NOT NULL,
 	rules INTEGER DEFAULT '0' NOT NULL,
+	told JSON,
 	CONSTRAINT pk_test_part PRIMARY KEY (repository_id, run_id, run_attempt, job_id, object_id)
 )
 CREATE INDEX ix_test_part_object ON test_part (repository_id, object_id)

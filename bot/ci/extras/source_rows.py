@@ -52,7 +52,7 @@ async def store_source(
 ) -> Stored | None:
     """Store what a file is of, and what was left out of it; None where the job has left the same file before."""
     key = await job_parts.find_key(tx, fetched, [])
-    part = job_facts.FactSource(object_id=fetched.object_id, name=fetched.name)
+    part = job_facts.FactSource(object_id=fetched.object_id, name=fetched.name, told=fetched.told)
     facts = await job_facts.read_facts(tx, context.settings, key, [part])
     row = await _row(tx, fetched, key, facts, parsed)
     if await _is_known(tx, row):

@@ -914,7 +914,7 @@ def upgrade() -> None:
         "test_part", must("repository_id", Big), must("run_id", Big), must("run_attempt", Integer),
         must("job_id", Big), must("object_id", Big), must("kind", Text), must("name", Text),
         column("blob", Text), must("unreadable", Json), column("notes", Json), must("received_at", Big),
-        must("rules", Integer, server_default=sa.text("'0'")),
+        must("rules", Integer, server_default=sa.text("'0'")), column("told", Json),
         key=["repository_id", "run_id", "run_attempt", "job_id", "object_id"],
     )
     index("ix_test_part_object", "test_part", "repository_id", "object_id")
