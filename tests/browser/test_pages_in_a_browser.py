@@ -21,7 +21,11 @@ pytestmark = [
 
 FINDINGS = (Path(__file__).parent / "findings.js").read_text()
 REACHABLE = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
-SIZES = (390, 1440, 2560)
+EVERY = tuple((width, dark) for width in (390, 1440, 2560) for dark in (False, True))
+SOME = ((390, False), (1440, True))
+LOOKS = pytest.mark.parametrize(
+    "looks", [pytest.param(SOME, id="some"), pytest.param(EVERY, id="every", marks=pytest.mark.nightly)]
+)
 LINK = re.compile(r'href="(/[^"#]*)')
 OF_A_SHAPE = 2
 PAGES = {
@@ -171,25 +175,25 @@ async def sign_in(bot, tab):
     await tab.loaded.wait()
 
 
-async def check(bot, tab, pages):
+async def check(bot, tab, pages, looks):
     """Return what troubles a reader; a page follows width and colours while it is open."""
     found = []
     for name, path in pages.items():
-        await tab.look(width=SIZES[0], dark=False)
+        await tab.look(width=looks[0][0], dark=looks[0][1])
         await tab.open(bot.url + path)
-        for width in SIZES:
-            for dark in (False, True):
-                await tab.look(width=width, dark=dark)
-                where = f"{name}, {width} px, {'dark' if dark else 'light'}"
-                found += [f"{where}: {finding}" for finding in await tab.evaluate(FINDINGS)]
+        for width, dark in looks:
+            await tab.look(width=width, dark=dark)
+            where = f"{name}, {width} px, {'dark' if dark else 'light'}"
+            found += [f"{where}: {finding}" for finding in await tab.evaluate(FINDINGS)]
     return found
 
 
-async def test_pages_have_nothing_that_troubles_a_reader(bot, tab):
+@LOOKS
+async def test_pages_have_nothing_that_troubles_a_reader(bot, tab, looks):
     pages = await addresses(bot)
-    found = await check(bot, tab, pages)
+    found = await check(bot, tab, pages, looks)
     await sign_in(bot, tab)
-    found += await check(bot, tab, SIGNED_IN)
+    found += await check(bot, tab, SIGNED_IN, looks)
     assert found == [], "\n".join(found)
     ours = [said for said in tab.complaints if "the server responded with a status of" not in said]
     assert ours == []  # no error in the console, no violation of the policy
