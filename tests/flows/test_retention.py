@@ -134,6 +134,7 @@ async def test_the_delivery_of_a_closing_goes_as_nobody_answers_to_that(bot, git
     )
 
 
+@pytest.mark.logic
 async def test_records_go_after_theirs_but_not_what_is_open_or_decides_who_may_see(bot, github):
     await github.open_pull(UPSTREAM)
     closed = await github.open_pull(UPSTREAM)

@@ -50,6 +50,7 @@ async def test_the_grid_is_kept_as_long_as_records_are(bot):
     assert {row["job"] for row in await bot.rows("ci_column")} == {"build"}
 
 
+@pytest.mark.logic
 async def test_a_cell_without_any_time_goes_with_its_record(bot):
     event, body = job(bot, "build", "A", number=7)
     body["workflow_job"] |= {"created_at": None, "started_at": None, "completed_at": None}
