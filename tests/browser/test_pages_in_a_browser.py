@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests import harness
+from tests import harness, shown_facts
 from tests.browser import chromium, measured, story
 from tests.harness import L3, L4, UPSTREAM
+from tests.walk import walk
 
 pytestmark = [
     pytest.mark.skipif(chromium.find() is None, reason="no Chromium here: apt-get install chromium"),
@@ -28,6 +29,11 @@ LOOKS = pytest.mark.parametrize(
 )
 LINK = re.compile(r'href="(/[^"#]*)')
 OF_A_SHAPE = 2
+ALIKE = 6  # pages of one kind that are compared
+COMPARED = {  # of what the story's pages say in several places
+    "last good", "commits that count", "Broken", "Flaky", "took", "Failed", "Runs", "pass rate", "upstream's jobs passed",
+    "full result", "gate", "mark", "jobs", "queued", "cpu avg", "memory avg", "gpu avg", "total of Failed",
+}  # fmt: skip
 PAGES = {
     "health": "/oot",
     "health-24h": "/oot?days=1&level=4",
@@ -261,3 +267,11 @@ async def test_links_between_pages_lead_somewhere(bot):
             waiting += [html.unescape(found) for found in LINK.findall(shown)]
     assert lost == [], "\n".join(map(str, lost))
     assert len(seen) > len(PAGES)
+
+
+async def test_what_two_pages_show_is_the_same(bot):
+    """Of the whole demo: tests/demo/test_pages_agree.py, by night."""
+    start = (PAGES["home"], PAGES["grid"], "/failures", "/oot", "/oot/metrics", "/oot/levels")
+    pages = await walk(bot.http, bot.url, start=start, alike=ALIKE)
+    assert shown_facts.disagreements(pages) == {}
+    assert COMPARED - shown_facts.compared(pages).keys() == set()
