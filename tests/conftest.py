@@ -26,12 +26,14 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bot.ci.collect import parser_pool
 from bot.core.errors import RetryLater
+from bot.db.sqlite_threads import Threads
 from bot.demo.github.auth import private_key
 from bot.ingest import identify, watched
 from bot.oot.allowlist.tables import allowlist_version, oot_level
 from tests import databases, harness, memoized, secret_markers
 from tests.contract import description, recorder
 from tests.db.opened import opened, url_of
+from tests.unthreaded import Unthreaded
 
 try:
     from uvloop import new_event_loop
@@ -69,6 +71,7 @@ def pytest_configure(config):
         "ours", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], **drawn
     )
     hypothesis.settings.load_profile("ours")
+    harness.running_threads = Threads if config.getoption("--nightly") else Unthreaded
     recorder.RECORDER.enabled = config.getoption("--nightly") and not description.reason_to_skip()
 
 
