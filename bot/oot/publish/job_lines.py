@@ -64,15 +64,18 @@ def _failed_runs(pulls: Iterable[Pull]) -> dict[str, frozenset[tuple[str, int]]]
 async def _with_all_lines(
     tx: Transaction, context: Context, pull: Pull, lines: Mapping[str, list[JobLine]]
 ) -> Pull:
-    if not any(backend.jobs for backend in pull.backends):
-        return pull
     failing = _failed_runs([pull])
     subject = HeadSubject(
         repo=pull.repo,
         head_sha=pull.head_sha,
         labels={backend.repo.casefold(): backend.label for backend in pull.backends},
         failing=failing,
+        url=context.settings.url,
+        settings=context.settings,
     )
+    pull = replace(pull, remarks=await blocks.head_remarks(context.features, tx, subject))
+    if not any(backend.jobs for backend in pull.backends):
+        return pull
     tests = await blocks.head_tests(context.features, tx, subject)
     backends = []
     for backend in pull.backends:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bot.oot.verdict.facts import Facts
     from bot.oot.verdict.failure import FailureList
     from bot.oot.verdict.verdict import Verdict
-    from bot.web.blocks import HeadTests, JobLine
+    from bot.web.blocks import BlockLine, HeadTests, JobLine
 
 _LEVELS = frozenset(Level)
 
@@ -197,6 +197,7 @@ class Pull:
     answers: tuple[Answer, ...] = ()  # to the last commands, oldest first
     tests: HeadTests | None = None  # of backends
     failures: FailureList | None = None  # on backends; None: only their reports are known
+    remarks: tuple[BlockLine, ...] = ()  # of other capabilities, for the comment
     base: Base | None = None
 
     @property
