@@ -158,8 +158,6 @@ def _send(request: web.Request, page: CachedPage | web.Response, *, control: str
         "Cache-Control": control or (f"private, max-age={seconds}" if seconds else "private, no-cache"),
         "ETag": f'W/"{page.etag}"',
         "Vary": "Accept-Encoding, Authorization, Cookie",
-        # of a 304, too: its headers replace those that a browser keeps, and a page's policy goes by its type
-        "Content-Type": page.content_type,
     }
     headers["Content-Type"] = page.content_type  # chooses the policy: a 304's takes the place of the kept one
     if any(tag.value == page.etag for tag in request.if_none_match or ()):
