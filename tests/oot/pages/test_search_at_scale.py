@@ -36,7 +36,7 @@ THINGS = [
 ]
 SEARCHES = (
     "12345", "#99999", "Fix", "fix conv", "fix conv123", "conv", "matmul77 speed", "author17", "zzz nothing", "te", "test_",
-    "test_conv123", "conv123", "TestConv4", "TestConv4.test_conv", "release", "main", "linux-job-17", "build", "a", "e",
+    "test_conv123", "conv123", "TestConv4", "TestConv4.test_conv", "release", "main", "linux-job-17", "device-job-17", "build", "a", "e",
     "out of memory", "RuntimeError conv1", "npu", "pytorch", "deadbeef", f"{77:040x}", f"{77:08x}", "Fix the conv12 layout4",
 )  # fmt: skip
 
