@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from bot.db.columns import metadata
 from tests.command import ootbot
 from tests.flows.dispatched import dispatched_to
 from tests.harness import L1, L2, L3, L4, UPSTREAM
@@ -117,6 +119,14 @@ async def test_what_cannot_be_explained_is_said(bot, named, code, says):
     found, out, err = await ootbot(bot, "allowlist", "explain", named)
     assert (found, out) == (code, "")
     assert says in err
+
+
+async def test_without_an_allowlist_it_says_so(bot):
+    async with bot.store.transaction() as tx:
+        await tx.run(sa.delete(metadata.tables["allowlist_version"]))
+    code, _, err = await ootbot(bot, "allowlist", "explain", f"{UPSTREAM}#1")
+    assert code == 1
+    assert "has been read yet: `ootbot allowlist show` says more" in err
 
 
 async def test_doctor_names_blocking_backends_whose_paths_are_ignored(bot):
