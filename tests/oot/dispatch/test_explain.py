@@ -54,13 +54,15 @@ async def test_the_console_says_what_the_page_of_the_documents_shows(bot, github
 
 async def test_the_page_lists_who_was_not_asked_and_why(bot, github):
     await bot.list_backends(LISTED)
+    await open_pull(bot, github, "docs/other.md")
     pull = await open_pull(bot, github, "docs/guide.md")
     address = f"/{UPSTREAM}/pull/{pull.number}"
     _, page = await bot.get(address)
     assert "Who was asked, and why not" in page
     assert "npu: skipped, no file of interest changed" in page
-    assert f"{L2}: sent, it takes part in pull requests" in page
-    assert "3 sent" in page
+    assert f"{L2}: waiting for a machine: 0 before you" in page
+    assert f"{L1}: sent, it takes part in pull requests" in page
+    assert "2 sent" in page
     first = pull.head_sha
     bot.clock.advance(5)
     await github.push_commit(pull)
