@@ -8,7 +8,7 @@ from bot.oot.culprits.start import cancel_search
 from tests.flows.commanded import WRITER
 from tests.harness import L1, L2, L3, L4, UPSTREAM
 from tests.oot.culprits.searched import TEST, broken_branch
-from tests.oot.culprits.test_story import begin
+from tests.oot.culprits.test_story import begin, newest_answer
 
 pytestmark = pytest.mark.logic  # about rules and words; the stories run on both databases
 
@@ -110,7 +110,7 @@ async def test_both_ends_have_to_be_commits_of_the_branch_in_order(bot, github):
         (f"{c3}..{c9} {c3}..{c9}", "name one range"),
     ):
         reactions, _ = await begin(bot, github, f"/oot bisect npu {line}")
-        answer = (await bot.rows("oot_command"))[-1]["answer"]
+        answer = await newest_answer(bot)
         assert (reactions, words in answer) == (["eyes", "confused"], True), (line, answer)
     assert await bot.rows("bisect") == []
 
@@ -190,7 +190,7 @@ async def test_searches_may_be_off_or_begin_by_themselves_once(bot, github):
     await bot.list_backends(listed(", bisect: off"))
     branch = await broken_branch(bot, github)
     assert (await begin(bot, github))[0] == ["eyes", "confused"]
-    assert "bisect: off" in (await bot.rows("oot_command"))[-1]["answer"]
+    assert "bisect: off" in await newest_answer(bot)
     await branch.push(2)
     for at in (16, 17):
         await branch.nightly(at, "failure", failed_tests=[TEST])

@@ -11,7 +11,7 @@ from bot.demo.github import git
 from bot.oot.culprits.start import Wanted, start_search
 from tests.harness import UPSTREAM
 from tests.oot.culprits.searched import TEST, broken_branch
-from tests.oot.culprits.test_story import begin
+from tests.oot.culprits.test_story import begin, newest_answer
 
 pytestmark = pytest.mark.logic
 
@@ -115,10 +115,10 @@ async def test_a_commit_that_github_has_forgotten_is_no_end(bot, github):
     c3 = branch.shas[3]
     line = f"CI / test {c3}..{'a' * 40}"
     assert (await begin(bot, github, f"/oot bisect npu {line}"))[0] == ["eyes", "confused"]
-    assert f"GitHub knows no commit {'a' * 40}" in (await bot.rows("oot_command"))[-1]["answer"]
+    assert f"GitHub knows no commit {'a' * 40}" in await newest_answer(bot)
     compared = [call for call in github.calls if "/compare/" in call.path]
     assert len(compared) <= 2, "it is asked once, and once more with a new token"
     github.faults.add(method="GET", path="/compare/", status=403, body={"message": "No"}, times=9)
     await begin(bot, github, f"/oot bisect npu CI / test {c3}..{'b' * 40}")
-    assert "GitHub does not say what it is: No" in (await bot.rows("oot_command"))[-1]["answer"]
+    assert "GitHub does not say what it is: No" in await newest_answer(bot)
     assert await bot.rows("bisect") == []
