@@ -122,7 +122,6 @@ CREATE TABLE bisect_step (
 	number INTEGER NOT NULL,
 	sha TEXT NOT NULL,
 	purpose TEXT NOT NULL,
-	round INTEGER NOT NULL,
 	delivery_id TEXT,
 	dispatch_id TEXT,
 	run_id INTEGER,

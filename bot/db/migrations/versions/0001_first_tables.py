@@ -96,10 +96,10 @@ def upgrade() -> None:
     )
     table(
         "bisect_step", must("bisect_id", Text), must("number", Integer), must("sha", Text),
-        must("purpose", Text), must("round", Integer), column("delivery_id", Text),
-        column("dispatch_id", Text), column("run_id", Big), column("from_attempt", Integer),
-        column("tag", Text), column("outcome", Text), column("detail", Text), must("created_at", Big),
-        column("sent_at", Big), column("ended_at", Big), key=["bisect_id", "number"],
+        must("purpose", Text), column("delivery_id", Text), column("dispatch_id", Text),
+        column("run_id", Big), column("from_attempt", Integer), column("tag", Text), column("outcome", Text),
+        column("detail", Text), must("created_at", Big), column("sent_at", Big), column("ended_at", Big),
+        key=["bisect_id", "number"],
     )
     index("ix_bisect_step_dispatch", "bisect_step", "dispatch_id")
     index("ix_bisect_step_open", "bisect_step", "bisect_id", where="outcome IS NULL")
