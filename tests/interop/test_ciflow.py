@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.harness import L4, UPSTREAM
+from tests.harness import L2, L4, UPSTREAM
 from tests.interop import client, merge_guard
-from tests.serving import SQLITE
 
-pytestmark = [pytest.mark.logic, SQLITE]
+pytestmark = pytest.mark.logic
 
 BUILD, TRUNK = f"crcr/{L4}/CI/build", f"crcr/{L4}/CI/trunk-test"
 GATE = "oot / gate"
@@ -155,6 +154,58 @@ async def test_a_push_about_nothing_counts_for_nothing(bot, github, pull, what, 
     if what != "deleted":
         await report(bot, github, pushed(bot), "trunk-test", "failure")
     assert objections(bot, pull) == []
+
+
+@pytest.mark.parametrize("pull_refs", [("refs/tags/ciflow/trunk/{number}", "refs/tags/ciflow/slow/{number}")])
+async def test_a_push_takes_the_place_of_pushes_of_its_ref_alone(bot, github, pull):
+    pushes = [
+        ("trunk", "failure", "failure"),
+        ("slow", "success", "failure"),
+        ("trunk", "success", "success"),
+    ]
+    for name, conclusion, gate in pushes:
+        await push_tag(bot, github, f"refs/tags/ciflow/{name}/{pull.number}", pull.head_sha)
+        await report(bot, github, pushed(bot), f"{name}-test", conclusion)
+        assert bot.checks(UPSTREAM, pull.head_sha)[GATE][1] == gate
+    assert objections(bot, pull) == []
+
+
+async def test_a_green_push_hides_no_failure_of_the_pull_request(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await report(bot, github, pushed(bot, "pull_request"), "build", "failure")
+    await push_tag(bot, github, f"refs/tags/ciflow/trunk/{pull.number}", pull.head_sha)
+    await report(bot, github, pushed(bot), "trunk-test", "success")
+    assert bot.checks(UPSTREAM, pull.head_sha)[GATE][1] == "failure"
+    assert objections(bot, pull) == [BUILD]
+
+
+async def test_nothing_that_a_stranger_may_push_makes_a_gate_green(bot, github):
+    """Anyone may have a fork with any branch and tag, and open a pull request with another's commit."""
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    theirs = await github.open_pull(UPSTREAM, author="mallory", head_ref=f"ciflow/trunk/{pull.number}")
+    theirs.head_sha = pull.head_sha  # the same commit once more
+    await github.edit_title(theirs, "mine now")
+    last = await push_main(bot, github)
+    about = {"ref": f"refs/tags/ciflow/trunk/{pull.number}", "after": pull.head_sha, "before": "0" * 40}
+    fork = last.payload["repository"] | {"id": 987654, "full_name": "mallory/pytorch", "fork": True}
+    before = len(github.dispatches)
+    await github.deliver("push", last.payload | about | {"repository": fork})
+    await bot.settle(horizon=90)
+    assert len(github.dispatches) == before  # of a fork nothing is dispatched
+    await push_tag(
+        bot, github, f"refs/tags/ciflow/trunk/{theirs.number}", pull.head_sha
+    )  # its merge bot may err
+    dispatch = pushed(bot)
+    await report(bot, github, dispatch, "trunk-test", "success")
+    body = dispatch.client_payload | {"callback_token": None}
+    with pytest.raises(client.StepFailedError) as refused:
+        await client.Client(bot, L4, body, job="build").ended()
+    assert refused.value.status == 403  # whoever knows the delivery alone
+    await client.Client(bot, L2, pushed(bot, repo=L2).client_payload, job="build").ended()
+    await bot.settle(horizon=90)
+    assert bot.checks(UPSTREAM, pull.head_sha)[GATE][0] == "in_progress"
 
 
 @pytest.mark.parametrize("pull_refs", [("refs/tags/merge/{number}/trunk",)])

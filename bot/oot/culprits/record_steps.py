@@ -85,6 +85,7 @@ async def _dispatch(
         "head_sha": commit["sha"],
         "base_sha": commit["parent"],
         "base_ref": None,
+        "ref": f"refs/heads/{found.branch.name}",
         "labels": [],
     }
     row = new_dispatch(tx, event, backend_columns(entry), state="pending")
