@@ -308,7 +308,7 @@ def _state(event: PullEvent, *, held: bool, outdated: bool) -> str:
 
 async def _record(tx: Transaction, event: DispatchEvent, entry: Entry, choice: Choice) -> bool:
     """Record one dispatch and have it sent; returns False when it was recorded before."""
-    row = new_dispatch(tx, event, backend_columns(entry), state=choice.state)
+    row = new_dispatch(tx, event, backend_columns(entry, event["event_type"]), state=choice.state)
     row["error"] = choice.why
     added = await dispatches.add(tx, row)
     if added and choice.state == "pending":
