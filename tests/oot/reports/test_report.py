@@ -210,7 +210,7 @@ ECHO = {
     "pull_request": {"number": 7, "head": {"sha": "a" * 40}, "labels": [{"name": "x"}]},
 }
 TWISTED = {
-    "the repository is a list": ({"repository": []}, {"upstream_repo": None}),
+    "the repository is a list": ({"repository": []}, {"upstream_repo": UNREADABLE}),
     "the repository is a number": ({"repository": 5}, {"upstream_repo": UNREADABLE}),
     "the head is a text": (
         {"pull_request": {"number": 9, "head": "f" * 40, "labels": []}},
