@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.harness import L1, L2, L3, L4, UPSTREAM, running
-from tests.serving import SQLITE
 
-pytestmark = [pytest.mark.logic, SQLITE]
+pytestmark = pytest.mark.logic
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ import pytest
 from tests.harness import L2, L3, UPSTREAM
 from tests.interop import client
 from tests.interop.client import Client
-from tests.serving import SQLITE
 
-pytestmark = [pytest.mark.logic, SQLITE]
+pytestmark = pytest.mark.logic
 
 HOUR = 3600
 

@@ -12,9 +12,8 @@ from tests.ci.test_results.reported import case
 from tests.ci.test_results.test_on_pulls import own_ci
 from tests.harness import L3, UPSTREAM
 from tests.interop.client import Client
-from tests.serving import SQLITE
 
-pytestmark = [pytest.mark.logic, SQLITE]
+pytestmark = pytest.mark.logic
 HORIZON = 200
 
 
