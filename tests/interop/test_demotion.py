@@ -106,7 +106,7 @@ async def test_what_a_stranger_writes_into_a_pull_request_demotes_nobody(bot, gi
     within = body | {"head": body["head"] | {"repo": fork}, "base": body["base"] | {"repo": fork}}
     for number, (told, where) in enumerate([(gone, upstream), (named, upstream), (within, fork)]):
         told |= {"id": 77_000 + number, "number": 7_700 + number}
-        await github.deliver("pull_request", opened.payload | {"pull_request": told, "repository": where})
+        await bot.send("pull_request", opened.payload | {"pull_request": told, "repository": where})
     await bot.settle()
     (build,) = steps(bot, pull, "build")
     await build.ended()
