@@ -110,7 +110,7 @@ def written(draw, drawn):
     return file, (begin + text + end).replace("\n", draw(st.sampled_from(["\n", "\r\n"])))
 
 
-@drawing(max_examples=60)
+@drawing(max_examples=40)
 @given(written(files()))
 def test_both_parsers_read_a_file_the_same_way(drawn):
     file, text = drawn
@@ -118,7 +118,7 @@ def test_both_parsers_read_a_file_the_same_way(drawn):
     assert fits(file, SCHEMA)
 
 
-@drawing(max_examples=40)
+@drawing(max_examples=20)
 @given(written(files(right=False)))
 def test_what_they_take_we_take(drawn):
     file, text = drawn

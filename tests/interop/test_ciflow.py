@@ -8,6 +8,7 @@ import pytest
 
 from tests.harness import L2, L4, UPSTREAM
 from tests.interop import client, merge_guard
+from tests.samples import nightly
 
 pytestmark = pytest.mark.logic
 
@@ -70,7 +71,7 @@ def objections(bot, pull):
     return merge_guard.objections(bot.github, UPSTREAM, pull.head_sha, {L4})
 
 
-@pytest.mark.parametrize("kind", ["tags", "heads"])
+@pytest.mark.parametrize("kind", ["tags", nightly("heads")])
 async def test_a_failure_there_stops_guard_and_gate(bot, github, pull, kind):
     await push_tag(bot, github, f"refs/{kind}/ciflow/trunk/{pull.number}", pull.head_sha)
     dispatch = pushed(bot)
@@ -132,7 +133,7 @@ async def test_the_tag_may_arrive_before_the_head_it_names(bot, github, pull):
     assert numbers == {pull.number}
 
 
-@pytest.mark.parametrize("forced", [False, True])
+@pytest.mark.parametrize("forced", [True, nightly(False)])
 @pytest.mark.parametrize("what", ["closed", "another head", "unknown pull", "other tag", "deleted"])
 async def test_a_push_about_nothing_counts_for_nothing(bot, github, pull, what, forced):
     sha, number = pull.head_sha, pull.number

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests.harness import L2, UPSTREAM
 from tests.interop import client
 from tests.interop.client import AUDIENCE
+from tests.samples import nightly
 from tests.serving import SQLITE
 
 pytestmark = [pytest.mark.logic, SQLITE]
 
-DRAWN = 100
 NAME, ID = 1000, 200  # characters
 TEXT = st.text(st.characters(exclude_characters="\x00"), max_size=12)
 NUMBER = st.integers(-(2**70), 2**70) | st.floats(-1e20, 1e20)
@@ -89,7 +89,8 @@ def reports(draw):
     )
 
 
-async def test_nothing_that_is_taken_today_is_refused(bot, github):
+@pytest.mark.parametrize("wanted", [40, nightly(400)])
+async def test_nothing_that_is_taken_today_is_refused(bot, github, wanted):
     await bot.list_backends(f"L2: [{{repo: {L2}, events: [pull_request, nightly], rate_limit: 100000}}]")
     await github.open_pull(UPSTREAM)
     await bot.settle()
@@ -103,7 +104,7 @@ async def test_nothing_that_is_taken_today_is_refused(bot, github):
         )
 
     @settings(
-        max_examples=DRAWN,
+        max_examples=wanted,
         deadline=None,
         database=None,
         derandomize=True,
@@ -121,7 +122,7 @@ async def test_nothing_that_is_taken_today_is_refused(bot, github):
         statuses.append(answer["status"])
 
     await asyncio.to_thread(ask)
-    assert len(statuses) >= DRAWN
+    assert len(statuses) >= wanted
     _, listed = await bot.get(f"/api/oot/backends/{L2}?limit=500")
     assert {"completed", "in_progress"} == {job["status"] for job in listed["jobs"]}
     for page in (f"/oot/{L2}", f"/oot/{L2}?tab=nightly", f"/{UPSTREAM}/pull/1"):

@@ -9,11 +9,12 @@ from tests.harness import UPSTREAM, replace
 from tests.interop import relay
 from tests.interop.client import Client
 from tests.interop.relay import TOKEN, envelope, forward
+from tests.samples import nightly
 from tests.serving import SQLITE, serving
 
 pytestmark = [pytest.mark.logic, SQLITE]
 
-WITH_AND_WITHOUT = pytest.mark.parametrize("preset", ["crcr", None])
+WITH_AND_WITHOUT = pytest.mark.parametrize("preset", ["crcr", nightly(None)])  # see test_differences
 FAR = "far/backend"
 
 
