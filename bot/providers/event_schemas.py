@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from bot.web.operations import Schema
 
-PARTS = ("build", "job", "workflow", "project", "pipeline", "agent")
 _PART: Schema = {"type": ["object", "null"]}
 _TEXT: Schema = {"type": "string", "pattern": r"\S"}
 _ID: Schema = {
@@ -34,7 +33,7 @@ def _of_kinds(member: str, *cases: tuple[Sequence[str], Schema], properties: Sch
     for kinds, needed in reversed(cases):
         named = {"required": [member], "properties": {member: {"enum": [*kinds]}}}
         chosen = {"if": named, "then": needed, "else": chosen}
-    return Meta(extra_json_schema={"properties": dict.fromkeys(PARTS, _PART) | properties} | chosen)
+    return Meta(extra_json_schema={"properties": properties} | chosen)
 
 
 _JOB = _with(id=_ID, project=_with(slug=_TEXT), job=_with(id=_TEXT))
@@ -46,7 +45,12 @@ CIRCLECI_EVENT = Annotated[
         "type",
         ((events.JOB_COMPLETED,), _JOB),
         ((events.WORKFLOW_COMPLETED,), {"anyOf": [_JOB, _WORKFLOW_ALONE]}),
-        properties={"id": {"anyOf": [_ID, {"type": "null"}]}},
+        properties={
+            "id": {"anyOf": [_ID, {"type": "null"}]},
+            "job": _PART,
+            "workflow": _PART,
+            "project": _PART,
+        },
     ),
 ]
 
@@ -59,6 +63,6 @@ BUILDKITE_EVENT = Annotated[
         (events.AGENT_EVENTS, _with(agent=_with(id=_TEXT))),
         (events.JOB_EVENTS, _with(job=_with(id=_TEXT), build=_with(web_url=_ADDRESS), pipeline=_PIPELINE)),
         (events.BUILD_EVENTS, _with(build=_with(id=_TEXT, web_url=_ADDRESS), pipeline=_PIPELINE)),
-        properties={},
+        properties={"job": _PART, "build": _PART, "pipeline": _PART, "agent": _PART},
     ),
 ]
