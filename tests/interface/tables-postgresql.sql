@@ -1042,6 +1042,16 @@ CREATE TABLE oot_ignore (
 	created_at BIGINT NOT NULL,
 	CONSTRAINT pk_oot_ignore PRIMARY KEY (upstream_repo, pr_number, head_sha, backend_key)
 )
+CREATE TABLE oot_job_name (
+	backend_key TEXT NOT NULL,
+	upstream_key TEXT NOT NULL,
+	workflow TEXT NOT NULL,
+	job TEXT NOT NULL,
+	backend TEXT NOT NULL,
+	last_at BIGINT NOT NULL,
+	CONSTRAINT pk_oot_job_name PRIMARY KEY (backend_key, upstream_key, workflow, job)
+)
+CREATE INDEX ix_oot_job_name_newest ON oot_job_name (last_at)
 CREATE TABLE oot_key (
 	id TEXT NOT NULL,
 	repo TEXT NOT NULL,

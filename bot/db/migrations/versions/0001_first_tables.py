@@ -555,6 +555,12 @@ def upgrade() -> None:
         must("created_at", Big), key=["upstream_repo", "pr_number", "head_sha", "backend_key"],
     )
     table(
+        "oot_job_name", must("backend_key", Text), must("upstream_key", Text), must("workflow", Text),
+        must("job", Text), must("backend", Text), must("last_at", Big),
+        key=["backend_key", "upstream_key", "workflow", "job"],
+    )
+    index("ix_oot_job_name_newest", "oot_job_name", "last_at")
+    table(
         "oot_key", must("id", Text), must("repo", Text), must("digest", Bytes), must("note", Text),
         must("created_at", Big), column("used_at", Big), column("revoked_at", Big), key=["id"],
     )
