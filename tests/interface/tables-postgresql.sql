@@ -999,6 +999,7 @@ CREATE TABLE oot_dispatch (
 	head_sha TEXT,
 	base_sha TEXT,
 	base_ref TEXT,
+	ref TEXT,
 	labels JSONB,
 	backend TEXT NOT NULL,
 	backend_key TEXT NOT NULL,

@@ -998,6 +998,7 @@ CREATE TABLE oot_dispatch (
 	head_sha TEXT,
 	base_sha TEXT,
 	base_ref TEXT,
+	ref TEXT,
 	labels JSON,
 	backend TEXT NOT NULL,
 	backend_key TEXT NOT NULL,

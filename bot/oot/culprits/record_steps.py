@@ -82,9 +82,10 @@ async def _dispatch(
         "head_sha": commit["sha"],
         "base_sha": commit["parent"],
         "base_ref": None,
+        "ref": f"refs/heads/{found.branch.name}",
         "labels": [],
     }
-    row = new_dispatch(tx, event, backend_columns(entry), state="pending")
+    row = new_dispatch(tx, event, backend_columns(entry, event["event_type"]), state="pending")
     await dispatches.add(tx, row)
     tx.enqueue("dispatch", row["id"])
     step["delivery_id"], step["dispatch_id"], step["sent_at"] = guid, row["id"], tx.now

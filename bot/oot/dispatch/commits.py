@@ -73,8 +73,8 @@ async def read_same(
         rows = [
             row for row in await dispatches.read_for_head(tx, repo, other) if row["backend_key"] in wanted
         ]
-        counting, pushed = newest(of_own_events(rows)), newest(answered_pushes(rows))
-        known = await read_facts(tx, [*counting.values(), *pushed.values()])
+        counting, pushed = newest(of_own_events(rows)), answered_pushes(rows)
+        known = await read_facts(tx, [*counting.values(), *pushed])
         for facts in merge_facts(known, counting, pushed).values():
             key, number = facts.dispatch["backend_key"], facts.dispatch["pr_number"]
             if key not in found and state_of(facts, wanted[key], now=tx.now) is State.SUCCESS:

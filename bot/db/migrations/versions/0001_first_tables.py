@@ -523,11 +523,12 @@ def upgrade() -> None:
         "oot_dispatch", must("id", Text), must("delivery_id", Text), must("source_guid", Text),
         must("upstream_repo", Text), must("event_type", Text), column("action", Text),
         column("pr_number", Big), column("head_sha", Text), column("base_sha", Text),
-        column("base_ref", Text), column("labels", Json), must("backend", Text), must("backend_key", Text),
-        must("level", Integer), column("device", Text), must("state", Text), must("attempts", Integer),
-        must("created_at", Big), column("dispatched_at", Big), column("heard_at", Big),
-        must("token_jti", Text), column("answers", Text), column("run_id", Text), column("error", Text),
-        sa.UniqueConstraint("delivery_id", "backend_key", name="ux_oot_dispatch"), key=["id"],
+        column("base_ref", Text), column("ref", Text), column("labels", Json), must("backend", Text),
+        must("backend_key", Text), must("level", Integer), column("device", Text), must("state", Text),
+        must("attempts", Integer), must("created_at", Big), column("dispatched_at", Big),
+        column("heard_at", Big), must("token_jti", Text), column("answers", Text), column("run_id", Text),
+        column("error", Text), sa.UniqueConstraint("delivery_id", "backend_key", name="ux_oot_dispatch"),
+        key=["id"],
     )
     index(
         "ix_oot_dispatch_awaited", "oot_dispatch", "state", "created_at", "id",
