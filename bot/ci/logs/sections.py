@@ -83,7 +83,8 @@ async def find_failures(tx: Transaction, subject: FailuresSubject) -> Failures:
     head = Head(subject.repo, subject.sha)
     words = await known_failures.judge_failures(tx, subject.settings, head, shown)
     remarks = [
-        _remark(one, words.get((one["repository_id"], one["job_id"])), alone=one in backends) for one in shown
+        _remark(one, subject, words.get((one["repository_id"], one["job_id"])), alone=one in backends)
+        for one in shown
     ]
     return Failures(jobs=remarks, links=[_search(subject.repo, subject.sha)] if shown else ())
 
@@ -186,7 +187,7 @@ def _of_failed(failed: FailedJob) -> BlockLine:
     return BlockLine(text=text, url=page, tone="bad")
 
 
-def _remark(failed: FailedJob, word: Word | None, *, alone: bool) -> JobRemark:
+def _remark(failed: FailedJob, subject: FailuresSubject, word: Word | None, *, alone: bool) -> JobRemark:
     number, known = failed["line_num"], failed["rule"] is not None
     line = LogLine(
         kind=failed["kind"] if known else "",
@@ -197,15 +198,13 @@ def _remark(failed: FailedJob, word: Word | None, *, alone: bool) -> JobRemark:
         infra=known and failed["kind"] == INFRA,
     )
     standing = Standing(word=word.word, why=word.why, url=word.url, tone=word.tone) if word else None
-    return JobRemark(job=_key(failed), line=line, standing=standing, alone=alone)
+    return JobRemark(job=_key(failed, subject), line=line, standing=standing, alone=alone)
 
 
-def _key(failed: FailedJob) -> JobKey:
-    """Return a job's key; one of another CI is known by the name of its column in the grid."""
-    repo, name = failed["repo"].lower(), failed["name"] or ""
-    if is_elsewhere(failed["job_id"]):
-        return JobKey(repo, "", 1, f"{failed['workflow_name']} / {name}")
-    return JobKey(repo, failed["run_id"], failed["run_attempt"], name)
+def _key(failed: FailedJob, subject: FailuresSubject) -> JobKey:
+    if is_elsewhere(failed["job_id"]) and (key := subject.upstream_jobs.get(failed["job_id"])):
+        return key
+    return JobKey(failed["repo"].lower(), failed["run_id"], failed["run_attempt"], failed["name"] or "")
 
 
 def _job_line(failed: FailedJob, url: str) -> JobLine:

@@ -109,17 +109,21 @@ def _remarks(
 ) -> list[JobRemark]:
     """Return what is to be said of each failing job, of all shards of a column the same."""
     said = {name: standing(name, cell) for name, cell in found.failing.items()}
-    remarks = [
-        JobRemark(job=key, standing=said[name]) for key, name in found.jobs_of(subject) if name in said
+    lines = {
+        name: _line(cell, said[name].url or "")
+        for name, cell in found.failing.items()
+        # of a run without jobs, or of another CI, unless its log says more
+        if cell.line and (cell.job is None or (name in found.elsewhere and not cell.signature))
+    }
+    jobs = [(key, name) for key, name in found.jobs_of(subject) if name in said]
+    remarks = [JobRemark(job=key, line=lines.get(name), standing=said[name]) for key, name in jobs]
+    repo, shown = subject.repo.lower(), {name for _, name in jobs}
+    alone = [
+        JobRemark(job=JobKey(repo, "", 1, name), line=line, standing=said[name], alone=True)
+        for name, line in lines.items()
+        if name not in shown  # nothing else on the page tells of it
     ]
-    repo = subject.repo.lower()
-    for name, cell in found.failing.items():
-        # a run without jobs, or another CI's: nothing else on the page tells of it, but for what its log says
-        if (cell.job is None and cell.line) or name in found.elsewhere:
-            key = JobKey(repo, "", 1, name)
-            line = _line(cell, said[name].url or "") if cell.line and not cell.signature else None
-            remarks.append(JobRemark(job=key, line=line, standing=said[name], alone=True))
-    return remarks
+    return remarks + alone
 
 
 def _line(cell: Cell, page: str) -> LogLine:
