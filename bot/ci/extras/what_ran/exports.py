@@ -8,6 +8,7 @@ from bot.ci.extras.what_ran.tables import td_miss
 from bot.ci.test_results.tables import test_exclusion
 from bot.core.stored_objects import StoredObject, json_line, object_key, repo_key
 from bot.db.exports import Export, Shape
+from bot.db.table_copies import COPIED
 
 if TYPE_CHECKING:
     from bot.db.exports import Row
@@ -22,7 +23,7 @@ def copy_row(export: Export, row: Row) -> list[StoredObject]:
 
 SHAPES = {
     "upstream": Shape(make="bot.ci.extras.what_ran.exports:copy_row", most=500),
-    "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+    "clickhouse.ootbot": COPIED,
 }
 EXPORTS = (
     Export(name="test_exclusions", group="selection", table=test_exclusion, day="received_at", shapes=SHAPES),
