@@ -18,6 +18,11 @@ NAMED = re.compile(r"(?:`([^`]+)`|(\w+))\s+(\S.*)", re.DOTALL)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECONDS_BELOW = 10**11  # a smaller number counts seconds, as some of GitHub's do, not milliseconds
 MILLISECONDS = 3  # digits of a second in our own times
+FITTING: Mapping[str, frozenset[type]] = {
+    "String": frozenset({str}),
+    "Float64": frozenset({float}),
+    "Bool": frozenset({bool}),
+}  # values that are as a type has them
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ def _fitting(text: str) -> frozenset[type]:
         return inner | {type(None)} if inner else inner
     if WHOLE.fullmatch(found.name) or (found.name, *found.arguments[:1]) == ("DateTime64", str(MILLISECONDS)):
         return frozenset({int})
-    return frozenset({"String": [str], "Float64": [float], "Bool": [bool]}.get(found.name, ()))
+    return FITTING.get(found.name, frozenset())
 
 
 def _has_seconds(values: list[Any]) -> bool:
