@@ -1,7 +1,7 @@
 """Sinks: what marking costs where deliveries become records, how fast marks are sent, and the memory that takes.
 
     python3 dev.py bench sinks [--rounds 3] [--only applied,s3,...] [--backlog 6000] [--objects 2000] [--rows 30000]
-                               [--marks 100000 | --full] [--json]
+                               [--marks 400000 | --full] [--json]
 
 `ootbot serve` applies the same backlog without sinks and with three (an archive, upstream's layout, and the same once
 more, of which the first two write to a directory and the third is paused), in turns; it is timed until all is
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--backlog", type=int, default=6_000, help="deliveries that wait to be applied")
     parser.add_argument("--objects", type=int, default=2_000, help="objects sent to S3")
     parser.add_argument("--rows", type=int, default=30_000, help="rows sent to ClickHouse")
-    parser.add_argument("--marks", type=int, default=100_000, help="sent while webhooks come in")
+    parser.add_argument("--marks", type=int, default=400_000, help="sent while webhooks come in")
     parser.add_argument("--full", action="store_true", help="send a million then")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
