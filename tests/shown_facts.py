@@ -206,8 +206,6 @@ def _commit(page, repo, sha):
         )
         yield f"commit {sha}", "upstream's jobs", of[2]
         yield f"commit {sha}", "upstream's jobs", len(own.rows)
-    if told := re.search(r"\d+ of (\d+) jobs fails?\b", text_of(page.source)):
-        yield f"commit {sha}", "upstream's jobs", told[1]
     yield from _jobs(page)
 
 
@@ -249,18 +247,13 @@ def _usage(page, repo, job):
         return
     yield subject, "cpu avg", page.tiles["CPU"].split()[0]
     yield subject, "memory max", page.tiles["Memory"].split()[0]
-    yield subject, "gpu avg", page.tiles["NPUs used"].split()[0]
+    used = next(text for name, text in page.tiles.items() if name in ("NPUs used", "GPUs used"))
+    yield subject, "gpu avg", used.split()[0]
     yield subject, "memory avg", re.search(r"avg (\d+) %", " ".join(page.under["Memory"]))[1]
     for table in page.tables:
         for row, _ in table.named() if table.columns[:2] == ["Series", "avg"] else ():
             if row["Series"] in ("cpu", "memory"):
                 yield subject, f"{row['Series']} avg", row["avg"].split()[0]
-    # of the month only this job was measured on a trusted branch
-    yield (
-        "utilization of trusted branches" if "not of a trusted branch" not in page.source else "other",
-        "cpu avg",
-        page.tiles["CPU"].split()[0],
-    )
 
 
 def _usage_report(page, repo):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 SCHEMA = "0.1"
+ROOT = "test/"  # of files, left out
 MOST = 1024  # characters of a message
 MOST_STACK = 4096  # characters of a stack trace, of its end
 
@@ -204,7 +205,7 @@ def _identity(nodeid: str) -> tuple[str, str, str]:
     file, *suites = names.split("::")
     name = suites.pop() if suites else "collection"
     return (
-        _text(file.removeprefix("test/")),
+        _text(file[len(ROOT) :] if file.startswith(ROOT) else file),  # noqa: FURB188 - not in Python 3.8
         _text(".".join(suites)),
         _text(name + bracket + parameters),
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.oot.allowlist.allowlist import Allowlist
     from bot.oot.allowlist.tables import VersionRow
+    from bot.oot.dispatch.explain import Explanation
 
 MOST_DIGITS = 18  # of a number that every database takes
 
@@ -94,13 +95,23 @@ def explain(pull: str, config: Path | None, *, as_json: bool) -> None:
       ootbot allowlist explain example-org/upstream#123
       ootbot allowlist explain example-org/upstream#123 --json | jq '.asked[] | select(.outcome == "skipped")'
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.oot.dispatch.explain import explain_pull  # noqa: PLC0415 - check starts without SQLAlchemy
+    from bot.oot.allowlist import rows as allowlists  # noqa: PLC0415 - check starts without SQLAlchemy
+    from bot.oot.dispatch.explain import explain_pull  # noqa: PLC0415
 
     repo, _, number = pull.rpartition("#")
     if repo.count("/") != 1 or not (number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS):
         raise click.UsageError(f"{pull!r} names no pull request: write it as in owner/repo#123")
     settings = load_settings(config)
-    found = read_database(settings, lambda tx: explain_pull(tx, settings, repo, int(number)))
+
+    async def work(tx: Transaction) -> tuple[Explanation | None, bool]:
+        listed = await allowlists.in_force(tx) is not None
+        return await explain_pull(tx, settings, repo, int(number)), listed
+
+    found, listed = read_database(settings, work)
+    if not listed:
+        raise click.ClickException(
+            f"no valid version of {settings.allowlist} has been read yet: `ootbot allowlist show` says more"
+        )
     if found is None:
         raise click.ClickException(
             f"nothing is known of {pull}: is it a pull request of a watched repository, and has the bot run here?"

@@ -87,6 +87,7 @@ class Feature:
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
     # backend, job, run, queue (the runners of a repository), repository (its home); failures: what is known of the
     # failures on a commit, for the one list of them; about: title, author, branch and parent of a commit;
+    # elsewhere: jobs on a commit that ran on other CIs, async (tx, repository, SHA);
     # missing: what there is where a page is not; instead: the path that such an address leads to, or None;
     # job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
     # head: the tests of a pull request's head, for both; remarks: further lines of its comment; cell: a line by the

@@ -17,6 +17,7 @@ from bot.demo import (
     past_contributions,
     past_reports,
     test_reports,
+    usage_logs,
 )
 from bot.demo.github import git, payloads
 
@@ -42,6 +43,9 @@ REPORTED = range(
     PUSHES - 5, PUSHES - 1
 )  # pushes whose tests on GPUs have reports; on every second one a test is flaky
 DOCUMENTED = range(PUSHES - 24, PUSHES - 1)  # pushes whose builds and tests on GPUs left documents
+# pushes on whose first tests on GPUs a monitor ran: as many as charts of a month need
+MEASURED = frozenset((*DOCUMENTED, *range(0, DOCUMENTED.start, 3)))
+MEASURED_EVERY = 120  # seconds between two of its records
 LINUX, BIG, GPU, MAC, WINDOWS = (
     "linux.2xlarge",
     "linux.4xlarge",
@@ -198,7 +202,8 @@ def number_of(push: int) -> int:
 
 
 async def _report(environment: Environment, sha: str, *, passed: bool) -> None:
-    backend, run_id = environment.backends[participants.RISCV], str(environment.github.state.new_id())
+    backend = environment.backends[participants.RISCV]
+    run_id = str(_nightly_run(environment.github, sha, passed=passed).id)
     token = backend.issuer.mint(repository=participants.RISCV, run_id=run_id, audience=backend.audience)
     workflow = {
         "status": "completed",
@@ -215,6 +220,19 @@ async def _report(environment: Environment, sha: str, *, passed: bool) -> None:
         headers={"Authorization": f"Bearer {token}"},
     ) as answer:
         answer.raise_for_status()
+
+
+def _nightly_run(github: SimulatedGitHub, sha: str, *, passed: bool) -> Run:
+    """Create the run of a backend that tested a commit of upstream at night."""
+    repo = github.state.repo(participants.RISCV)
+    run = github.queued_run(
+        repo, workflow=github.state.workflow(repo, NIGHTLY), event="schedule", actor=participants.AUTHOR
+    )
+    at = github.state.repo(participants.UPSTREAM).commits[sha].at
+    run.created_at = run.started_at = at
+    run.status, run.updated_at = "completed", at + HOUR
+    run.conclusion = "success" if passed else "failure"
+    return run
 
 
 def make_history(github: SimulatedGitHub, name: str, *, now: int) -> History:
@@ -296,6 +314,8 @@ def _run_events(github: SimulatedGitHub, run: Run, number: int, now: int) -> Ite
             last.append(job)
             if number in DOCUMENTED and kind.workflow == "pull" and shard == 1:
                 _add_documents(github, run, job, number)
+            if number in MEASURED and kind.runner == GPU and shard == 1 and job.completed_at:
+                _add_usage(github, run, job, number)
             if number in REPORTED and kind.runner == GPU and shard == 1 and kind.shards > 1:
                 flaky = (test_reports.FLAKY,) if number % 2 else ()
                 github.add_artifact(run, f"test-reports_{job.id}", test_reports.junit("cuda", flaky=flaky))
@@ -306,7 +326,7 @@ def _run_events(github: SimulatedGitHub, run: Run, number: int, now: int) -> Ite
     else:
         run.status, run.updated_at = "completed", max(job.completed_at or 0 for job in last)
         run.conclusion = "success" if conclusions == {"success"} else "failure"
-    reported = number in DOCUMENTED and run.workflow.name == "pull"
+    reported = number in MEASURED and run.workflow.name == "pull"
     if run.conclusion != "success" or run.run_attempt > 1 or reported:
         yield payloads.workflow_run(github.state, run, run.status)
 
@@ -321,6 +341,22 @@ def _add_documents(github: SimulatedGitHub, run: Run, job: WorkflowJob, number: 
         github.add_artifact(
             run, f"benchmark-results-{job.id}", job_documents.benchmarks(number, device="cuda")
         )
+
+
+def _add_usage(github: SimulatedGitHub, run: Run, job: WorkflowJob, number: int) -> None:
+    """Add what a machine did while a job ran: busier from week to week, now and then short of memory."""
+    started, ended = (job.started_at or job.created_at) // 1000, (job.completed_at or 0) // 1000
+    log = usage_logs.usage_log(
+        job.name,
+        start_at=started,
+        seed=number,
+        peak=98.5 if number % 13 == 5 else 60 + number * 0.6,
+        interval=MEASURED_EVERY,
+        length=min(ended - started, usage_logs.LENGTH),
+        gpus_read_by="pynvml",
+    )
+    name = f"usage-log-runattempt{job.run_attempt}-{job.id}.zip"
+    github.add_artifact(run, name, {"usage_log.txt": log})
 
 
 def _job(github: SimulatedGitHub, run: Run, planned: Planned, *, at: int, now: int) -> WorkflowJob:

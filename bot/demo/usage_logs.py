@@ -28,6 +28,7 @@ def usage_log(
     peak: float = 97.4,
     interval: int = INTERVAL,
     length: int = LENGTH,
+    gpus_read_by: str = "npu-smi",
 ) -> bytes:
     """Return the log of a job with two accelerators that began then (seconds): a memory peak, an idle half hour."""
     chance = random.Random(seed)  # noqa: S311 - a story, no secret
@@ -42,7 +43,7 @@ def usage_log(
         "start_at": start_at,
         "gpu_count": 2,
         "cpu_count": 48,
-        "gpu_type": "npu-smi",
+        "gpu_type": gpus_read_by,
         "error": None,
     }
     cpu, lines = 40.0, [metadata]

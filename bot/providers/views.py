@@ -10,7 +10,7 @@ from bot.ci.collect.settings import CollectSettings
 from bot.ci.trunk.store import rows as trunk_rows
 from bot.ingest import record_reads, records_view, watched
 from bot.ingest.senders import Taken, make_receiver
-from bot.providers import admission
+from bot.providers import admission, event_schemas
 from bot.providers.tables import PROVIDER_JOB, PROVIDER_RUN
 from bot.providers.trust import is_trusted
 from bot.web import operations as op
@@ -126,7 +126,7 @@ def _endpoints(sender: Sender, operation: op.Operation) -> tuple[Endpoint, Endpo
 
 
 def _operation(
-    sender: Sender, name: str, of: str, caller: op.Caller, example: dict[str, Any]
+    sender: Sender, name: str, of: str, caller: op.Caller, *, event: Any, example: dict[str, Any]
 ) -> op.Operation:
     return op.Operation(
         f"POST {sender.path}",
@@ -139,7 +139,7 @@ def _operation(
         description=f"For {of}. The event is stored before the answer; what follows from it comes later. Of a project "
         "that the settings map to no repository it is stored, and `ignored` says so.",
         body=op.Content(
-            dict[str, Any],
+            event,
             f"as {of} documents it, at most {sender.limit // 2**20} MiB",
             example=example,
         ),
@@ -188,12 +188,24 @@ BUILDKITE_EXAMPLE = {
 VIEWS = (
     *_endpoints(
         admission.CIRCLECI_SENDER,
-        _operation(admission.CIRCLECI_SENDER, "deliverCircleci", "CircleCI", OF_CIRCLECI, CIRCLECI_EXAMPLE),
+        _operation(
+            admission.CIRCLECI_SENDER,
+            "deliverCircleci",
+            "CircleCI",
+            OF_CIRCLECI,
+            event=event_schemas.CIRCLECI_EVENT,
+            example=CIRCLECI_EXAMPLE,
+        ),
     ),
     *_endpoints(
         admission.BUILDKITE_SENDER,
         _operation(
-            admission.BUILDKITE_SENDER, "deliverBuildkite", "Buildkite", OF_BUILDKITE, BUILDKITE_EXAMPLE
+            admission.BUILDKITE_SENDER,
+            "deliverBuildkite",
+            "Buildkite",
+            OF_BUILDKITE,
+            event=event_schemas.BUILDKITE_EVENT,
+            example=BUILDKITE_EXAMPLE,
         ),
     ),
     _list_view(PROVIDER_JOB, JOB, ProviderJobs, "providerJobs", "Jobs of other CIs"),

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from bot.core.feature import Features
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.web.failures import TestCase
     from bot.web.subjects import (
         BackendRunsSubject,
         BackendsSubject,
@@ -113,17 +112,6 @@ class JobLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestLine:
-    """A test that fails on backends; all of it may come from outside: it is escaped where it is shown."""
-
-    name: str
-    words: str  # where it fails, and where it passes
-    verdict: str
-    url: str
-    cases: frozenset[TestCase] = frozenset()  # what reports call it
-
-
-@dataclass(frozen=True, kw_only=True)
 class TestMark:
     """A test that failed on a backend at a line of the source; its texts come from outside."""
 
@@ -139,10 +127,6 @@ class TestMark:
 class HeadTests:
     """What a section at `head` says of a head."""
 
-    lines: tuple[TestLine, ...] = ()  # the first of them
-    total: int = 0
-    new: int = 0  # among all
-    url: str = ""  # where all of them are
     marks: tuple[TestMark, ...] = ()  # in order; not of tests that fail without the change, or are flaky
     thin: Mapping[str, str] = field(
         default_factory=dict

@@ -1,6 +1,6 @@
 """Failures on a commit, as features know them: what they say of the jobs and tests that failed there.
 
-A page asks all features and lists each failure once: see `bot.oot.pages.failure_list`.
+A page asks all features and lists each failure once: see `bot.oot.verdict.failure_list`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ class FailuresSubject:
     sha: str
     base_ref: str | None  # of the head of a pull request: the branch it is to be merged into
     of_pull: bool
-    upstream_jobs: Mapping[int, JobKey]  # by GitHub's id
+    upstream_jobs: Mapping[int, JobKey]  # by GitHub's id; of other CIs by the number in the grid
     github: str  # the address of GitHub's pages
     settings: Settings
+    own: bool = True  # also the failures of its own jobs; otherwise only those of backends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +107,8 @@ class FailingTest:
     standing: Standing | None
     places: tuple[Place, ...]
     jobs: frozenset[JobKey]  # in which it failed
+    on: Mapping[str, Standing] = field(default_factory=dict)  # by repository in lower case
+    words: str = ""  # where it fails and passes
 
 
 @dataclass(frozen=True, kw_only=True)

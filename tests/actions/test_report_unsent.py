@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 
 import pytest
 
+from tests.actions.older_python import PYTHON_38
 from tests.actions.reported import ACCEPTED, ACTION
 
-OLD = shutil.which("python3.8")
-if OLD and subprocess.run([OLD, "--version"], capture_output=True, check=False).returncode:
-    OLD = None  # a name that a version manager has, and no version
 DOWN = (503, {"error": "unavailable", "detail": "later"})
 
 
@@ -73,8 +70,8 @@ async def test_a_verdict_on_why_it_failed_is_passed_on(service, job):
         assert "triage_verdict" not in service.workflow
 
 
-@pytest.mark.skipif(not OLD, reason="no Python 3.8 here")
+@pytest.mark.skipif(not PYTHON_38, reason="no Python 3.8 here")
 def test_an_older_python_is_told_what_is_needed():
-    done = subprocess.run([OLD, ACTION / "report.py"], capture_output=True, text=True, check=False)
+    done = subprocess.run([PYTHON_38, ACTION / "report.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("report.py needs Python 3.9 or newer, and this is 3.8.")

@@ -89,6 +89,20 @@ async def test_completed_runs_can_be_rerun_for_thirty_days(client):
     assert (await client.call("POST", f"{path}/rerun"))[0] == 403
 
 
+async def test_one_job_of_a_run_can_be_run_again(client):
+    github = client.github
+    run = await github.start_run(UPSTREAM)
+    job = await github.start_job(run, "test")
+    path = f"/repos/{UPSTREAM}/actions/jobs/{job.id}/rerun"
+    assert (await client.call("POST", path, {}))[0] == 403, "it runs"
+    await github.finish_job(job, "failure")
+    await github.finish_run(run, "failure")
+    assert (await client.call("POST", path, {}))[0] == 201
+    await github.settled()
+    assert run.run_attempt == 2
+    assert (await client.call("POST", f"/repos/{UPSTREAM}/actions/jobs/7/rerun", {}))[0] == 404
+
+
 async def test_runs_are_found_by_their_date_of_creation(client):
     run = await client.github.start_run(UPSTREAM)
     day = time.strftime("%Y-%m-%d", time.gmtime(run.created_at / 1000))

@@ -107,6 +107,22 @@ async def test_comments_are_validated_as_by_github(client, pull, text, status):
     assert got == status, answer
 
 
+@pytest.mark.parametrize(
+    ("ref", "sha", "status"),
+    [
+        ("refs/tags/ciflow/trunk/1", None, 201),
+        ("refs/tags/known", None, 422),
+        ("refs/tags/other", "b" * 40, 422),
+        ("ciflow/trunk/1", None, 422),
+    ],
+)
+async def test_tags_are_validated_as_by_github(client, ref, sha, status):
+    head = await client.github.push(UPSTREAM, "refs/tags/known")
+    code, body, _ = await client.call("POST", f"/repos/{UPSTREAM}/git/refs", {"ref": ref, "sha": sha or head})
+    assert code == status
+    assert status != 201 or (body["ref"], body["object"]["sha"]) == (ref, head)
+
+
 async def test_requests_without_a_user_agent_are_refused(client):
     headers = {"Authorization": f"Bearer {client.jwt()}"}
     skipped = ["User-Agent"]

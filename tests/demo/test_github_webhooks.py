@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 
+from bot.demo.github import git
 from bot.demo.github.models import Event
 from tests.demo.app_client import (
     HOUR,
@@ -153,3 +154,20 @@ async def test_an_app_is_notified_of_its_installation(client):
     assert client.receiver.events == ["installation_repositories.added"]
     added = json.loads(client.receiver.received[0][1])["repositories_added"]
     assert [each["full_name"] for each in added] == ["octo-org/other"]
+
+
+async def test_commits_that_a_forced_push_took_away_are_forgotten_in_time(client):
+    github = client.github
+    first = await github.push(UPSTREAM)
+    old = await github.push(UPSTREAM)
+    new = await github.push(UPSTREAM, onto=first)
+    pushes = [json.loads(body) for _, body in client.receiver.received if "ref" in json.loads(body)]
+    assert [(body["before"], body["after"], body["forced"]) for body in pushes[1:]] == [
+        (first, old, False),
+        (old, new, True),
+    ]
+    compared = f"/repos/{UPSTREAM}/compare/{old}...main"
+    assert (await client.call("GET", compared))[1]["status"] == "diverged"
+    assert git.forget_unreachable(github.state.repo(UPSTREAM)) == [old]
+    assert (await client.call("GET", compared))[0] == 404
+    assert (await client.call("GET", f"/repos/{UPSTREAM}/commits/{old}"))[0] == 422

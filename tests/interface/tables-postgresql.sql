@@ -123,7 +123,6 @@ CREATE TABLE bisect_step (
 	number INTEGER NOT NULL,
 	sha TEXT NOT NULL,
 	purpose TEXT NOT NULL,
-	round INTEGER NOT NULL,
 	delivery_id TEXT,
 	dispatch_id TEXT,
 	run_id BIGINT,
@@ -1000,6 +999,7 @@ CREATE TABLE oot_dispatch (
 	head_sha TEXT,
 	base_sha TEXT,
 	base_ref TEXT,
+	ref TEXT,
 	labels JSONB,
 	backend TEXT NOT NULL,
 	backend_key TEXT NOT NULL,
@@ -1041,6 +1041,16 @@ CREATE TABLE oot_ignore (
 	created_at BIGINT NOT NULL,
 	CONSTRAINT pk_oot_ignore PRIMARY KEY (upstream_repo, pr_number, head_sha, backend_key)
 )
+CREATE TABLE oot_job_name (
+	backend_key TEXT NOT NULL,
+	upstream_key TEXT NOT NULL,
+	workflow TEXT NOT NULL,
+	job TEXT NOT NULL,
+	backend TEXT NOT NULL,
+	last_at BIGINT NOT NULL,
+	CONSTRAINT pk_oot_job_name PRIMARY KEY (backend_key, upstream_key, workflow, job)
+)
+CREATE INDEX ix_oot_job_name_newest ON oot_job_name (last_at)
 CREATE TABLE oot_key (
 	id TEXT NOT NULL,
 	repo TEXT NOT NULL,

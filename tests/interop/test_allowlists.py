@@ -7,20 +7,37 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as drawing
 from hypothesis import strategies as st
 
 from bot.oot.allowlist.allowlist import AllowlistError, parse
-from tests.harness import L1, L2, L3, L4, UPSTREAM
+from tests.harness import L1, L2, L3, L4, UPSTREAM, running
 from tests.interop import client, todays_allowlist
 from tests.interop.todays_allowlist import Listed, RefusedError
-from tests.oot.allowlist.test_allowlist_schema import SCHEMA, fits
+from tests.oot.allowlist.test_allowlist_schema import SCHEMA, Plain, fits
 from tests.serving import SQLITE
 
 pytestmark = pytest.mark.logic
 
 PRESET = frozenset({"pull_request", "push"})
 PAGE = (Path(__file__).parents[2] / "docs" / "migrate-from-crcr.md").read_text()
+
+
+def once(people):
+    """Return people as they are mentioned: each once, however often they are named."""
+    found = {}
+    for person in people:
+        found.setdefault(person.casefold(), person)
+    return tuple(found.values())
+
+
+def theirs(text):
+    """Return what today's parser reads."""
+    return {
+        repo: listed._replace(oncalls=once(listed.oncalls))
+        for repo, listed in todays_allowlist.read(text).items()
+    }
 
 
 def ours(text):
@@ -41,8 +58,15 @@ def refusal(text, events=PRESET):
     return str(refused.value)
 
 
-PEOPLE = st.lists(st.sampled_from(["alice", "b-ob", "carol9", "Dave"]), unique=True, max_size=3)
-ONCALLS = st.none() | PEOPLE | PEOPLE.map(", ".join) | PEOPLE.map(lambda people: f" {' , '.join(people)},")
+PEOPLE = st.lists(st.sampled_from(["alice", "b-ob", "carol9", "Dave", "dave", "77"]), max_size=3)
+NUMBERED = PEOPLE.map(lambda people: [int(one) if one.isdigit() else one for one in people])
+ONCALLS = (
+    st.none()
+    | PEOPLE
+    | NUMBERED
+    | PEOPLE.map(", ".join)
+    | PEOPLE.map(lambda people: f" {' , '.join(people)},")
+)
 SAID = ONCALLS | st.fixed_dictionaries(
     {},
     optional={
@@ -51,7 +75,7 @@ SAID = ONCALLS | st.fixed_dictionaries(
     },
 )
 REPOS = [f"{owner}/{name}" for owner in ("org", "an-org", "o9") for name in ("a", "b.c", "D_e", "-f", "9.g")]
-DEVICE = st.sampled_from(["npu", "tpu", "910b", "x.y-z", "riscv_64", "NPU2"])
+DEVICE = st.sampled_from(["npu", "NPU", "tpu", "910b", 910, "x.y-z", "riscv_64", "d" * 50])
 WRONG = {"oncall": "x"}, {"events": []}, {"events": ["push"]}, {"events": ["nightly", "nightly"]}
 
 
@@ -68,24 +92,38 @@ def files(draw, *, right=True):
             place[repo] = draw(said)
         else:
             place.append(draw(st.just(repo) | said.map(lambda one, repo=repo: {repo: one})))
-    empty = {level: draw(st.sampled_from([None, []])) for level, entries in file.items() if not entries}
-    return file | empty | ({"L3": devices} if devices or draw(st.booleans()) else {})
+    nothing = st.sampled_from([None, [], {}])
+    empty = {level: draw(nothing) for level, entries in file.items() if not entries}
+    return file | empty | ({"L3": devices or draw(nothing)} if devices or draw(st.booleans()) else {})
 
 
-@settings(max_examples=60)
-@given(files())
-def test_both_parsers_read_a_file_the_same_way(file):
-    text = yaml.safe_dump(file, sort_keys=False)
-    assert ours(text) == todays_allowlist.read(text)
+@st.composite
+def written(draw, drawn):
+    """Draw a file, and a text that says the same in one of the ways of YAML."""
+    file = draw(drawn)
+    flow, indent, width = draw(
+        st.tuples(st.sampled_from([None, False, True]), st.integers(2, 6), st.just(60))
+    )
+    text = yaml.dump(file, Dumper=Plain, sort_keys=False, default_flow_style=flow, indent=indent, width=width)
+    begin = draw(st.sampled_from(["", "---\n", "# who takes part\n\n", "\ufeff", "%YAML 1.1\n---\n"]))
+    end = draw(st.sampled_from(["", "# no more\n", "...\n", "\n  \n"]))
+    return file, (begin + text + end).replace("\n", draw(st.sampled_from(["\n", "\r\n"])))
+
+
+@drawing(max_examples=40)
+@given(written(files()))
+def test_both_parsers_read_a_file_the_same_way(drawn):
+    file, text = drawn
+    assert ours(text) == theirs(text)
     assert fits(file, SCHEMA)
 
 
-@settings(max_examples=40)
-@given(files(right=False))
-def test_what_they_take_we_take(file):
-    text = yaml.safe_dump(file, sort_keys=False)
+@drawing(max_examples=20)
+@given(written(files(right=False)))
+def test_what_they_take_we_take(drawn):
+    file, text = drawn
     try:
-        wanted = todays_allowlist.read(text)
+        wanted = theirs(text)
     except RefusedError:
         return
     assert ours(text) == wanted
@@ -94,16 +132,29 @@ def test_what_they_take_we_take(file):
 
 def test_a_hundred_repositories_of_one_device():
     text = yaml.safe_dump({"L3": {"npu": {f"org/npu-{number}": ["alice"] for number in range(100)}}})
-    assert ours(text) == todays_allowlist.read(text)
+    assert ours(text) == theirs(text)
     assert {entry.label for entry in parse(text).entries} == {f"org/npu-{number}" for number in range(100)}
 
 
 @pytest.mark.nightly
-@settings(max_examples=2000)
-@given(files())
-def test_both_parsers_read_many_files_the_same_way(file):
-    text = yaml.safe_dump(file, sort_keys=False)
-    assert ours(text) == todays_allowlist.read(text)
+@drawing(max_examples=2000)
+@given(written(files()))
+def test_both_parsers_read_many_files_the_same_way(drawn):
+    file, text = drawn
+    assert ours(text) == theirs(text)
+    assert fits(file, SCHEMA)
+
+
+@pytest.mark.nightly
+@drawing(max_examples=2000)
+@given(written(files(right=False)))
+def test_of_many_files_all_that_they_take_we_take(drawn):
+    file, text = drawn
+    try:
+        wanted = theirs(text)
+    except RefusedError:
+        return
+    assert ours(text) == wanted
     assert fits(file, SCHEMA)
 
 
@@ -122,6 +173,18 @@ def test_what_the_page_says_is_refused_here_is_taken_today(what, text):
     text = text.replace("\\n", "\n")
     todays_allowlist.read(text)
     assert refusal(text), what
+
+
+def test_words_that_yaml_reads_otherwise_are_as_the_page_says():
+    """A word in quotes is the same to both."""
+    found = re.findall(r"`(\S+)` and not `(\S+)`", PAGE.partition("### Files that are read differently")[2])
+    assert len(found) >= 2
+    for here, there in found:
+        text = f"L3: {{{here}: {{org/a: [{here.replace('.', '')}]}}}}"
+        assert ours(text)["org/a"].device == here
+        assert theirs(text)["org/a"].device == there
+        quoted = text.replace(f"{here}:", f"'{here}':")
+        assert ours(quoted)["org/a"].device == theirs(quoted)["org/a"].device == here
 
 
 @pytest.mark.parametrize(
@@ -164,9 +227,16 @@ L4: [{{{L4}: {{events: [nightly], oncalls: [erin]}}}}]
 
 
 @SQLITE
-async def test_a_list_of_today_is_in_force_from_the_first_start(bot, github):
+async def test_a_list_of_today_is_in_force_from_the_first_start(settings, github, issuer, clock, tmp_path):
     github.add_repo("org/second")
-    await bot.list_backends(FLEET)
+    (tmp_path / "allowlist.yml").write_text(FLEET)
+    async with running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        assert (await bot.get("/readyz"))[0] == 200
+        await dispatch_and_report(bot, github)
+
+
+async def dispatch_and_report(bot, github):
+    """Dispatch a pull request and a tag to the fleet, and report from both repositories of its device."""
     pull = await github.open_pull(UPSTREAM, labels=["ciflow/crcr/npu"])
     await github.push(UPSTREAM, "refs/tags/v1")
     await bot.settle()

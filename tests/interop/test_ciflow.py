@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.harness import L4, UPSTREAM
+from tests.harness import L2, L4, UPSTREAM
 from tests.interop import client, merge_guard
-from tests.serving import SQLITE
+from tests.samples import nightly
 
-pytestmark = [pytest.mark.logic, SQLITE]
+pytestmark = pytest.mark.logic
 
 BUILD, TRUNK = f"crcr/{L4}/CI/build", f"crcr/{L4}/CI/trunk-test"
 GATE = "oot / gate"
@@ -71,7 +71,7 @@ def objections(bot, pull):
     return merge_guard.objections(bot.github, UPSTREAM, pull.head_sha, {L4})
 
 
-@pytest.mark.parametrize("kind", ["tags", "heads"])
+@pytest.mark.parametrize("kind", ["tags", nightly("heads")])
 async def test_a_failure_there_stops_guard_and_gate(bot, github, pull, kind):
     await push_tag(bot, github, f"refs/{kind}/ciflow/trunk/{pull.number}", pull.head_sha)
     dispatch = pushed(bot)
@@ -124,7 +124,8 @@ async def test_the_tag_may_arrive_before_the_head_it_names(bot, github, pull):
     (*_, opened) = [one for one in github.deliveries if one.event == "pull_request"]
     body = opened.payload["pull_request"]
     newer = body | {"head": body["head"] | {"sha": sha}, "updated_at": "2026-12-01T00:00:00Z"}
-    await github.deliver("pull_request", opened.payload | {"action": "synchronize", "pull_request": newer})
+    moved = {"action": "synchronize", "before": body["head"]["sha"], "after": sha, "pull_request": newer}
+    await github.deliver("pull_request", opened.payload | moved)
     await bot.settle(horizon=30)
     assert len(github.dispatches) > before
     rows = await bot.rows("oot_dispatch")
@@ -132,7 +133,7 @@ async def test_the_tag_may_arrive_before_the_head_it_names(bot, github, pull):
     assert numbers == {pull.number}
 
 
-@pytest.mark.parametrize("forced", [False, True])
+@pytest.mark.parametrize("forced", [True, nightly(False)])
 @pytest.mark.parametrize("what", ["closed", "another head", "unknown pull", "other tag", "deleted"])
 async def test_a_push_about_nothing_counts_for_nothing(bot, github, pull, what, forced):
     sha, number = pull.head_sha, pull.number
@@ -157,12 +158,64 @@ async def test_a_push_about_nothing_counts_for_nothing(bot, github, pull, what, 
     assert objections(bot, pull) == []
 
 
+@pytest.mark.parametrize("pull_refs", [("refs/tags/ciflow/trunk/{number}", "refs/tags/ciflow/slow/{number}")])
+async def test_a_push_takes_the_place_of_pushes_of_its_ref_alone(bot, github, pull):
+    pushes = [
+        ("trunk", "failure", "failure"),
+        ("slow", "success", "failure"),
+        ("trunk", "success", "success"),
+    ]
+    for name, conclusion, gate in pushes:
+        await push_tag(bot, github, f"refs/tags/ciflow/{name}/{pull.number}", pull.head_sha)
+        await report(bot, github, pushed(bot), f"{name}-test", conclusion)
+        assert bot.checks(UPSTREAM, pull.head_sha)[GATE][1] == gate
+    assert objections(bot, pull) == []
+
+
+async def test_a_green_push_hides_no_failure_of_the_pull_request(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await report(bot, github, pushed(bot, "pull_request"), "build", "failure")
+    await push_tag(bot, github, f"refs/tags/ciflow/trunk/{pull.number}", pull.head_sha)
+    await report(bot, github, pushed(bot), "trunk-test", "success")
+    assert bot.checks(UPSTREAM, pull.head_sha)[GATE][1] == "failure"
+    assert objections(bot, pull) == [BUILD]
+
+
+async def test_nothing_that_a_stranger_may_push_makes_a_gate_green(bot, github):
+    """Anyone may have a fork with any branch and tag, and open a pull request with another's commit."""
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    theirs = await github.open_pull(UPSTREAM, author="mallory", head_ref=f"ciflow/trunk/{pull.number}")
+    theirs.head_sha = pull.head_sha  # the same commit once more
+    await github.edit_title(theirs, "mine now")
+    last = await push_main(bot, github)
+    about = {"ref": f"refs/tags/ciflow/trunk/{pull.number}", "after": pull.head_sha, "before": "0" * 40}
+    fork = last.payload["repository"] | {"id": 987654, "full_name": "mallory/pytorch", "fork": True}
+    before = len(github.dispatches)
+    await github.deliver("push", last.payload | about | {"repository": fork})
+    await bot.settle(horizon=90)
+    assert len(github.dispatches) == before  # of a fork nothing is dispatched
+    await push_tag(
+        bot, github, f"refs/tags/ciflow/trunk/{theirs.number}", pull.head_sha
+    )  # its merge bot may err
+    dispatch = pushed(bot)
+    await report(bot, github, dispatch, "trunk-test", "success")
+    body = dispatch.client_payload | {"callback_token": None}
+    with pytest.raises(client.StepFailedError) as refused:
+        await client.Client(bot, L4, body, job="build").ended()
+    assert refused.value.status == 403  # whoever knows the delivery alone
+    await client.Client(bot, L2, pushed(bot, repo=L2).client_payload, job="build").ended()
+    await bot.settle(horizon=90)
+    assert bot.checks(UPSTREAM, pull.head_sha)[GATE][0] == "in_progress"
+
+
 @pytest.mark.parametrize("pull_refs", [("refs/tags/merge/{number}/trunk",)])
 async def test_the_refs_are_a_setting(bot, github, pull):
     for ref, number in ((f"ciflow/trunk/{pull.number}", None), (f"merge/{pull.number}/trunk", pull.number)):
         await push_tag(bot, github, f"refs/tags/{ref}", pull.head_sha)
-        (*_, row) = [row for row in await bot.rows("oot_dispatch") if row["event_type"] == "push"]
-        assert row["pr_number"] == number
+        rows = [row for row in await bot.rows("oot_dispatch") if row["ref"] == f"refs/tags/{ref}"]
+        assert {row["pr_number"] for row in rows} == {number}
 
 
 async def test_what_is_held_back_is_released_all_the_same(bot, github):

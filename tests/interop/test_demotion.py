@@ -7,9 +7,8 @@ import pytest
 from tests.harness import L3, L4, UPSTREAM
 from tests.interop import client
 from tests.interop.client import Client
-from tests.serving import SQLITE
 
-pytestmark = [pytest.mark.logic, SQLITE]
+pytestmark = pytest.mark.logic
 
 LABEL = "ciflow/crcr/npu"
 
@@ -68,18 +67,58 @@ async def test_no_check_run_begins_until_it_is_closed(bot, github, pull):
     assert "proposes to demote it" not in (await bot.get(f"/oot/{L3}"))[1]
 
 
-@pytest.mark.parametrize(
-    ("repo", "more"),
-    [
-        (L3, {"from_fork": True}),  # anyone can have such a branch
-        ("org/other", {}),
-        (f"{L3}-2", {}),
-        ("", {}),
-    ],
-    ids=["a stranger's fork", "of another", "of one with a longer name", "of none"],
-)
-async def test_what_demotes_nobody(bot, github, pull, repo, more):
-    await demote(bot, github, repo, **more)
+@pytest.mark.parametrize("preset", ["crcr", None])
+async def test_a_check_run_that_has_begun_ends_though_its_run_is_repeated_meanwhile(
+    bot, github, pull, preset
+):
+    (build,) = steps(bot, pull, "build")
+    build.audience = "ootbot"
+    again = Client(bot, L3, build.client_payload, job="build", run_attempt="2", audience="ootbot")
+    await build.started()
+    await bot.settle()
+    demotion = await demote(bot, github)
+    await again.started()
+    await again.ended("success")
+    await bot.settle()
+    name = f"crcr/{L3}/CI/build" if preset else "oot / npu"
+    begun = [run for run in github.check_runs_all(UPSTREAM, pull.head_sha) if run.name == name]
+    ended = (
+        "neutral" if preset else "success"
+    )  # a new one would have taken its place; or it shows the newest run
+    assert [(run.status, run.conclusion) for run in begun] == [("completed", ended)]
+    await github.close(demotion)
+    await bot.settle()
+    await Client(bot, L3, build.client_payload, job="test", run_attempt="2", audience="ootbot").ended(
+        "success"
+    )
+    await bot.settle()
+    assert bot.checks(UPSTREAM, pull.head_sha)[name][:2] == ("completed", "success")
+
+
+async def test_what_a_stranger_writes_into_a_pull_request_demotes_nobody(bot, github, pull):
+    """Its fork may be gone, have the name of upstream, or be where the pull request is."""
+    theirs = await demote(bot, github, from_fork=True)
+    (*_, opened) = [one for one in github.deliveries if one.event == "pull_request"]
+    body, upstream = opened.payload["pull_request"], opened.payload["repository"]
+    fork = body["head"]["repo"] | {"full_name": "mallory/pytorch"}
+    gone = body | {"head": body["head"] | {"repo": None}}
+    named = body | {"head": body["head"] | {"repo": fork | {"full_name": UPSTREAM}}}
+    within = body | {"head": body["head"] | {"repo": fork}, "base": body["base"] | {"repo": fork}}
+    for number, (told, where) in enumerate([(gone, upstream), (named, upstream), (within, fork)]):
+        told |= {"id": 77_000 + number, "number": 7_700 + number}
+        await bot.send("pull_request", opened.payload | {"pull_request": told, "repository": where})
+    await bot.settle()
+    (build,) = steps(bot, pull, "build")
+    await build.ended()
+    await bot.settle()
+    assert shown(bot, pull) == {"build": "success"}
+    assert theirs.from_fork
+
+
+async def test_what_demotes_nobody(bot, github, pull):
+    await demote(bot, github, from_fork=True)  # anyone can have such a branch
+    for repo in ("org/other", f"{L3}-2", ""):
+        await demote(bot, github, repo)
     (build,) = steps(bot, pull, "build")
     await build.ended()
     await bot.settle()

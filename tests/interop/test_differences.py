@@ -12,6 +12,7 @@ from bot.core import presets
 from tests.harness import L1, L2, L3, L4, UPSTREAM, replace
 from tests.interop import relay
 from tests.interop.client import AUDIENCE, Client, StepFailedError
+from tests.samples import nightly
 from tests.serving import SQLITE
 
 pytestmark = pytest.mark.logic
@@ -61,7 +62,7 @@ async def ignored(bot, github, pull):
     return [await outcome(caller.started()) for caller in callers]
 
 
-async def nightly(bot, github, pull):
+async def own_run(bot, github, pull):
     return await outcome(step(bot).nightly(pull.base_sha))
 
 
@@ -107,6 +108,12 @@ async def repeated(bot, github, pull):
     await step(bot).ended("failure", url=None)
     again = [await step(bot).ended("failure", url=None, test_results={"passed": 1}) for _ in range(2)]
     return [answer.get("duplicate", False) for answer in again]
+
+
+async def legs(bot, github, pull):
+    for leg, conclusion in {"1": "success", "2": "failure", "3": "success"}.items():
+        await step(bot, check_run_id=leg).ended(conclusion)
+    return (await job(bot))["conclusion"]
 
 
 async def new_inputs(bot, github, pull):
@@ -210,7 +217,7 @@ BY_JOB, BY_BACKEND = [f"crcr/{L4}/CI/build", "oot / gate"], ["oot / gate", "oot 
 PROBES = {  # the beginning of a line -> what to do, what comes of it with the preset and without
     "clients request tokens": (audience, 200, 401),
     "L1 and unlisted callers": (ignored, [200, 200], [403, 403]),
-    "nightly and periodic reports": (nightly, 200, 200),
+    "nightly and periodic reports": (own_run, 200, 200),
     "a nightly's `delivery_id`": (any_id, 200, 400),
     "a silent dispatch": (silence, {"not_run"}, {"not_run"}),
     "one check run for each job": (check_names, BY_JOB, BY_BACKEND),
@@ -226,6 +233,7 @@ PROBES = {  # the beginning of a line -> what to do, what comes of it with the p
     "a missing conclusion": (lacking, 200, 400),
     "times are those": (times, True, True),
     "a repeated report": (repeated, [False, True], [False, True]),
+    "legs of a matrix": (legs, "failure", "failure"),
     "inputs `failed-tests-detail`": (new_inputs, *[([{"name": "test_add"}], "no room on the disk")] * 2),
     "pushes, tags and deletions": (pushes, 4, 0),
     "the end of a draft": (end_of_draft, 0, 4),
@@ -246,9 +254,15 @@ def test_the_page_lists_exactly_what_differs():
     assert differing == presets.read_presets()["crcr"].keys()
 
 
+EACH = [  # what holds always holds most of all without the preset
+    nightly(line, preset) if preset and with_preset == without else (line, preset)
+    for line, (_, with_preset, without) in PROBES.items()
+    for preset in ("crcr", None)
+]
+
+
 @SQLITE
-@pytest.mark.parametrize("preset", ["crcr", None])
-@pytest.mark.parametrize("line", PROBES)
+@pytest.mark.parametrize(("line", "preset"), EACH)
 async def test_a_line_of_the_page(bot, github, pull, preset, line):
     probe, with_preset, without = PROBES[line]
     assert await probe(bot, github, pull) == (with_preset if preset else without)

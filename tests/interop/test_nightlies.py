@@ -9,9 +9,8 @@ import pytest
 
 from tests.harness import L2, L3, UPSTREAM
 from tests.interop.client import Client
-from tests.serving import SQLITE
 
-pytestmark = [pytest.mark.logic, SQLITE]
+pytestmark = pytest.mark.logic
 
 
 def iso(bot, ago):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.harness import L1, L2, L3, L4, UPSTREAM
+from tests.samples import nightly
 from tests.serving import SQLITE
 
 pytestmark = [pytest.mark.logic, SQLITE]
 
-WITH_AND_WITHOUT = pytest.mark.parametrize("preset", ["crcr", None])
+WITH_AND_WITHOUT = pytest.mark.parametrize("preset", ["crcr", nightly(None)])  # see test_differences
 
 
 @WITH_AND_WITHOUT

@@ -6,13 +6,15 @@ import pytest
 
 from bot.app import make_app
 from tests.harness import UPSTREAM, replace
+from tests.interop import relay
 from tests.interop.client import Client
 from tests.interop.relay import TOKEN, envelope, forward
+from tests.samples import nightly
 from tests.serving import SQLITE, serving
 
 pytestmark = [pytest.mark.logic, SQLITE]
 
-WITH_AND_WITHOUT = pytest.mark.parametrize("preset", ["crcr", None])
+WITH_AND_WITHOUT = pytest.mark.parametrize("preset", ["crcr", nightly(None)])  # see test_differences
 FAR = "far/backend"
 
 
@@ -59,16 +61,41 @@ async def test_a_second_report_brings_the_time_that_the_first_lacked(door):
         200,
         {"ok": True, "status": "in_progress"},
     )
-    again = envelope(begun, FAR, queue_time=99)
-    status, answer = await forward(door, again)
-    assert (status, answer["error"]) == (409, "duplicate")  # as the HUD, which writes once
-    assert (await forward(door, again, path="/crcr/results"))[0] == 409
-    assert await forward(door, again, path="/api/oot/results") == (
-        200,
-        {"ok": True, "status": "in_progress", "duplicate": True},
-    )
+    again = (200, {"ok": True, "status": "in_progress", "duplicate": True})
+    assert await forward(door, envelope(begun, FAR, queue_time=99)) == again
     (row,) = await door.rows("oot_workflow_job")
     assert row["queue_time"] == 12.5
+
+
+async def test_the_end_of_a_job_is_written_once_and_fails_no_step(door):
+    begun, ended = report(door, "in_progress"), report(door, conclusion="failure")
+    told = [(await relay.pass_on(door, one, FAR))["status"] for one in (begun, begun, ended, ended, begun)]
+    assert told == [
+        "in_progress",
+        "in_progress",
+        "completed",
+        "duplicate",
+        "in_progress",
+    ]  # lost answers, out of order
+    for path, code in {"/crcr/results": 409, "/api/crcr/results": 409, "/api/oot/results": 200}.items():
+        status, answer = await forward(door, envelope(ended, FAR), path=path)
+        assert (status, answer.get("error")) == (code, "duplicate" if code == 409 else None)
+    again = {"run_attempt": 2, "check_run_id": "900-2"}
+    for one in (report(door, "in_progress", **again), report(door, **again)):
+        assert (await relay.pass_on(door, one, FAR))["status"] == one["workflow"]["status"]
+    rows = {row["run_attempt"]: row["conclusion"] for row in await door.rows("oot_workflow_job")}
+    assert rows == {1: "failure", 2: "success"}
+
+
+@WITH_AND_WITHOUT
+async def test_legs_of_a_matrix_that_share_a_name_are_one_job_which_ends_as_the_worst(door):
+    legs = {"1": "success", "2": "failure", "3": "success"}
+    for leg in legs:
+        assert await relay.pass_on(door, report(door, "in_progress", check_run_id=leg), FAR)
+    for leg, conclusion in legs.items():
+        assert await relay.pass_on(door, report(door, conclusion=conclusion, check_run_id=leg), FAR)
+    (row,) = await door.rows("oot_workflow_job")
+    assert (row["conclusion"], row["check_run_id"]) == ("failure", "2")
 
 
 LACKING = {  # what is odd in the report -> the flags

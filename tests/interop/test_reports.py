@@ -7,11 +7,12 @@ import pytest
 from tests.harness import L1, L2, L3, L4, UPSTREAM, replace
 from tests.interop import client
 from tests.interop.client import AUDIENCE, Client, StepFailedError
+from tests.samples import nightly
 from tests.serving import SQLITE
 
 pytestmark = [pytest.mark.logic, SQLITE]
 
-WITH_AND_WITHOUT = pytest.mark.parametrize("preset", ["crcr", None])
+WITH_AND_WITHOUT = pytest.mark.parametrize("preset", ["crcr", nightly(None)])  # see test_differences
 LEVELS = pytest.mark.parametrize("repo", [L2, L3, L4])
 
 

@@ -43,3 +43,18 @@ async def test_one_green_run_beside_six_silent_dispatches_is_green(settings, git
             assert (numbers["grade"], numbers["never_started"]) == ("green", 0)
         assert (found[L4]["never_started"], found[L4]["grade"]) == (7, "red")  # a gate waited for it
         assert found[L1]["not_run"] == found[L1]["never_started"] == 0  # nobody expects anything
+
+
+@pytest.mark.parametrize(
+    ("events", "ended"), [("", "not_run"), ("{events: [pull_request, push]}", "never_started")]
+)
+async def test_who_lists_no_pushes_need_not_answer_them_even_at_l4(bot, github, events, ended):
+    """Its workflow may be for pull requests only: today the relay sends it pushes all the same."""
+    await bot.list_backends(f"L4: [{{{L4}: {events}}}]")
+    await github.push(UPSTREAM, "main", message="a change")
+    await bot.wait(DAY + 120)
+    (dispatch,) = await bot.rows("oot_dispatch")
+    assert (dispatch["event_type"], dispatch["state"]) == ("push", ended)
+    _, summary = await bot.get("/api/oot/summary")
+    (numbers,) = [one for one in summary["backends"] if one["repo"] == L4]
+    assert numbers["never_started"] == (ended == "never_started")

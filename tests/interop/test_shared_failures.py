@@ -12,9 +12,9 @@ from tests.ci.test_results.reported import case
 from tests.ci.test_results.test_on_pulls import own_ci
 from tests.harness import L3, UPSTREAM
 from tests.interop.client import Client
-from tests.serving import SQLITE
+from tests.samples import nightly
 
-pytestmark = [pytest.mark.logic, SQLITE]
+pytestmark = pytest.mark.logic
 HORIZON = 200
 
 
@@ -49,9 +49,9 @@ async def fail(bot, github, names, *, failed=None, upstream=()):
     [
         (["test_add_npu"], None, ["test_add_cuda", "test_mul_cuda"], True),
         (["test_add_npu", "test_own_npu"], None, ["test_add_cuda"], False),  # one is its own
-        (["test_add_npu"], 2, ["test_add_cuda"], False),  # it named one of two
-        ([], 3, ["test_add_cuda"], False),
-        (["test_add_npu"], None, [], False),  # nothing is known of upstream
+        nightly(["test_add_npu"], 2, ["test_add_cuda"], False),  # it named one of two
+        nightly([], 3, ["test_add_cuda"], False),
+        nightly(["test_add_npu"], None, [], False),  # nothing is known of upstream
     ],
     ids=["all of them", "one of its own", "not all named", "none named", "upstream unknown"],
 )

@@ -8,6 +8,7 @@ import pytest
 
 from tests.harness import L2, UPSTREAM, replace
 from tests.interop import client
+from tests.samples import each
 from tests.serving import SQLITE
 
 pytestmark = [pytest.mark.logic, SQLITE]
@@ -144,7 +145,7 @@ SPOILT = {
 }
 
 
-@pytest.mark.parametrize("case", [*SPOILT, "that is no object"])
+@pytest.mark.parametrize("case", each(3, [*SPOILT, "that is no object"]))
 async def test_a_triage_verdict_is_dropped_as_a_whole(bot, step, case):
     await step.ended("failure", triage_verdict=TRIAGE | SPOILT[case] if case in SPOILT else "upstream did it")
     found = await job(bot)

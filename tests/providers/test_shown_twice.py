@@ -7,6 +7,7 @@ import pytest
 from bot.ci.trunk.settings import TrunkSettings
 from tests.ci.trunk.branch import deliver, push, repository
 from tests.harness import UPSTREAM
+from tests.oot.pages.page_checks import failures
 from tests.providers.sending import circleci, commit, deliver_buildkite, deliver_circleci, job_event, status
 from tests.providers.test_stories import grid
 
@@ -79,6 +80,26 @@ async def test_a_status_without_anything_else_of_its_name_is_a_column_of_its_own
         "statuses / ci/circleci: other": False,
         "statuses / jenkins": False,
     }
+
+
+async def test_a_commits_page_counts_the_jobs_that_the_grid_has_each_once(bot):
+    await deliver(bot, push(bot, "A"))
+    await deliver_circleci(bot, circleci(status="failed"))
+    await deliver_buildkite(bot, job_event("passed"))
+    await deliver(
+        bot,
+        status(bot, TEST, "failure"),
+        status(bot, "buildkite/fastcheck", "success"),
+        status(bot, "jenkins", "success"),
+    )
+    assert (await grid(bot)).keys() == {
+        "buildkite / fastcheck / :npu: Test",
+        "circleci / ci / test",
+        "statuses / jenkins",
+    }
+    page = (await bot.get(f"/{UPSTREAM}/commit/{commit('A')}"))[1]
+    assert "Upstream's own CI</a>: 2 of 3 passed, 1 failed" in page
+    assert [row[0].partition(" failed")[0] for row in failures(page)] == ["circleci / ci / test"]
 
 
 async def test_an_open_cell_lists_the_job_once_and_leads_to_its_ci(bot):

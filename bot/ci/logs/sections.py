@@ -74,7 +74,7 @@ async def job_json(tx: Transaction, subject: JobSubject) -> dict[str, Any]:
 async def find_failures(tx: Transaction, subject: FailuresSubject) -> Failures:
     """Return why jobs failed on a commit, upstream's own and those of backends, and whether that is known elsewhere."""
     own = await failed_jobs.failures_on_commit(
-        tx, await watched.ids(tx, subject.repo), subject.sha, limit=LISTED
+        tx, await watched.ids(tx, subject.repo) if subject.own else (), subject.sha, limit=LISTED
     )
     backends = await failed_jobs.failures_of_backends(tx, subject.repo, subject.sha, limit=LISTED)
     shown = [

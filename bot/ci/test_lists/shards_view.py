@@ -41,7 +41,8 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_MOST)]
 TIMES: web.AppKey[BytesCache[times.Seconds]] = web.AppKey("times", BytesCache)
 _raw_times = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _times = msgspec.json.Decoder(dict[str, times.Seconds])
-_names = msgspec.json.Decoder(Annotated[list[Name], Meta(max_length=TESTS_MOST)])
+Names = Annotated[list[Name], Meta(max_length=TESTS_MOST)]
+_names = msgspec.json.Decoder(Names)
 
 
 class Shard(Struct, frozen=True, kw_only=True):
@@ -165,7 +166,7 @@ POSTED = Endpoint(
         topic=op.CI,
         callers=op.READER,
         parameters=describe(OF_ANY),
-        body=op.Content(list[Name], f"at most {TESTS_MOST:,} names of files", ["test_ops", "test_nn"]),
+        body=op.Content(Names, f"at most {TESTS_MOST:,} names of files", ["test_ops", "test_nn"]),
         refusals=[
             (400, "invalid_body", "the body is no list of names"),
             op.WRONG_PARAMETER,

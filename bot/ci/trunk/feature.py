@@ -66,6 +66,7 @@ FEATURE = Feature(
         "pull": "bot.ci.trunk.views.job_times:draw_pull",
         "commit": "bot.ci.trunk.views.job_times:draw_commit",
         "about": "bot.ci.trunk.views.sections:about_commit",
+        "elsewhere": "bot.ci.trunk.jobs_elsewhere:find_jobs_elsewhere",
         "failures": "bot.ci.trunk.views.sections:find_failures",
         "run": "bot.ci.trunk.views.job_times:draw_run",
         "repository": "bot.ci.trunk.views.repository_section:describe_repository",

@@ -74,3 +74,19 @@ def only_in(repo: Repo, sha: str, without: str) -> list[Commit]:
     """Return the commits reachable from `sha` but not from `without`, oldest first."""
     known = {each.sha for each in history(repo, without)}
     return [each for each in history(repo, sha) if each.sha not in known][::-1]
+
+
+def holds(repo: Repo, sha: str, earlier: str) -> bool:
+    """Whether a commit is, or comes after, an earlier one."""
+    return any(each.sha == earlier for each in history(repo, sha))
+
+
+def forget_unreachable(repo: Repo) -> list[str]:
+    """Delete the commits that no branch, tag, pull request or run leads to, as GitHub does in time; returns them."""
+    heads = [*repo.branches.values(), *(sha for pull in repo.pulls.values() for sha in pull.commits)]
+    heads += [run.head_sha for run in repo.runs.values()]
+    kept = {each.sha for head in heads for each in history(repo, head)}
+    gone = [sha for sha in repo.commits if sha not in kept]
+    for sha in gone:
+        del repo.commits[sha]
+    return gone

@@ -115,7 +115,7 @@ def push(
         "pusher": {"name": pusher, "email": f"{pusher}@users.noreply.github.com"},
         "created": old is None,
         "deleted": after == zeros,
-        "forced": False,
+        "forced": bool(old and new) and not git.holds(repo, after, before),
         "compare": f"{html}/compare/{before[:12]}...{after[:12]}",
         "commits": listed,
         "head_commit": listed[-1] if listed else None,

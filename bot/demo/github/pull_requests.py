@@ -147,8 +147,12 @@ class PullRequests(GitHubBase):
         by: str = MAINTAINER,
         message: str = "Change something",
         files: Mapping[str, str | bytes] | None = None,
+        onto: str | None = None,
     ) -> str:
-        """Push a commit with these files to a branch or tag; return its SHA."""
+        """Push a commit with these files to a branch or tag; return its SHA.
+
+        `onto` is its parent: one that is not the head of the branch makes it a forced push.
+        """
         where = self.state.repo(repo)
         name = ref or where.default_branch
         full = name if name.startswith("refs/") else f"refs/heads/{name}"
@@ -159,7 +163,7 @@ class PullRequests(GitHubBase):
             at=self.state.now(),
             message=message,
             author=by,
-            parents=(where.branches.get(branch, where.branches[where.default_branch]),),
+            parents=(onto or where.branches.get(branch, where.branches[where.default_branch]),),
             files={path: as_bytes(text) for path, text in (files or {}).items()},
         )
         where.branches[branch] = commit.sha

@@ -145,6 +145,7 @@ def _with_defaults(values: dict[str, Any], default_events: frozenset[str]) -> En
         "callback_token": "required" if level >= Level.L3 else "optional",
         "static_key": "refused" if level >= Level.L3 else "allowed",
         "answers": "all" if level is Level.L4 else "some",
+        "lists_pushes": not every_push,
     }
     return Entry(**{**defaults, **values, "events": events})
 

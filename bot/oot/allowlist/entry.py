@@ -85,6 +85,7 @@ class Entry(Selection):
     callback_token: str = "required"  # noqa: S105 - a choice of words, not a secret
     static_key: str = "refused"  # refused | allowed: whether one is good for reports; as read, allowed at L2
     answers: str = "all"  # all | some: whether every dispatch is answered; as read, some below L4
+    lists_pushes: bool = True  # as read, false where it gets them by the DEFAULT_EVENTS setting alone
     dispatch: str = "repository"  # repository | workflow
     workflow_file: str | None = None  # present exactly with dispatch: workflow
     job_timeout: int | None = None  # seconds; None: the JOB_TIMEOUT setting
@@ -114,6 +115,10 @@ class Entry(Selection):
         if event != "push" or ref is None:
             return True
         return any(matches_ref(ref, pattern) for pattern in self.refs or ("*",))
+
+    def must_answer(self, event: str) -> bool:
+        """Whether silence on such a dispatch is a failure: not on pushes that it gets without having listed them."""
+        return self.answers == "all" and (event != "push" or self.lists_pushes)
 
     def wants_action(self, action: str, otherwise: Collection[str]) -> bool:
         """Whether this backend takes part in an action of pull requests; `otherwise` the PULL_ACTIONS setting says.

@@ -82,8 +82,6 @@ async def carry_out_comment(context: Context, task: Task) -> None:
     if not context.settings.is_upstream(comment.request.repo):
         await backend_commands.carry_out(context, comment)
         return
-    if not isinstance(event["issue"].get("pull_request"), dict):
-        return
     usages = {verb: one.usage for verb, one in further_commands(context.features).items()}
     given = await asyncio.to_thread(parsing.parse_commands, comment.body, usages)
     if not comment.on_pull:

@@ -13,9 +13,9 @@ import structlog
 from bot.ci.trunk import branch_history
 from bot.core import text
 from bot.oot.allowlist import rows as allowlists
-from bot.oot.culprits import conclude, ends, job_runs, limits, outcomes, record_steps, rows
+from bot.oot.culprits import conclude, ends, job_runs, limits, outcomes, record_steps, rewritten, rows
 from bot.oot.culprits.observed import observe
-from bot.oot.culprits.search import End, Terms, goods_needed, next_steps
+from bot.oot.culprits.search import End, Terms, next_steps
 from bot.oot.culprits.signals import signal_of
 from bot.oot.culprits.situation import Situation
 from bot.oot.culprits.start import KIND, LEAST_LEVEL, terms_of
@@ -60,10 +60,7 @@ async def _advance(tx: Transaction, settings: Settings, search: BisectRow) -> No
     for _ in range(conclude.MOVES_MOST + 2):
         found = await read_situation(tx, settings, search, entry)
         if found is None:
-            why = (
-                f"{search['branch']} was rewritten: {text.short(search['good_sha'])} and "
-                f"{text.short(search['bad_sha'])} are no longer one after the other on it"
-            )
+            why = rewritten.describe_rewritten(search, await rewritten.find_gone(tx, search))
             await rows.end_search(tx, search["id"], state="gave_up", why=why)
             return
         waiting = await outcomes.settle_steps(
@@ -101,7 +98,7 @@ async def read_situation(
         commits=commits,
         runs=runs,
         steps=steps,
-        terms=Terms(parallel=terms_of(entry).parallel, goods=goods_needed(search["flaky_rate"])),
+        terms=Terms(parallel=terms_of(entry).parallel, flaky_rate=search["flaky_rate"]),
         seen=observe(commits, runs, steps),
     )
 

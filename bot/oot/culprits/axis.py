@@ -55,7 +55,9 @@ def points(seen: Sequence[Seen], culprits: Collection[str]) -> list[Point]:
     fold = len(seen) > EACH_MOST
     found: list[Point] = []
     for one in seen:
-        state = state_of(one)
+        state: State = (
+            "bad" if one.sha in culprits else state_of(one)
+        )  # also where its runs are not kept any more
         if fold and state == "not_asked" and found and found[-1].state == "not_asked":
             found[-1] = found[-1]._replace(commits=found[-1].commits + 1)
         else:

@@ -103,6 +103,8 @@ async def _words_of_github(context: Context, repo: str, unknown: UnknownCommit) 
         )
     except GitHubRefused as error:
         log.info("unknown commit", repo=repo, sha=unknown.sha, reason=str(error))
+        if not error.gone:
+            return f"{unknown.sha} is not known here, and GitHub does not say what it is: {error.message}"
         return f"GitHub knows no commit {unknown.sha} in {repo}"
     if found.get("status") in {"ahead", "identical"}:
         older = f"{unknown.sha} is on {branch}, but not known here"

@@ -20,6 +20,7 @@ FEATURE = Feature(
     tables="bot.oot.culprits.tables",
     tasks={
         "bisect": "bot.oot.culprits.advance:advance_search",
+        "bisect_branch": "bot.oot.culprits.rewritten:check_branch",
         "bisect_found": "bot.oot.culprits.found_task:follow_find",
         "bisect_run": "bot.oot.culprits.own_runs:run_commit",
         "bisect_scan": "bot.oot.culprits.scan:scan",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.oot.culprits import rows
+from bot.ci.trunk.store.branches import HEADS
+from bot.oot.culprits import rewritten, rows
 from bot.oot.culprits.start import KIND
 
 if TYPE_CHECKING:
@@ -19,6 +20,13 @@ async def before_commit(tx: Transaction, changed: Changed) -> None:
     if any(_ended(table, changed) for table in TABLES):
         for identifier in await rows.open_ids(tx):
             tx.enqueue(KIND, identifier, delay=SOON)
+    for push in changed.get("push", ()):
+        reference = push.get("ref") or ""
+        if push.get("forced") and reference.startswith(HEADS):
+            branch = reference.removeprefix(HEADS)
+            for identifier in await rows.open_ids_on(tx, push["repository_id"], branch):
+                tx.enqueue(rewritten.KIND, identifier)
+                tx.enqueue("branch", "")  # GitHub's list says what is gone
 
 
 def _ended(table: str, changed: Changed) -> bool:

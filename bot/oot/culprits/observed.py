@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from bot.oot.culprits.search import VAIN_MOST, Purpose, Seen
+from bot.oot.culprits.search import VAIN_MOST, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,14 +41,7 @@ def _seen(sha: str, runs: Sequence[JobRun], steps: Sequence[StepRow]) -> Seen:
         vain=sum(step["outcome"] in VAIN for step in steps),
         silent=sum(step["outcome"] == "silent" for step in steps),
         unbuildable=not good and not bad and any(run.word == "unbuildable" for run in runs),
-        round=_round(steps) if bad else 0,
     )
-
-
-def _round(steps: Sequence[StepRow]) -> int:
-    """Return the round in which a commit was first seen to fail; 0 where that was known before."""
-    splits = [step["round"] for step in steps if step["purpose"] == Purpose.SPLIT]
-    return min(splits, default=0)
 
 
 def silent_commits(seen: Iterable[Seen]) -> int:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from bot.core.links import web_url
 from bot.ingest import delivery, inbox
 from bot.oot.culprits import rows
-from bot.oot.culprits.search import Purpose
 from bot.oot.dispatch.rows import backend_columns, new_dispatch
 from bot.oot.dispatch.send_dispatch import BISECT
 from bot.oot.results.store import dispatches
@@ -33,11 +32,10 @@ async def record_steps(
 ) -> list[StepRow]:
     """Record steps together with what sends them: whatever happens then, none is lost, and none made twice."""
     number = max((step["number"] for step in found.steps), default=0)
-    latest = max((step["round"] for step in found.steps), default=0)
     commits = {row["sha"]: row for row in found.commits}
     made: list[StepRow] = []
     for at, step in enumerate(steps, number + 1):
-        row = _new_step(tx, found, step, at, latest + (step.purpose is Purpose.SPLIT))
+        row = _new_step(tx, found, step, at)
         if found.entry is None:
             tx.enqueue(OWN_RUNS, f"{found.search['id']}/{at}")
         else:
@@ -47,13 +45,12 @@ async def record_steps(
     return made
 
 
-def _new_step(tx: Transaction, found: Situation, step: Step, number: int, in_round: int) -> StepRow:
+def _new_step(tx: Transaction, found: Situation, step: Step, number: int) -> StepRow:
     return {
         "bisect_id": found.search["id"],
         "number": number,
         "sha": step.sha,
         "purpose": step.purpose.value,
-        "round": in_round,
         "delivery_id": None,
         "dispatch_id": None,
         "run_id": None,
@@ -85,9 +82,10 @@ async def _dispatch(
         "head_sha": commit["sha"],
         "base_sha": commit["parent"],
         "base_ref": None,
+        "ref": f"refs/heads/{found.branch.name}",
         "labels": [],
     }
-    row = new_dispatch(tx, event, backend_columns(entry), state="pending")
+    row = new_dispatch(tx, event, backend_columns(entry, event["event_type"]), state="pending")
     await dispatches.add(tx, row)
     tx.enqueue("dispatch", row["id"])
     step["delivery_id"], step["dispatch_id"], step["sent_at"] = guid, row["id"], tx.now

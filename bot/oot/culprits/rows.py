@@ -49,6 +49,12 @@ async def open_ids(tx: Transaction) -> list[str]:
     return list((await tx.run(OPEN_IDS)).scalars())
 
 
+async def open_ids_on(tx: Transaction, repository_id: int, branch: str) -> list[str]:
+    """Return the searches of a branch that are not over."""
+    query = sa.select(SEARCH.id).where(SEARCH.repository_id == repository_id, SEARCH.branch == branch, OPEN)
+    return list((await tx.run(query.order_by(SEARCH.created_at, SEARCH.id))).scalars())
+
+
 async def add_search(tx: Transaction, row: BisectRow) -> bool:
     """Record a search; returns False where one of its signal is under way."""
     tx.note_changed("bisect", [row])

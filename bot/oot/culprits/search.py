@@ -7,6 +7,7 @@ a pass proves that a commit can pass.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 RUNS_MOST = 5  # on one commit, after which it is left alone where they contradict one another
-BAD_RUNS = 2  # that confirm a bad commit
-GOODS_MOST = 5  # that confirm a good commit
-DOUBT = 0.01  # the chance of a wrong confirmation that is accepted
+BAD_RUNS = 2  # that confirm a bad commit, at least
+GOODS_MOST = 5  # that confirm the good side
+DOUBT = 0.01  # the chance that is accepted of passes that are all by chance
+WRONG = 0.001  # the odds of a wrong name that are accepted
+UNSEEN_RATE = 0.02  # how often a signal is taken to fail by chance that was not seen to
 VAIN_MOST = 2  # steps on a commit that end without a result, after which it is left alone
 SILENT_MOST = 3  # commits on which nothing was answered, after which the search is given up
 
@@ -52,7 +55,6 @@ class Seen:
     vain: int = 0  # steps that ended without a result
     silent: int = 0  # steps that were not answered in time; they are vain as well
     unbuildable: bool = False  # something else fails there first
-    round: int = 0  # of splits in which it was first seen to fail; 0: it was known to
 
     @property
     def is_good(self) -> bool:
@@ -77,7 +79,12 @@ class Terms:
     """How a search goes about it."""
 
     parallel: int = 1  # commits at once
-    goods: int = 1  # passes that confirm a good commit
+    flaky_rate: float = 0.0  # how often the signal was seen to fail by chance
+
+    @property
+    def goods(self) -> int:
+        """How many passes confirm that it passed before: on the good commit or earlier ones."""
+        return goods_needed(self.flaky_rate)
 
 
 class Step(NamedTuple):
@@ -99,7 +106,7 @@ class Decision:
 
 
 def goods_needed(flaky_rate: float) -> int:
-    """Return how many passes confirm a good commit of a signal that fails by chance so often.
+    """Return how many passes confirm the good side of a signal that fails by chance so often.
 
     >>> [goods_needed(rate) for rate in (0, 0.005, 0.03, 0.2, 0.6)]
     [1, 1, 2, 3, 5]
@@ -111,18 +118,36 @@ def goods_needed(flaky_rate: float) -> int:
     return max(1, min(GOODS_MOST, math.floor(math.log(DOUBT) / math.log(flaky_rate)) + 1))
 
 
+def bads_needed(others: int, flaky_rate: float) -> int:
+    """Return how many failures confirm a culprit, where so many later commits may be it instead.
+
+    That all failures were by chance is `others * rate^n` times as likely as that the name is right. A commit that
+    failed early has many others behind it: what was run since lies before it.
+
+    >>> [bads_needed(others, 0) for others in (0, 2, 3, 125, 126, 4_000)]
+    [2, 2, 3, 3, 4, 4]
+    >>> [bads_needed(1, rate) for rate in (0.07, 0.2, 1)]
+    [3, 5, 5]
+    """
+    rate = max(flaky_rate, UNSEEN_RATE)
+    if rate >= 1:
+        return RUNS_MOST
+    needed = math.ceil(math.log(WRONG / max(others, 1)) / math.log(rate) - 1e-9)
+    return max(BAD_RUNS, min(RUNS_MOST, needed))
+
+
 def next_steps(commits: Sequence[Seen], terms: Terms) -> Decision:
     """Return what is to be run now, or how the search ends."""
     good, bad = _bounds(commits)
     if end := _end_without_result(commits, good):
         return Decision(end=end, good=good, bad=bad, unconfirmed=commits[-1].sha)
-    if good is None or bad is None or not _ends_confirmed(commits, good, terms):
-        return _confirm(_unconfirmed_ends(commits, good, terms), terms, good, bad)
+    if good is None or bad is None or not _is_confirmed_bad(commits, good):
+        return _confirm(_unconfirmed_ends(commits, good), terms, good, bad)
     gap = range(good + 1, bad)
     testable = _testable(commits, gap)
     under_way = any(commits[at].asked for at in gap)  # a round
     if testable:
-        chosen = () if under_way else _split(testable, terms.parallel)
+        chosen = () if under_way else _split(testable, _untestable(commits, gap), terms.parallel)
         steps = tuple(Step(commits[at].sha, Purpose.SPLIT) for at in chosen)
         return Decision(steps=steps, good=good, bad=bad)
     if under_way or any(commits[at].pending for at in gap):
@@ -140,14 +165,15 @@ def most_runs_left(commits: Sequence[Seen], terms: Terms) -> tuple[int, int]:
     between = len(_testable(commits, range(first + 1, last)))
     rounds = math.ceil(math.log(between + 1, terms.parallel + 1) - 1e-9) if between else 0
     splits = min(between, rounds * terms.parallel)
-    ends = 0
-    if not _ends_confirmed(commits, good, terms):
-        ends = max(0, BAD_RUNS - commits[-1].bad) + max(0, terms.goods - commits[first].good)
+    ends = int(good is None)
+    if not _is_confirmed_bad(commits, good):
+        ends += max(0, BAD_RUNS - commits[-1].bad)
+    goods = max(0, terms.goods - max(1, _passes(commits, first)))
     if splits:
-        pair = BAD_RUNS + terms.goods - 1
+        pair = bads_needed(last - first, terms.flaky_rate) - 1 + goods
     else:
-        lacking = max(0, _bads_needed(commits, last, terms) - max(BAD_RUNS if ends else 0, commits[last].bad))
-        pair = lacking + (0 if ends else max(0, terms.goods - commits[first].good))
+        confirmed = max(BAD_RUNS if ends else 0, commits[last].bad)
+        pair = max(0, bads_needed(_others(commits, last), terms.flaky_rate) - confirmed) + goods
     return ends + splits + pair, rounds + bool(ends) + bool(pair)
 
 
@@ -176,22 +202,25 @@ def _end_without_result(commits: Sequence[Seen], good: int | None) -> End | None
     return None
 
 
-def _ends_confirmed(commits: Sequence[Seen], good: int | None, terms: Terms) -> bool:
-    """Whether some commit certainly passes, and a later one certainly fails."""
-    if good is None or not any(one.is_good and one.good >= terms.goods for one in commits[: good + 1]):
-        return False
-    return any(one.is_bad and one.bad >= BAD_RUNS for one in commits[good + 1 :])
+def _is_confirmed_bad(commits: Sequence[Seen], good: int | None) -> bool:
+    """Whether some commit after the good ones certainly fails."""
+    after = 1 if good is None else good + 1
+    return any(one.is_bad and one.bad >= BAD_RUNS for one in commits[after:])
 
 
-def _unconfirmed_ends(commits: Sequence[Seen], good: int | None, terms: Terms) -> list[tuple[Seen, Purpose]]:
-    """Return what of the ends still lacks runs."""
-    last, first = commits[-1], commits[0 if good is None else good]
+def _unconfirmed_ends(commits: Sequence[Seen], good: int | None) -> list[tuple[Seen, Purpose]]:
+    """Return what of the ends still lacks runs; what passes later confirms a good end that passed once."""
     wanted = []
-    if not any(one.is_bad and one.bad >= BAD_RUNS for one in commits[1 if good is None else good + 1 :]):
-        wanted.append((last, Purpose.CONFIRM_BAD))
-    if first.good < terms.goods:
-        wanted.append((first, Purpose.CONFIRM_GOOD))
+    if not _is_confirmed_bad(commits, good):
+        wanted.append((commits[-1], Purpose.CONFIRM_BAD))
+    if good is None:
+        wanted.append((commits[0], Purpose.CONFIRM_GOOD))
     return wanted
+
+
+def _passes(commits: Sequence[Seen], good: int) -> int:
+    """Return how many runs passed up to a good commit."""
+    return sum(one.good for one in commits[: good + 1])
 
 
 def _unconfirmed_pair(
@@ -199,21 +228,16 @@ def _unconfirmed_pair(
 ) -> list[tuple[Seen, Purpose]]:
     """Return what of the found pair still lacks runs."""
     wanted = []
-    if commits[bad].bad < _bads_needed(commits, bad, terms):
+    if commits[bad].bad < bads_needed(_others(commits, bad), terms.flaky_rate):
         wanted.append((commits[bad], Purpose.CONFIRM_BAD))
-    if commits[good].good < terms.goods:
+    if _passes(commits, good) < terms.goods:
         wanted.append((commits[good], Purpose.CONFIRM_GOOD))
     return wanted
 
 
-def _bads_needed(commits: Sequence[Seen], bad: int, terms: Terms) -> int:
-    """Return how many failures confirm the culprit.
-
-    Where later rounds closed in on a failure, each of them passing, it is more likely a flake than one that was
-    found last: one run more.
-    """
-    newest = max(one.round for one in commits)
-    return BAD_RUNS + (terms.goods > 1 or commits[bad].round < newest)
+def _others(commits: Sequence[Seen], bad: int) -> int:
+    """Return how many later commits can be the culprit if a bad one failed by chance, by the next failure."""
+    return next((at - bad for at in range(bad + 1, len(commits)) if commits[at].is_bad), 0)
 
 
 def _confirm(
@@ -233,7 +257,33 @@ def _testable(commits: Sequence[Seen], gap: range) -> list[int]:
     return [at for at in gap if not commits[at].is_left_alone and not commits[at].pending]
 
 
-def _split(places: Sequence[int], parallel: int) -> list[int]:
-    """Return the places that cut them into pieces of the same length."""
+def _untestable(commits: Sequence[Seen], gap: range) -> list[int]:
+    """Return the places of commits that were tried in vain."""
+    return [at for at in gap if commits[at].is_left_alone and not commits[at].good and not commits[at].bad]
+
+
+def _split(places: Sequence[int], untestable: Sequence[int], parallel: int) -> list[int]:
+    """Return the places that cut them into pieces of about the same length."""
     count = min(parallel, len(places))
-    return sorted({places[number * len(places) // (count + 1)] for number in range(1, count + 1)})
+    reach = len(places) // (4 * (count + 1))
+    middles = [number * len(places) // (count + 1) for number in range(1, count + 1)]
+    return sorted({_near(places, middle, untestable, reach) for middle in middles})
+
+
+def _near(places: Sequence[int], middle: int, untestable: Sequence[int], reach: int) -> int:
+    """Return a place near the middle.
+
+    Commits that cannot be built come in rows: it is twice as far from all of them for each that was tried nearby.
+    """
+    nearby = places[max(0, middle - reach) : middle + reach + 1]
+    tried = untestable[bisect_left(untestable, nearby[0]) : bisect_left(untestable, nearby[-1])]
+    if not tried:
+        return places[middle]
+    far = 2 ** min(len(tried) - 1, 12)
+
+    def unlikeness(place: int) -> tuple[int, int]:
+        after = bisect_left(tried, place)
+        apart = min(abs(place - one) for one in tried[max(0, after - 1) : after + 1])
+        return -min(apart, far), abs(place - places[middle])
+
+    return min(nearby, key=unlikeness)

@@ -140,7 +140,6 @@ class StepCommit(TypedDict):
 
     sha: Text
     purpose: Text  # split | confirm_good | confirm_bad
-    round: Int  # steps of one round are sent together
 
 
 class StepSent(TypedDict):

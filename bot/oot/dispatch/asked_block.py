@@ -39,4 +39,7 @@ async def describe_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
 
 
 def _line(one: Asked) -> BlockLine:
-    return BlockLine(text=f"{one.label}: {one.outcome}, {one.why}", tone=TONES[one.outcome])
+    said = one.why.startswith(one.outcome)  # as in "waiting for a machine"
+    return BlockLine(
+        text=f"{one.label}: {one.why if said else f'{one.outcome}, {one.why}'}", tone=TONES[one.outcome]
+    )

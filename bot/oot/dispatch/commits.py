@@ -73,8 +73,8 @@ async def read_same(
         rows = [
             row for row in await dispatches.read_for_head(tx, repo, other) if row["backend_key"] in wanted
         ]
-        counting, pushed = newest(of_own_events(rows)), newest(answered_pushes(rows))
-        known = await read_facts(tx, [*counting.values(), *pushed.values()])
+        counting, pushed = newest(of_own_events(rows)), answered_pushes(rows)
+        known = await read_facts(tx, [*counting.values(), *pushed])
         for facts in merge_facts(known, counting, pushed).values():
             key, number = facts.dispatch["backend_key"], facts.dispatch["pr_number"]
             if key not in found and state_of(facts, wanted[key], now=tx.now) is State.SUCCESS:
@@ -134,7 +134,8 @@ async def _head(context: Context, entries: Sequence[Entry], repo: str, pull: dic
     commit = Commit(
         event="pull_request", sha=head.sha, branch=head.base_ref, labels=labels, draft=bool(pull.get("draft"))
     )
-    since = read_member(pull, ("created_at",), Kind.TIME)
+    # when its newest commit was announced, at the latest: it may be younger than the pull request
+    since = read_member(pull, ("updated_at",), Kind.TIME)
     if any(map(heeds_paths, entries)):
         paths = await _paths(context, head, pull.get("changed_files"), since=since)
         commit = commit if paths is None else replace(commit, matches=await match_all(entries, paths))

@@ -77,6 +77,7 @@ class PullEvent:
             "head_sha": pull["head"]["sha"],
             "base_sha": pull["base"]["sha"],
             "base_ref": pull["base"]["ref"],
+            "ref": None,
             "labels": [label["name"] for label in pull.get("labels") or ()],
         }
         association = pull.get("author_association")
@@ -184,6 +185,7 @@ async def plan_push(
         "head_sha": None if deleted else after,
         "base_sha": None if body["before"] == NO_COMMIT else body["before"],
         "base_ref": pull["base_ref"] if pull else None,
+        "ref": ref,
         "labels": [],
     }
     asked_for = deleted or pull is not None  # a ref that asks for a run of a pull request is one
@@ -306,7 +308,7 @@ def _state(event: PullEvent, *, held: bool, outdated: bool) -> str:
 
 async def _record(tx: Transaction, event: DispatchEvent, entry: Entry, choice: Choice) -> bool:
     """Record one dispatch and have it sent; returns False when it was recorded before."""
-    row = new_dispatch(tx, event, backend_columns(entry), state=choice.state)
+    row = new_dispatch(tx, event, backend_columns(entry, event["event_type"]), state=choice.state)
     row["error"] = choice.why
     added = await dispatches.add(tx, row)
     if added and choice.state == "pending":

@@ -29,7 +29,7 @@ async def redispatch(tx: Transaction, dispatch: DispatchRow, cause: str) -> None
         return
     event = dispatch | {"delivery_id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{dispatch['id']} {cause}"))}
     entry = await approval.listed_entry(tx, dispatch["backend"])
-    backend = rows.backend_columns(entry) if entry else event
+    backend = rows.backend_columns(entry, dispatch["event_type"]) if entry else event
     row = rows.new_dispatch(tx, event, backend, state="held" if held else "pending")
     await dispatches.add(tx, row)
     if not held:

@@ -32,14 +32,14 @@ class BackendColumns(DispatchBackend, DispatchAnswers):
     """What a dispatch holds of its backend."""
 
 
-def backend_columns(entry: Entry) -> BackendColumns:
-    """Return what a new dispatch holds of its backend."""
+def backend_columns(entry: Entry, event_type: str) -> BackendColumns:
+    """Return what a new dispatch of such an event holds of its backend."""
     return {
         "backend": entry.repo,
         "backend_key": entry.key,
         "level": int(entry.level),
         "device": entry.device,
-        "answers": "some" if entry.answers == "some" else None,
+        "answers": None if entry.must_answer(event_type) else "some",
     }
 
 

@@ -17,11 +17,11 @@ from bot.oot.pages.answers import job_answer
 from bot.oot.pages.backend_parameters import EVENTS, NOTHING, RESULTS
 from bot.oot.pages.commit_failures import read_failure_list
 from bot.oot.pages.earlier_attempts import list_earlier
-from bot.oot.pages.failed_jobs import list_jobs
 from bot.oot.pages.pulls import FULL, NOWHERE
 from bot.oot.pages.upstream_ci import read_upstream_ci
 from bot.oot.pages.visible_names import hide_in_jobs
 from bot.oot.verdict.facts import latest
+from bot.oot.verdict.failed_jobs import list_jobs, list_unfailed
 from bot.oot.verdict.verdict import SKIPPED_BY
 from bot.oot.verdict.view import job_of
 from bot.web import blocks, missing, parameters
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.oot.pages.earlier_attempts import EarlierFailure
-    from bot.oot.pages.failure import FailureList
     from bot.oot.pages.rows import PullHead
     from bot.oot.pages.upstream_ci import UpstreamCi
     from bot.oot.results.tables import DispatchRow, JobRow
+    from bot.oot.verdict.failure import FailureList
     from bot.oot.verdict.view import Job
     from bot.web.asked import Asked
     from bot.web.blocks import Block
@@ -154,17 +154,20 @@ async def _find(asked: Asked) -> _Commit | None:
         whole = sha
     if whole is None:
         return None
-    own = await read_upstream_ci(tx, where, whole, ours=settings.app_id)
+    own = await read_upstream_ci(asked, where, whole)
     subject = CommitSubject(repo=where, sha=whole, github=web_url(settings.github_api_url), settings=settings)
     about = await _about(asked, subject)
     reported = [job for one in backends for job in list_jobs(one.repo, one.label, one.jobs)]
+    passed = {key for one in backends for key in list_unfailed(one.repo, one.jobs)}
     return _Commit(
         sha=whole,
         pull=pull,
         blocks=await blocks.gather(asked.context.features, "commit", tx, subject),
         backends=backends,
         own=own,
-        failures=await read_failure_list(asked, where, whole, reported=reported, own=own, of_pull=False),
+        failures=await read_failure_list(
+            asked, where, whole, reported=reported, passed=passed, own=own, of_pull=False
+        ),
         earlier=list_earlier((), {}, own.jobs, where),
         about=about,
         merged=bool(about.pull and await record_reads.get(tx, where, about.pull)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.oot.pages.failed_jobs import UPSTREAM
 from bot.oot.verdict import upstream_checks, words
+from bot.oot.verdict.failed_jobs import UPSTREAM
 from bot.oot.verdict.view import job_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 
 if TYPE_CHECKING:
-    from bot.oot.pages.failure import Failure, FailureList
+    from bot.oot.verdict.failure import Failure, FailureList
 
 
 class FailurePlace(Struct, frozen=True):
@@ -20,17 +20,28 @@ class FailurePlace(Struct, frozen=True):
     passed: bool
 
 
+class Compared(Struct, frozen=True):
+    """How it compares on one backend, or on upstream."""
+
+    repo: Annotated[str, Meta(description="in lower case")]
+    word: Annotated[str, Meta(description="what it is counted as there; empty where there is no baseline")]
+
+
 class ListedFailure(Struct, frozen=True):
     """A failure, once, wherever it is."""
 
     name: Annotated[str, Meta(description="of the test, else of the job or backend")]
     is_test: bool
+    count: Annotated[
+        int, Meta(description="how many it stands for: tests of a job that were counted without names")
+    ]
     blocking: bool
     word: Annotated[str, Meta(description="new, known, flaky ...; empty where there is no baseline")]
     why: str
     whose: Annotated[str, Meta(description="the label of the backend, `upstream` or `shared`")]
     infrastructure: Annotated[bool, Meta(description="whether the machine failed, not what ran on it")]
     places: list[FailurePlace]
+    compared: list[Compared]
     jobs: list[str]
     message: Annotated[str, Meta(description="of the test, else the line of the log")]
 
@@ -48,7 +59,7 @@ def answer_failures(found: FailureList) -> PullFailures:
     return PullFailures(
         total=found.total,
         summary=found.summary if found.total else "",
-        failures=[_failure(one) for one in (*found.first, *found.aside)],
+        failures=[_failure(one) for one in found.all],
     )
 
 
@@ -56,6 +67,7 @@ def _failure(one: Failure) -> ListedFailure:
     return ListedFailure(
         name=one.name,
         is_test=one.is_test,
+        count=one.count,
         blocking=one.blocking,
         word=one.standing.word,
         why=one.standing.why,
@@ -65,6 +77,7 @@ def _failure(one: Failure) -> ListedFailure:
             FailurePlace(label=place.label, upstream=place.upstream, passed=place.passed)
             for place in one.places
         ],
+        compared=[Compared(repo=repo, word=one.kind_on(repo)) for repo in one.on],
         jobs=[job.name for job in one.jobs],
         message=one.message or (one.line.text if one.line else ""),
     )

@@ -11,7 +11,7 @@ from bot.oot.pages.answers import Job, Level, Source, job_answer
 from bot.oot.pages.failure_answer import PullFailures, answer_failures
 from bot.oot.publish import check_run_text
 from bot.oot.results.tables import JobRow
-from bot.oot.verdict.gate import GateState
+from bot.oot.verdict.gate import GateState, describe_failure
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import History, Role
 from bot.web.answers import Answer, Time, fill, one_of, time
@@ -20,8 +20,8 @@ from bot.web.row_answers import RowAnswer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bot.oot.pages.failure import FailureList
     from bot.oot.pages.pulls import BackendSection, HeadLine, PullPage
+    from bot.oot.verdict.failure import FailureList
 
 SHOWN_OF_PULL = (
     "title", "state", "draft", "merged", "user_login", "author_association", "base_ref", "labels", "html_url",
@@ -85,6 +85,10 @@ class OnHead(Struct, frozen=True):
     device: str | None
     state: State
     reason: str
+    failed: Annotated[
+        str,
+        Meta(description="its failures, counted as in `failures`, else its state; empty where it is not red"),
+    ]
     finished: bool
     attempt: int
     dispatched_at: Time | None
@@ -120,7 +124,7 @@ def answer_pull(
         pull=_pull(found),
         gate=_gate(found, prefix=prefix),
         heads=[_head(line, current=line is found.heads[0]) for line in found.heads],
-        backends=[_section(section) for section in found.sections],
+        backends=[_section(section, failures) for section in found.sections],
         failures=answer_failures(failures),
         jobs=[job_answer(row) for row in jobs],
         more=more,
@@ -162,10 +166,13 @@ def _head(line: HeadLine, *, current: bool) -> Head:
     return Head(sha=line.sha, current=current, gate=line.gate, backends=counts if line.judged else None)
 
 
-def _section(one: BackendSection) -> OnHead:
+def _section(one: BackendSection, failures: FailureList) -> OnHead:
     """Return where one backend stands on the shown head."""
     failing = [
         fill(FailingJob, job, workflow_name=job.workflow, job_name=job.name) for job in one.backend.failing
     ]
     finished, source = one.backend.state.finished, "relay" if one.relayed else "callback"
-    return fill(OnHead, one.backend, role=one.role, finished=finished, failing=failing, source=source)
+    failed = describe_failure(one.backend, failures) if one.backend.state.red else ""
+    return fill(
+        OnHead, one.backend, role=one.role, failed=failed, finished=finished, failing=failing, source=source
+    )

@@ -14,11 +14,11 @@ from bot.oot.pages.backend_parameters import NOTHING, RESULTS
 from bot.oot.pages.commit_failures import read_failure_list
 from bot.oot.pages.commit_page import answer_unknown
 from bot.oot.pages.earlier_attempts import Current, list_earlier
-from bot.oot.pages.failed_jobs import list_reported
 from bot.oot.pages.pull_answer import PullAnswer, answer_pull
 from bot.oot.pages.upstream_ci import read_upstream_ci
 from bot.oot.pages.visible_names import hide_in_jobs, read_names
 from bot.oot.publish import check_run_text
+from bot.oot.verdict.failed_jobs import list_judged, list_passed, list_reported
 from bot.oot.verdict.private_view import hide_in_backend
 from bot.web import blocks, missing, parameters
 from bot.web import operations as op
@@ -33,10 +33,10 @@ from bot.web.view_parameters import REPO
 if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.oot.pages.earlier_attempts import EarlierFailure
-    from bot.oot.pages.failure import FailureList
     from bot.oot.pages.pulls import PullPage
     from bot.oot.pages.upstream_ci import UpstreamCi
     from bot.oot.results.tables import JobRow
+    from bot.oot.verdict.failure import FailureList
     from bot.web.asked import Asked
     from bot.web.blocks import Block
 
@@ -138,7 +138,7 @@ async def _read_page(asked: Asked) -> _ShownPull:
     )
     own, failures = await _read_failures(asked, found)
     return _ShownPull(
-        page=found,
+        page=pulls.with_failures(found, failures),
         own=own,
         failures=failures,
         earlier=await _read_earlier(asked, found, own),
@@ -148,12 +148,15 @@ async def _read_page(asked: Asked) -> _ShownPull:
 
 async def _read_failures(asked: Asked, found: PullPage) -> tuple[UpstreamCi, FailureList]:
     """Return upstream's own CI on the head shown, and all that failed on it."""
-    own = await read_upstream_ci(asked.tx, found.repo, found.sha or "", ours=asked.settings.app_id)
+    own = await read_upstream_ci(asked, found.repo, found.sha or "")
+    backends = [section.backend for section in found.sections]
     failures = await read_failure_list(
         asked,
         found.repo,
         found.sha or "",
-        reported=list_reported(section.backend for section in found.sections),
+        reported=list_reported(backends),
+        passed=list_passed(backends),
+        judged=list_judged(backends),
         own=own,
         of_pull=True,
         base_ref=found.record["base_ref"] if found.record else None,
@@ -192,7 +195,7 @@ async def read_pull_jobs(asked: Asked) -> PullJobs:
     shown = await _hide_in_page(asked, found)
     _, failures = await _read_failures(asked, shown)
     return PullJobs(
-        page=shown,
+        page=pulls.with_failures(shown, failures),
         failures=failures,
         jobs=await hide_in_jobs(asked, jobs[-limit:]),
         more=len(jobs) > limit,

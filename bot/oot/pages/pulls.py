@@ -11,6 +11,7 @@ from bot.oot.publish import gates
 from bot.oot.results.store import dispatches
 from bot.oot.verdict import gate
 from bot.oot.verdict.comparing import explain
+from bot.oot.verdict.job_histories import settle_histories
 from bot.oot.verdict.pull_state import MOST_HEADS, read_pull
 from bot.oot.verdict.view import Role, anchor_of, relayed
 from bot.web.refusals import Refused
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from bot.ingest.rows import PullRow
     from bot.oot.publish.gates import ShownGate
     from bot.oot.results.tables import JobRow
+    from bot.oot.verdict.failure import FailureList
     from bot.oot.verdict.gate import GateState
     from bot.oot.verdict.pull_state import PullState
     from bot.oot.verdict.view import Answer, Backend, Base
@@ -139,11 +141,19 @@ async def _gated(tx: Transaction, settings: Settings, state: PullState, found: P
     ]
     written = await gates.read_shown_gates(tx, settings, state, [head for head in chosen if head.judged])
     lines = tuple(replace(line, gate=_gate_state(state, line, written.get(line.sha))) for line in found.heads)
-    shown = written.get(found.sha or "")
-    if shown and shown.number == found.number:
-        explained = {one.backend.repo: one.backend for one in found.sections if not one.relayed}
-        shown = replace(shown, gate=shown.gate.with_histories(explained))
-    return replace(found, heads=lines, gate=shown)
+    return replace(found, heads=lines, gate=written.get(found.sha or ""))
+
+
+def with_failures(found: PullPage, failures: FailureList) -> PullPage:
+    """Return the page with what the list of failures says, in its gate and of its failing jobs."""
+    settled = settle_histories([one.backend for one in found.sections], failures)
+    sections = tuple(
+        replace(one, backend=backend) for one, backend in zip(found.sections, settled, strict=True)
+    )
+    gate = found.gate
+    if gate and gate.number == found.number:  # what another pull request's backends fail is on its own page
+        gate = replace(gate, gate=replace(gate.gate, failures=failures))
+    return replace(found, sections=sections, gate=gate)
 
 
 def _gate_state(state: PullState, line: HeadLine, written: ShownGate | None) -> GateState | None:
@@ -178,9 +188,8 @@ async def _explained(tx: Transaction, state: PullState, found: PullPage) -> Pull
     head = state.head(found.sha) if found.sha else None
     if head is None:
         return found
-    only = {one.backend.repo.casefold() for one in found.sections if one.full}
     base_ref = state.record["base_ref"] if state.record else None
-    view = (await explain(tx, head, base_ref=base_ref, only=only)).view
+    view = (await explain(tx, head, base_ref=base_ref)).view
     known = {backend.repo: backend for backend in view.backends}
     sections = tuple(_with_history(one, known.get(one.backend.repo)) for one in found.sections)
     answers = view.answers if found.current else ()

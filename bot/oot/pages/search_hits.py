@@ -1,4 +1,4 @@
-"""Searching for repositories, backends, devices and pull requests."""
+"""Searching for repositories, backends, devices, their jobs and pull requests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from bot.ingest import record_reads
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.commands.described import describe_commands
 from bot.oot.pages import pull_rows, pull_words
+from bot.oot.pages.visible_names import read_names
+from bot.oot.statistics.job_matrix import anchor_of_job, name_shards
+from bot.oot.statistics.store.job_names import find_names
 from bot.web import access
 from bot.web.search import Hit
 from bot.word_index import rows as word_index
@@ -17,17 +20,22 @@ if TYPE_CHECKING:
 
     from bot.ingest.rows import PullRow
     from bot.oot.allowlist.allowlist import Entry
+    from bot.oot.statistics.tables import JobNameRow
     from bot.web.asked import Asked
     from bot.web.search import Words
 
+JOBS = 100  # of backends, with their shards
+WORDS_MOST = 8
+
 
 async def find_hits(asked: Asked, words: Words, limit: int) -> list[Hit]:
-    """Return upstream repositories, backends, pull requests and commands in comments."""
+    """Return upstream repositories, backends and their jobs, pull requests and commands in comments."""
     private = access.reads_private(asked.request)
     shown = await record_reads.shown_repositories(asked.tx, asked.hidden, private=private)
     return [
         *_upstreams(asked, words),
         *await _backends(asked, words, limit),
+        *await _jobs(asked, words, limit),
         *await _pulls(asked, words, shown, limit),
         *_commands(asked, words),
     ]
@@ -83,6 +91,29 @@ def _backend(entry: Entry, words: Words) -> Hit:
         detail=", ".join(one for one in (f"L{int(entry.level)}", device and entry.repo, oncalls) if one),
         exact=words.folded in {entry.key, (entry.device or entry.repo).casefold()},
     )
+
+
+async def _jobs(asked: Asked, words: Words, limit: int) -> list[Hit]:
+    """Return jobs of backends; each leads to its column on its backend's page."""
+    if words.number is not None or words.sha:
+        return []
+    hidden = asked.hidden.names
+    found = await find_names(asked.tx, words.text.split()[:WORDS_MOST], hidden=hidden, limit=JOBS)
+    names = await read_names(asked, {row["backend"] for row in found})
+    unsharded: dict[tuple[str, str, str], JobNameRow] = {}
+    for row in found:
+        if not names.hides(row["backend"]):
+            unsharded.setdefault((row["backend_key"], row["workflow"], name_shards(row["job"])), row)
+    return [
+        Hit(
+            kind="job",
+            title=f"{row['workflow']} / {job}",
+            path=f"/oot/{row['backend']}?columns=all#{anchor_of_job(row['workflow'], job)}",
+            repo=row["backend"],
+            detail="of a backend",
+        )
+        for (_, _, job), row in list(unsharded.items())[:limit]
+    ]
 
 
 async def _pulls(asked: Asked, words: Words, shown: Mapping[int, str], limit: int) -> list[Hit]:

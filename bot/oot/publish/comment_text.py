@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from bot.core import escaping, text
 from bot.oot.allowlist.entry import Level
 from bot.oot.publish import comment_backends, failing_tests, failure_text, verdict_line
-from bot.oot.verdict import words
+from bot.oot.verdict import failure_list, words
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from bot.oot.verdict.failure import FailureList
     from bot.oot.verdict.view import Backend, Pull
     from bot.web.blocks import BlockLine
 
@@ -117,7 +118,7 @@ def _paragraphs(pull: Pull, extent: Extent, mention: Collection[tuple[str, str]]
     yield from filter(None, [table, comment_backends.list_passed(backends)])
     if extent.tests:
         red = [one for one in backends if one.state.red]
-        tests = failing_tests.describe_tests(red, shown.tests, extent.detail, shown.page_url)
+        tests = failing_tests.describe_tests(_failures(shown), red, extent.detail, shown.page_url)
         yield from filter(None, [tests, failure_text.describe_missing_baseline(red)])
     for backend in backends:
         if backend.state.red and _has_section(backend, extent):
@@ -138,15 +139,23 @@ def _head(pull: Pull) -> Iterator[str]:
     """Yield the verdict, and what it is about: the commit and its base."""
     shown = _shown_head(pull)
     backends = _listed(pull)
-    verdict = verdict_line.describe_verdict(backends, unknown=pull.gate_unknown)
+    verdict = _verdict(pull)
     yield f"**{verdict if pull.reported else f'nothing reported yet · {verdict}'}**"
     commit = escaping.code(text.short(pull.head_sha))
     yield " · ".join(part for part in (f"{commit}{_base(pull)}", NOT_JUDGED) if part)
     if held := next((one for one in backends if one.state is State.HELD), None):
         yield failure_text.what_now(held)
     if shown is not pull:
-        before = verdict_line.describe_verdict(_listed(shown), unknown=shown.gate_unknown)
-        yield f"Until then, as on the **previous commit {escaping.code(text.short(shown.head_sha))}**: {before}"
+        before = escaping.code(text.short(shown.head_sha))
+        yield f"Until then, as on the **previous commit {before}**: {_verdict(shown)}"
+
+
+def _verdict(pull: Pull) -> str:
+    return verdict_line.describe_verdict(_listed(pull), _failures(pull), unknown=pull.gate_unknown)
+
+
+def _failures(pull: Pull) -> FailureList:
+    return failure_list.list_on_backends(pull) if pull.failures is None else pull.failures
 
 
 def _base(pull: Pull) -> str:

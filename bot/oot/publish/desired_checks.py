@@ -64,10 +64,12 @@ def plan_backend_checks(
     ]
     wanted = [write for case in cases for write in (*_of_backend(case), *_of_jobs(case))]
     begun = [write.check for write in wanted if write and write.check_run_id is None]
+    latest = [check for case in cases for _, check in case.jobs]
     newest = {row["name"]: row["external_id"] for row in present}
-    newest |= {check.name: check.external_id for check in begun}
-    latest = {_job_id(case.dispatch, job) for case in cases for job in case.backend.jobs}
-    return Plan.of([*wanted, *_superseded(present, terms, {*newest.values(), *latest})])
+    # also those that may not begin, as of a demoted backend: what they replace would never end
+    newest |= {check.name: check.external_id for check in (*begun, *latest)}
+    standing = {*newest.values(), *(check.external_id for check in latest)}
+    return Plan.of([*wanted, *_superseded(present, terms, standing)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +118,25 @@ class _Case:
     def newest(self) -> dict[str, CheckRow]:
         """The newest check run of each name."""
         return {row["name"]: row for row in self.present}
+
+    @cached_property
+    def begun(self) -> dict[str, CheckRow]:
+        """The check runs of its jobs that have begun, by our keys."""
+        prefix = _job_prefix(self.dispatch)
+        return {row["external_id"]: row for row in self.present if row["external_id"].startswith(prefix)}
+
+    @cached_property
+    def jobs(self) -> list[tuple[Job, CheckRun]]:
+        """The latest attempt of each of its jobs and its check run, begun or not; empty where its jobs have none."""
+        if not self.per_job and not self.begun:
+            return []
+        checks = job_checks(
+            self.backend,
+            external_id=lambda job: _job_id(self.dispatch, job),
+            of_pull=self.dispatch["pr_number"] if self.by_job else None,
+            **self.common_arguments,
+        )
+        return list(zip(self.backend.jobs, checks, strict=True))
 
     def renamed(self, basis: str) -> CheckRow | None:
         """Return its own check run that has begun under another name: since another backend shares its device."""
@@ -179,25 +200,16 @@ def _continued(case: _Case, name: str, basis: str) -> CheckRow | None:
     attempts = [one for one in case.present if one["basis"].startswith(f"{case.dispatch['id']}/")]
     if sum(one["name"] == name for one in attempts) >= MOST_ATTEMPTS:
         return row
-    unwanted = row["status"] != "completed" and not (case.requested and case.awaited)
-    return row if unwanted else None  # it is ended, whatever its basis
+    if row["status"] != "completed" and (case.demoted or not (case.requested and case.awaited)):
+        return row  # it ends, whatever its basis
+    return None
 
 
 def _of_jobs(case: _Case) -> Iterator[Write | None]:
     """Yield the writes of the jobs' check runs: if its entry asks for them, and of those that have begun."""
-    prefix = _job_prefix(case.dispatch)
-    begun = {row["external_id"]: row for row in case.present if row["external_id"].startswith(prefix)}
-    if not case.per_job and not begun:
-        return
-    allowed = MOST_JOB_CHECKS - len(begun)
-    checks = job_checks(
-        case.backend,
-        external_id=lambda job: _job_id(case.dispatch, job),
-        of_pull=case.dispatch["pr_number"] if case.by_job else None,
-        **case.common_arguments,
-    )
-    for job, check in zip(case.backend.jobs, checks, strict=True):
-        row = begun.get(check.external_id)
+    allowed = MOST_JOB_CHECKS - len(case.begun)
+    for job, check in case.jobs:
+        row = case.begun.get(check.external_id)
         wanted = allowed > 0 or (case.by_job and job.red)  # a guard that looks for failures finds all
         begins = row is None and wanted and case.per_job and case.may_begin(check.name)
         allowed -= begins

@@ -20,12 +20,6 @@ LINE_LIMIT = 300  # characters of a line of a log
 MESSAGE_LIMIT = 600  # characters; the rest of a message is on the page
 TRACE_LIMIT = 1_500  # characters from the end of a stack trace, where the error is
 
-_HISTORY = {
-    History.NEW: "new: passes on the base branch",
-    History.KNOWN: "known: fails on the base branch too",
-    History.FLAKY: "flaky: also passed on this commit",
-    History.NO_BASELINE: "",  # said once of all
-}
 _WHOSE = {
     History.NEW: "new with this change",
     History.KNOWN: "known to fail without this change",
@@ -83,7 +77,7 @@ def job_line(job: Job, *, failed: int = 0) -> str:
     parts = [
         f"**{escaping.code(words.job_label(job))}** {outcome}" + (time and f" in {time}"),
         text.plural(failed, "failed test") if failed else "",
-        describe_history(job),
+        words.describe_history(job),
         link_line(("log", job.url), ("artifacts", job.artifact_url), (_evidence(job), job.evidence_url)),
     ]
     return " · ".join(part for part in parts if part)
@@ -94,13 +88,6 @@ def _why(line: JobLine) -> str:
     code = escaping.code(line.code, limit=LINE_LIMIT) if line.code else ""
     parts = [escaping.text(line.words), code, link_line((line.place, line.url))]
     return " · ".join(part for part in parts if part)
-
-
-def describe_history(job: Job) -> str:
-    """Return how a failing job compares with the same job elsewhere; empty for any other."""
-    if job.history is History.KNOWN and job.evidence_elsewhere:
-        return "known: fails on another pull request too"
-    return _HISTORY[job.history] if job.history else ""
 
 
 def _evidence(job: Job) -> str:
@@ -190,23 +177,23 @@ def _test(test: FailedTest, detail: Detail) -> str:
     if test.file:
         place = test.file if test.line is None else f"{test.file}:{test.line}"
         line += f" at {escaping.code(place)}"
-    block = message_block(test, detail)
+    block = message_block(test.message, test.stacktrace, detail)
     return f"{line}\n\n{block}\n" if block else line
 
 
-def message_block(test: FailedTest, detail: Detail) -> str:
+def message_block(message: str | None, trace: str | None, detail: Detail) -> str:
     """Return message and stack trace below a line of a list; empty where nothing is to be shown."""
-    message = _message(test, detail)
-    return _indented(escaping.fence(message)) if message else ""
+    found = _message(message, trace, detail)
+    return _indented(escaping.fence(found)) if found else ""
 
 
-def _message(test: FailedTest, detail: Detail) -> str:
+def _message(message: str | None, trace: str | None, detail: Detail) -> str:
     parts = []
-    if detail.messages and test.message:
-        parts.append(escaping.shorten(escaping.clean(test.message).strip(), MESSAGE_LIMIT))
-    if detail.messages and detail.traces and test.stacktrace:
-        trace = escaping.clean(test.stacktrace).strip()
-        parts.append(trace if len(trace) <= TRACE_LIMIT else "…" + trace[-TRACE_LIMIT:])
+    if detail.messages and message:
+        parts.append(escaping.shorten(escaping.clean(message).strip(), MESSAGE_LIMIT))
+    if detail.messages and detail.traces and trace:
+        shown = escaping.clean(trace).strip()
+        parts.append(shown if len(shown) <= TRACE_LIMIT else "…" + shown[-TRACE_LIMIT:])
     return "\n\n".join(part for part in parts if part)
 
 

@@ -76,7 +76,8 @@ async def _state(
         compared=newest,
     )
     full = await job_lines.add_job_lines(tx, context, state)
-    return await without_private_names(tx, context.settings, full)
+    public = await without_private_names(tx, context.settings, full)
+    return await job_lines.add_failures(tx, context, public)
 
 
 async def _labels(context: Context, repo: str, number: int, *, since: int | None) -> frozenset[str] | None:

@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bot.core.links import web_url
+from bot.oot.verdict.failed_jobs import list_judged, list_passed, list_reported
+from bot.oot.verdict.failure_list import list_failures
+from bot.oot.verdict.job_histories import settle_histories
 from bot.web import blocks
+from bot.web.failures import Failures, FailuresSubject, read_failures
 from bot.web.subjects import BackendsSubject, HeadSubject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from bot.context import Context
     from bot.db.transaction import Transaction
+    from bot.oot.verdict.failure import FailureList
     from bot.oot.verdict.pull_state import PullState
     from bot.oot.verdict.view import Backend, Job, Pull
     from bot.web.blocks import JobLine
@@ -24,11 +30,24 @@ async def add_job_lines(tx: Transaction, context: Context, state: PullState) -> 
     lines = await blocks.job_lines(
         context.features, tx, BackendsSubject(runs=_failed_runs(pulls), url=context.settings.url)
     )
+    return await _each(state, lambda pull: _with_all_lines(tx, context, pull, lines))
+
+
+async def add_failures(tx: Transaction, context: Context, state: PullState) -> PullState:
+    """Return the state with the list of failures of every judged head, and its failing jobs compared by that list.
+
+    Names that may not be shown are to be hidden before.
+    """
+    base_ref = state.base_ref
+    return await _each(state, lambda pull: _with_failures(tx, context, pull, base_ref))
+
+
+async def _each(state: PullState, change: Callable[[Pull], Awaitable[Pull]]) -> PullState:
     heads = []
     for head in state.heads:
-        view = await _of_pull(tx, context, head.view, lines)
+        view = await change(head.view)
         if view.previous:
-            view = replace(view, previous=await _of_pull(tx, context, view.previous, lines))
+            view = replace(view, previous=await change(view.previous))
         heads.append(replace(head, view=view))
     return replace(state, heads=tuple(heads))
 
@@ -42,7 +61,9 @@ def _failed_runs(pulls: Iterable[Pull]) -> dict[str, frozenset[tuple[str, int]]]
     return {backend: frozenset(runs) for backend, runs in found.items()}
 
 
-async def _of_pull(tx: Transaction, context: Context, pull: Pull, lines: Mapping[str, list[JobLine]]) -> Pull:
+async def _with_all_lines(
+    tx: Transaction, context: Context, pull: Pull, lines: Mapping[str, list[JobLine]]
+) -> Pull:
     failing = _failed_runs([pull])
     subject = HeadSubject(
         repo=pull.repo,
@@ -63,6 +84,45 @@ async def _of_pull(tx: Transaction, context: Context, pull: Pull, lines: Mapping
         found = [line for line in lines.get(key, ()) if (line.run_id, line.run_attempt) in runs]
         backends.append(replace(_with_lines(backend, found), thin=tests.thin.get(key, "")))
     return replace(pull, backends=tuple(backends), tests=tests)
+
+
+async def _with_failures(tx: Transaction, context: Context, pull: Pull, base_ref: str | None) -> Pull:
+    """Return a head with what fails on its backends; upstream's own failures are for its own pages."""
+    failed = list_reported(pull.backends)
+    if not failed:
+        return pull
+    found = Failures()
+    if any(backend.failing for backend in pull.backends):
+        settings = context.settings
+        subject = FailuresSubject(
+            repo=pull.repo,
+            sha=pull.head_sha,
+            base_ref=base_ref,
+            of_pull=True,
+            upstream_jobs={},
+            github=web_url(settings.github_api_url),
+            settings=settings,
+            own=False,
+        )
+        found = await read_failures(context.features, tx, subject)
+    listed = list_failures(
+        failed, found, passed=list_passed(pull.backends), judged=list_judged(pull.backends)
+    )
+    shown = _with_addresses(listed.on_any({one.repo.lower() for one in pull.backends}), context.settings.url)
+    return replace(pull, backends=settle_histories(pull.backends, shown), failures=shown)
+
+
+def _with_addresses(failures: FailureList, site: str) -> FailureList:
+    """Return the list with addresses of pages on this bot as others see them."""
+    return replace(
+        failures,
+        first=tuple(replace(one, url=_address(one.url, site)) for one in failures.first),
+        aside=tuple(replace(one, url=_address(one.url, site)) for one in failures.aside),
+    )
+
+
+def _address(url: str | None, site: str) -> str | None:
+    return f"{site}{url}" if url and url.startswith("/") else url
 
 
 def _with_lines(backend: Backend, found: list[JobLine]) -> Backend:

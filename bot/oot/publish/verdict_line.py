@@ -11,21 +11,20 @@ from bot.core import escaping, text
 from bot.oot.verdict import gate
 from bot.oot.verdict.gate import GateState
 from bot.oot.verdict.verdict import State
-from bot.oot.verdict.view import History
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.oot.verdict.failure import FailureList
     from bot.oot.verdict.gate import Gate
     from bot.oot.verdict.view import Backend
 
 NAMED = 3  # backends that are named of each kind
-_NOT_THE_CHANGE = frozenset({History.KNOWN, History.FLAKY})
 NOT_BLOCKED = "no backend blocks merging"
 NOT_ASKED = "none blocks or was asked for"
 
 
-def describe_verdict(backends: Sequence[Backend], *, unknown: str = "") -> str:
+def describe_verdict(backends: Sequence[Backend], failures: FailureList, *, unknown: str = "") -> str:
     """Return the verdict on some backends, as in "❌ `tpu` blocks merging: 2 new failures · `npu`: 1 new failure".
 
     `unknown` is the reason why the blocking backends are unknown.
@@ -34,21 +33,22 @@ def describe_verdict(backends: Sequence[Backend], *, unknown: str = "") -> str:
         return NOT_ASKED
     found = gate.judge(backends, unknown=unknown)
     red = [one for one in backends if one.state.red and not one.decides and not one.ignored_by]
-    unrelated = [one for one in red if _is_unrelated(one)]
-    parts = [*_of_gate(found), *_failing([one for one in red if one not in unrelated])]
+    unrelated = [one for one in red if _is_unrelated(one, failures)]
+    theirs = [one for one in red if one not in unrelated]
+    parts = [*_of_gate(found, failures), *_failing(theirs, failures)]
     if unrelated:
-        count = sum(len(one.failing) for one in unrelated)
-        parts.append(f"{count} unrelated")
+        parts.append(f"{_count_unrelated(unrelated, failures)} unrelated")
     return " · ".join(parts)
 
 
-def _of_gate(found: Gate) -> list[str]:
+def _of_gate(found: Gate, failures: FailureList) -> list[str]:
     match found.state:
         case GateState.FAILED:
             blocking = [
-                f"{'❌ ' if not at else ''}{escaping.code(one.label)} blocks merging: {gate.describe_failure(one)}"
-                for at, one in enumerate(found.stopping[:NAMED])
+                f"{escaping.code(one.label)} blocks merging: {gate.describe_failure(one, failures)}"
+                for one in found.stopping[:NAMED]
             ]
+            blocking[0] = f"❌ {blocking[0]}"
             rest = len(found.stopping) - NAMED
             return [*blocking, f"{rest} more block merging"] if rest > 0 else blocking
         case GateState.WAITING:
@@ -68,12 +68,19 @@ def _waiting(found: Gate) -> str:
     return " · ".join([*parts, *([f"✋ {text.listing(held)} held back"] if held else [])])
 
 
-def _failing(red: Sequence[Backend]) -> list[str]:
-    named = [f"{escaping.code(one.label)}: {gate.describe_failure(one)}" for one in red[:NAMED]]
+def _failing(red: Sequence[Backend], failures: FailureList) -> list[str]:
+    named = [f"{escaping.code(one.label)}: {gate.describe_failure(one, failures)}" for one in red[:NAMED]]
     rest = len(red) - NAMED
     return [*named, f"{rest} more failed"] if rest > 0 else named
 
 
-def _is_unrelated(backend: Backend) -> bool:
-    """Whether all that failed there also fails without the change, or passes as often."""
-    return bool(backend.failing) and all(job.history in _NOT_THE_CHANGE for job in backend.failing)
+def _is_unrelated(backend: Backend, failures: FailureList) -> bool:
+    """Whether all that failed there is likely not the change's."""
+    found = failures.on_backend(backend.repo)
+    return bool(found and backend.failing) and all(one.is_known_on(backend.repo) for one in found)
+
+
+def _count_unrelated(backends: Sequence[Backend], failures: FailureList) -> int:
+    """Return how many failures some backends have, one of several of them once."""
+    found = {id(one): one.count for backend in backends for one in failures.on_backend(backend.repo)}
+    return sum(found.values())

@@ -10,14 +10,17 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-from bot.core import json_fields
 from bot.core.json_fields import FULL_NAME
 from bot.web.answers import REF, Answer, No, Yes, any_of, matching, one_of, reference
 
 MOST_COUNT = 2**53
 MOST_NUMBER = 2**53
 MOST_REPORTS = 500
-MOST_NAME, MOST_ID = 1000, 200  # bytes: two of each fit into one entry of PostgreSQL's indexes
+MOST_NAME, MOST_ID = (
+    1000,
+    200,
+)  # characters, and bytes as stored: two of each fit into an entry of PostgreSQL's indexes
+MOST_ATTEMPT = 999_999_999
 STATUSES = frozenset({"in_progress", "completed"})
 CONCLUSIONS = frozenset(
     {
@@ -28,16 +31,22 @@ CONCLUSIONS = frozenset(
 NAMED_LEVELS = {f"L{level}": level for level in (1, 2, 3, 4)}
 LEVELS: dict[Any, int] = NAMED_LEVELS | {level: level for level in NAMED_LEVELS.values()}
 
-Name = Annotated[
-    str, Meta(min_length=1, max_length=MOST_NAME, description=f"at most {MOST_NAME} bytes of UTF-8")
-]
-TextId = Annotated[
-    str, Meta(min_length=1, max_length=MOST_ID, description=f"at most {MOST_ID} bytes of UTF-8")
-]
+NO_NUL = {"pattern": r"^[^\u0000]*$"}  # for the document, as all that is checked after decoding
+Name = Annotated[str, Meta(min_length=1, max_length=MOST_NAME, extra_json_schema=NO_NUL)]
+TextId = Annotated[str, Meta(min_length=1, max_length=MOST_ID, extra_json_schema=NO_NUL)]
 Id = TextId | Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Attempt = Annotated[
-    Id | None, Meta(description="a whole number from 1 to 999,999,999, also as a text; 1 when left out")
+    Annotated[str, matching("0*[1-9][0-9]*"), Meta(extra_json_schema={"maxLength": 9})]
+    | Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": MOST_ATTEMPT})]
+    | None,
+    Meta(description=f"a whole number from 1 to {MOST_ATTEMPT:,}, also as a text; 1 when left out"),
 ]
+CONCLUDES = Meta(
+    extra_json_schema={
+        "if": {"properties": {"status": {"enum": ["completed"]}}},
+        "then": {"required": ["conclusion"], "properties": {"conclusion": {"type": "string"}}},
+    }
+)
 Text = str | None
 Status = Annotated[str, one_of(sorted(STATUSES))]
 Conclusion = Annotated[str, one_of(sorted(CONCLUSIONS))]
@@ -46,7 +55,7 @@ Outcome = Annotated[str, one_of((*sorted(STATUSES), "ignored"))]
 Code = Annotated[int, Meta(description="the status it would have had alone")]
 Seconds = Annotated[float, Meta(ge=0, le=10**9)] | None
 
-Sha = Annotated[str, matching(json_fields.COMMIT)]
+Sha = Annotated[str, matching("[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")]
 FullName = Annotated[str, matching(FULL_NAME)]
 
 
@@ -97,7 +106,7 @@ class Report(Struct):
     """A report on one job."""
 
     delivery_id: TextId
-    workflow: Workflow
+    workflow: Annotated[Workflow, CONCLUDES]
     event_type: Text = None
     callback_token: Text = None
     payload: Annotated[Raw, Meta(description="the dispatch's payload, sent back")] = field(
@@ -141,22 +150,22 @@ class EchoedRepository(Struct):
 class EchoedHead(Struct):
     """The head of the pull request."""
 
-    sha: Sha
+    sha: Sha | None = None
 
 
 class EchoedPull(Struct):
     """The pull request."""
 
-    number: Annotated[int, Meta(ge=1, le=MOST_NUMBER)]
-    head: EchoedHead
+    number: Annotated[int, Meta(ge=1, le=MOST_NUMBER)] | None = None
+    head: EchoedHead | None = None
 
 
 class Echoed(Struct):
     """The payload as GitHub sent it: it names upstream repository, pull request and commit."""
 
     repository: EchoedRepository
-    pull_request: EchoedPull | UnsetType = UNSET
-    after: Sha | UnsetType = UNSET
+    pull_request: EchoedPull | None = None
+    after: Sha | None = None
 
 
 class Untrusted(Struct):

@@ -212,8 +212,11 @@ async def results(request: web.Request) -> web.Response:
     except Rejected as refusal:
         raise refused(request, refusal) from None
     count(answer)
-    if answer.duplicate is True and "/crcr/" in request.path:  # as the HUD answers, which writes once
-        raise Rejected(409, "duplicate", "this was stored before: nothing was changed")
+    ended_before = answer.duplicate is True and answer.status == "completed"
+    if (
+        ended_before and "/crcr/" in request.path
+    ):  # as the HUD, to which an end is final; its relay takes it well
+        raise Rejected(409, "duplicate", "the end of this job was stored before: nothing was changed")
     return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
 

@@ -14,12 +14,11 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from bot.oot.reports import bodies
-from bot.oot.reports.bodies import CONCLUSIONS, MOST_COUNT
+from bot.oot.reports.bodies import CONCLUSIONS, MOST_ATTEMPT, MOST_COUNT
 
 NO_NAME = "(no name)"
 COUNTS = ("passed", "failed", "skipped", "total")
 TEXTS = ("classname", "file", "message", "stacktrace")
-MOST_ATTEMPT = 10**9
 MOST_INT = 2**63
 
 
@@ -127,7 +126,7 @@ def _conclusion(sent: Any, flags: dict[str, Any]) -> str:
 def _attempt(sent: Any, flags: dict[str, Any]) -> int:
     if sent is None:
         return 1
-    found = number(sent, 1, MOST_ATTEMPT - 1)
+    found = number(sent, 1, MOST_ATTEMPT)
     return int(found) if found else _dropped("run_attempt", 1, flags)
 
 

@@ -1,6 +1,7 @@
 """Transitions of one job of one run, in_progress -> completed: the columns that a report changes.
 
 The same report twice changes nothing; the first conclusion stands, unless only our own timeout had concluded the job.
+Legs of a matrix that go by one name, told apart by the check run each reports, are one job, which ends as the worst.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bot.oot.results import shown
 from bot.oot.results.tables import JobReported, JobTests
+from bot.oot.verdict.verdict import PASSING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bot.oot.reports.report import Report
     from bot.oot.results.tables import JobChange, JobDurations, JobRow
 
@@ -40,18 +44,32 @@ def _transition(job: JobRow | None, report: Report, now: int, dispatched_at: int
     if job is None:
         return _first(report, now, dispatched_at)
     if report.job["status"] == "in_progress":
-        if job["status"] == "completed" and "no_start" in job["flags"]:
+        ended_unstarted = job["status"] == "completed" and "no_start" in job["flags"]
+        if ended_unstarted and not _is_other_leg(job, report):
             raise Conflict("this job has completed already: report in_progress before completed")
         return None
-    if job["status"] == "completed":
-        if "swept" not in job["flags"]:
-            if job["conclusion"] == report.job["conclusion"]:
-                return None
-            raise Conflict(
-                f"this job has completed with {job['conclusion']} already; the first report stands"
-            )
+    if job["status"] != "completed":
+        return _completed(job, report, now, {})
+    if "swept" in job["flags"]:
         return _completed(job, report, now, {"late": True})
-    return _completed(job, report, now, {})
+    if job["conclusion"] == report.job["conclusion"]:
+        return None
+    if not _is_other_leg(job, report):
+        raise Conflict(f"this job has completed with {job['conclusion']} already; the first report stands")
+    worse = _has_passed(job["conclusion"], job["flags"]) and not _has_passed(
+        report.job["conclusion"], report.flags
+    )
+    return _completed(job, report, now, {}) if worse else None
+
+
+def _is_other_leg(job: JobRow, report: Report) -> bool:
+    """Whether a report is about another leg of a matrix than the last: both name their check run."""
+    mine, other = job["check_run_id"], report.job["check_run_id"]
+    return mine is not None and other is not None and mine != other
+
+
+def _has_passed(conclusion: str | None, flags: Mapping[str, Any]) -> bool:
+    return conclusion in PASSING and "no_conclusion" not in flags
 
 
 def as_measured(

@@ -67,7 +67,7 @@ def read_echo(payload: bytes | msgspec.Raw) -> Echo:
 
 def _slowly(payload: bytes | msgspec.Raw) -> Echo:
     try:
-        echo = msgspec.json.decode(payload)
+        echo = msgspec.json.decode(payload) or None  # what is empty says nothing
     except (msgspec.DecodeError, RecursionError):
         echo = UNREADABLE
     pull = _member(echo, "pull_request")
@@ -83,7 +83,7 @@ def _member(of: Any, name: str) -> Any:
     """Return a member, None if absent, UNREADABLE if its parent is no object."""
     if isinstance(of, dict):
         return of.get(name)
-    return UNREADABLE if of else None
+    return None if of is None else UNREADABLE
 
 
 def _names(labels: Any) -> frozenset[Any] | None:

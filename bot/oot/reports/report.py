@@ -5,6 +5,7 @@ Nothing here is trusted: `bot.oot.reports.authorization` decides who reports, fo
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import msgspec
 from bot.core.json_fields import as_int, as_time, clean
 from bot.core.links import safe_url
 from bot.oot.reports import bodies, lenient, triage
-from bot.oot.reports.bodies import CONCLUSIONS, MOST_ID, MOST_NAME, STATUSES, TestResults
+from bot.oot.reports.bodies import CONCLUSIONS, MOST_ATTEMPT, MOST_ID, MOST_NAME, STATUSES, TestResults
 from bot.oot.reports.payload_echo import Echo, read_echo
 from bot.oot.results.tables import JobAttempt, JobName, JobOutcome, JobReported
 
@@ -70,10 +71,10 @@ def parse_report(body: bytes, *, leniently: bool = False) -> Report:
         raise Malformed(f"workflow.status is {work.status[:40]!r}: send in_progress or completed")
     if work.status == "completed" and work.conclusion not in CONCLUSIONS:
         raise Malformed(f"workflow.conclusion must be one of {', '.join(sorted(CONCLUSIONS))} when completed")
-    _check_keys(sent)
+    _refuse_nul(sent)
     return Report(
         event_type=clean(sent.event_type or "")[:100],
-        delivery_id=sent.delivery_id,
+        delivery_id=_stored(sent.delivery_id, MOST_ID),
         callback_token=sent.callback_token,
         job=_job(work, flags),
         echo=read_echo(sent.payload),
@@ -90,11 +91,11 @@ def _job(work: bodies.Workflow, flags: dict[str, Any]) -> ReportedJob:
     return {
         "status": work.status,
         "conclusion": work.conclusion if work.status == "completed" else None,
-        "workflow_name": clean(work.name),
-        "job_name": clean(work.job_name),
-        "run_id": str(work.run_id),
+        "workflow_name": _stored(work.name, MOST_NAME),
+        "job_name": _stored(work.job_name, MOST_NAME),
+        "run_id": _stored(str(work.run_id), MOST_ID),
         "run_attempt": _attempt(work.run_attempt),
-        "check_run_id": None if work.check_run_id is None else str(work.check_run_id),
+        "check_run_id": None if work.check_run_id is None else _stored(str(work.check_run_id), MOST_ID),
         "workflow_run_url": _url(work.url, "url", flags),
         "artifact_url": _url(work.artifact_url, "artifact_url", flags),
         "total_tests": counts.total if counts.total is not None else sum(known) if known else None,
@@ -126,21 +127,27 @@ def too_deep(body: bytes) -> bool:
     return b"{" in left
 
 
-def _check_keys(sent: bodies.Report) -> None:
-    """Refuse what an index cannot hold; bytes are counted, where the decoder counts letters."""
+def _refuse_nul(sent: bodies.Report) -> None:
+    """Refuse what no database can hold in what identifies a job."""
     work = sent.workflow
     named = {
-        "delivery_id": (sent.delivery_id, MOST_ID),
-        "workflow.name": (work.name, MOST_NAME),
-        "workflow.job_name": (work.job_name, MOST_NAME),
-        "workflow.run_id": (str(work.run_id), MOST_ID),
-        "workflow.check_run_id": (str(work.check_run_id), MOST_ID),
+        "delivery_id": sent.delivery_id,
+        "workflow.name": work.name,
+        "workflow.job_name": work.job_name,
+        "workflow.run_id": str(work.run_id),
+        "workflow.check_run_id": str(work.check_run_id),
     }
-    for name, (value, most) in named.items():
+    for name, value in named.items():
         if "\x00" in value:
             raise Malformed(f"{name} holds a NUL character")
-        if len(value.encode()) > most:
-            raise Malformed(f"{name} is longer than {most} bytes of UTF-8")
+
+
+def _stored(text: str, most: int) -> str:
+    """Return a name or id as an index holds it: of one with more bytes the beginning, and a hash of the whole."""
+    if len(text) <= most // 4 or len(text.encode()) <= most:  # no letter is longer than four bytes
+        return clean(text)
+    mark = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{_cut(text, most - len(mark) - 1)} {mark}"
 
 
 def _attempt(value: str | int | None) -> int:
@@ -148,7 +155,7 @@ def _attempt(value: str | int | None) -> int:
         return 1
     if isinstance(value, str):
         value = int(value) if value.isascii() and value.isdigit() and len(value) < 10 else 0
-    if not 0 < value < 10**9:
+    if not 0 < value <= MOST_ATTEMPT:
         raise Malformed("workflow.run_attempt must be a whole number from 1")
     return value
 

@@ -91,7 +91,11 @@ RELAYED: list[op.Refusal] = [
     (429, "rate_limited", "too many refusals in a minute"),
     *op.SENDING,
 ]
-ONCE: op.Refusal = (409, "duplicate", "this was stored before, as the HUD answers: nothing was changed")
+ONCE: op.Refusal = (
+    409,
+    "duplicate",
+    "the job's end was stored before, as the HUD answers: nothing was changed",
+)
 _relay = partial(
     op.Operation,
     summary="Pass on a report",

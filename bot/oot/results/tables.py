@@ -27,7 +27,8 @@ class DispatchEvent(TypedDict):
     pr_number: Big | None
     head_sha: Text | None
     base_sha: Text | None
-    base_ref: Text | None  # the branch a pull request is meant for: a push has none
+    base_ref: Text | None  # the branch a pull request is meant for: a push that is about none has none
+    ref: Text | None  # what was pushed
     labels: Json[list[str]] | None
 
 

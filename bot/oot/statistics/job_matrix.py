@@ -69,6 +69,11 @@ class Column:
     name: str  # of shards: with their count in place of their numbers
     shard_count: int = 0  # different ones seen; 0: not a sharded job
 
+    @property
+    def anchor(self) -> str:
+        """The anchor of its head on the page."""
+        return anchor_of_job(self.workflow, self.name)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
@@ -185,7 +190,7 @@ def _groups(jobs: set[Name]) -> dict[Name, Column]:
     """Return the column of each job: shards, recognized by numbers such as `2, 5` or `2/5`, share one."""
     stems: dict[Name, list[Name]] = defaultdict(list)
     for workflow, name in jobs:
-        stems[workflow, _stem(name)].append((workflow, name))
+        stems[workflow, name_shards(name)].append((workflow, name))
     groups: dict[Name, Column] = {}
     for (workflow, stem), members in stems.items():
         shards = len(members) if len(members) > 1 else 0
@@ -194,7 +199,14 @@ def _groups(jobs: set[Name]) -> dict[Name, Column]:
     return groups
 
 
-def _stem(name: str) -> str:
+def anchor_of_job(workflow: str, name: str) -> str:
+    """Return the page anchor of a job's column; shards have the same."""
+    return f"job-{_digest(workflow, name_shards(name))}"
+
+
+def name_shards(name: str) -> str:
+    """Return what all shards of a job are called: with their count in place of their numbers."""
+
     def hide(found: re.Match[str]) -> str:
         number, between, count = found.groups()
         return f"1–{count}" if 1 <= int(number) <= int(count) else f"{number}{between}{count}"  # noqa: RUF001

@@ -1,4 +1,4 @@
-"""Tables of daily sums by backend, and of why jobs failed."""
+"""Tables of daily sums by backend, of why jobs failed, and of what they are called."""
 
 from __future__ import annotations
 
@@ -81,5 +81,19 @@ class FailureKindRow(TypedDict):
     job_key: Text  # of oot_workflow_job
     kind: Text
 
+
+class JobNameRow(TypedDict):
+    """What a backend calls a job."""
+
+    backend_key: Text  # case folded
+    upstream_key: Text  # whose commits it is about, case folded
+    workflow: Text
+    job: Text
+    backend: Text  # spelled as in its newest report
+    last_at: Millis  # its newest report
+
+
+oot_job_name = table("oot_job_name", JobNameRow, key=("backend_key", "upstream_key", "workflow", "job"))
+sa.Index("ix_oot_job_name_newest", oot_job_name.c.last_at)
 
 oot_failure_kind = table("oot_failure_kind", FailureKindRow, key=("job_key",))

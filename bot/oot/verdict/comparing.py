@@ -15,7 +15,7 @@ from bot.oot.verdict.verdict import RED_CONCLUSIONS
 from bot.oot.verdict.view import Base, History
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from bot.db.transaction import Transaction
     from bot.oot.results.tables import JobRow
@@ -78,12 +78,10 @@ class Comparison:
     fresh: Sequence[ComparedRow]
 
 
-async def explain(
-    tx: Transaction, head: Head, *, base_ref: str | None, only: Collection[str] | None = None
-) -> Head:
-    """Return a head with its base, and its failing jobs compared; `only` those of some backends, case folded."""
+async def explain(tx: Transaction, head: Head, *, base_ref: str | None) -> Head:
+    """Return a head with its base, and its failing jobs compared."""
     (based,) = await with_bases(tx, [head], base_ref=base_ref)
-    found = await compare(tx, comparable(based, base_ref, only=only))
+    found = await compare(tx, comparable(based, base_ref))
     return with_histories(based, found.found)
 
 
@@ -107,13 +105,13 @@ def _with_base(head: Head, base_ref: str | None, merge_base: MergeBase | None) -
     return replace(head, view=replace(head.view, base=base))
 
 
-def comparable(head: Head, base_ref: str | None, *, only: Collection[str] | None = None) -> list[Comparable]:
-    """Return the failed jobs of a head that are to be compared, of some backends or of all."""
+def comparable(head: Head, base_ref: str | None) -> list[Comparable]:
+    """Return the failed jobs of a head that are to be compared."""
     found: list[Comparable] = []
     for backend in head.view.backends:
         key = backend.repo.casefold()
         failing = {_attempt(job) for job in backend.failing[:MOST_COMPARED]}
-        if not failing or (only is not None and key not in only):
+        if not failing:
             continue
         facts = head.facts[key]
         base = head.view.base

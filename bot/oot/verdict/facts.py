@@ -54,7 +54,7 @@ class Reports:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts(Reports):
-    """What is known about one dispatch, and about that of a push for the same commit of the pull request."""
+    """What is known about one dispatch, and about those of pushes for the same commit of the pull request."""
 
     dispatch: DispatchRow
 
@@ -139,8 +139,13 @@ def of_own_events(dispatches: Sequence[DispatchRow]) -> list[DispatchRow]:
 
 
 def answered_pushes(dispatches: Sequence[DispatchRow]) -> list[DispatchRow]:
-    """Return the dispatches of pushes about a pull request that were reported on: the silence of others is nothing."""
-    return [row for row in dispatches if _is_beside(row) and row["heard_at"] is not None]
+    """Return the dispatches of pushes about a pull request that count: of each ref the newest that was reported on.
+
+    The silence of others is nothing. Different refs ask for different runs, so none takes the place of another.
+    """
+    answered = [row for row in dispatches if _is_beside(row) and row["heard_at"] is not None]
+    oldest_first = sorted(answered, key=lambda row: (row["created_at"], row["id"]))
+    return list({(row["backend_key"], row["ref"]): row for row in oldest_first}.values())
 
 
 def _is_beside(row: DispatchRow) -> bool:
@@ -148,11 +153,12 @@ def _is_beside(row: DispatchRow) -> bool:
 
 
 def merge_facts(
-    known: Mapping[str, Facts], counting: Mapping[str, DispatchRow], pushed: Mapping[str, DispatchRow]
+    known: Mapping[str, Facts], counting: Mapping[str, DispatchRow], pushed: Iterable[DispatchRow]
 ) -> dict[str, Facts]:
-    """Return the facts of each backend, from those of each dispatch that counts and of each push beside it."""
+    """Return the facts of each backend, from those of each dispatch that counts and of the pushes beside it."""
     found = {key: known[row["id"]] for key, row in counting.items()}
-    for key, row in pushed.items():
+    for row in pushed:
+        key = row["backend_key"]
         mine = found.get(key)
         found[key] = with_push(mine, known[row["id"]]) if mine else known[row["id"]]
     return found

@@ -5,19 +5,18 @@ Check run, pages and JSON show this one answer. Words are plain text, not escape
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from bot.core import text
 from bot.oot.verdict import words
 from bot.oot.verdict.verdict import State
-from bot.oot.verdict.view import History
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from bot.oot.verdict.failure import FailureList
     from bot.oot.verdict.view import Backend
 
 
@@ -29,9 +28,6 @@ class GateState(StrEnum):
     WAITING = "waiting"
 
 
-_COMPARED = (History.NEW, History.KNOWN, History.FLAKY)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Gate:
     """The gate of one commit, and the backends it was judged from."""
@@ -40,6 +36,7 @@ class Gate:
     blocking: tuple[Backend, ...]  # also those that are ignored
     unknown: str = ""  # why it is unknown which backends block; empty when it is known
     left: bool = False  # stays as it was last written: nothing decides on this commit any more
+    failures: FailureList | None = None  # on the commit; None where only states are known
 
     @property
     def conclusion(self) -> str | None:
@@ -102,17 +99,10 @@ class Gate:
                 total = f" of {len(self.deciding)}"
                 return f"{'backends allow it' if open_ else 'passed'}: {self._passed(total=total)}"
             case GateState.FAILED:
-                listed = [f"{one.label}: {describe_failure(one)}" for one in self.stopping]
+                listed = [f"{one.label}: {describe_failure(one, self.failures)}" for one in self.stopping]
                 return f"blocked by {text.listing(listed)}"
             case _:
                 return self._waiting()
-
-    def with_histories(self, compared: Mapping[str, Backend]) -> Gate:
-        """Return the gate with the failures of these backends compared with others; keys are their names."""
-        blocking = tuple(
-            compared.get(one.repo, one) if one.state is State.FAILURE else one for one in self.blocking
-        )
-        return replace(self, blocking=blocking)
 
     def _passed(self, *, total: str) -> str:
         if not self.blocking:
@@ -171,21 +161,9 @@ def _begun_at(backend: Backend) -> int | None:
     return min(starts, default=None)
 
 
-def describe_failure(backend: Backend) -> str:
-    """Return why a backend has not passed: "2 new failures", "never started".
-
-    Failed tests are counted where every failing job reported them, else jobs.
-    """
-    failing = backend.failing
-    if backend.state is not State.FAILURE or not failing:
+def describe_failure(backend: Backend, failures: FailureList | None) -> str:
+    """Return why a backend has not passed, by the list of failures: "2 new failures", "never started"."""
+    if backend.state is not State.FAILURE or failures is None:
         return words.word(backend.state)
-    by_test = all(job.failed for job in failing)
-    counts: Counter[History | None] = Counter()
-    for job in failing:
-        counts[job.history] += (job.failed or 0) if by_test else 1
-    total = sum(counts.values())
-    for history in _COMPARED:
-        if counts[history] == total:
-            return text.plural(total, f"{history} failure")
-    parts = [f"{counts[history]} {history}" for history in _COMPARED if counts[history]]
-    return ", ".join([text.plural(total, "failure"), *parts])
+    counts = failures.count_on(backend.repo)
+    return counts.phrase if counts.total else words.word(backend.state)

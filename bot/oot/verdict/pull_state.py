@@ -60,7 +60,7 @@ class _Dispatches:
     """The dispatches of one head."""
 
     counting: Mapping[str, DispatchRow]  # whose verdicts count, by backend
-    pushed: Mapping[str, DispatchRow]  # of pushes that are about the pull request, which count beside them
+    pushed: Sequence[DispatchRow]  # of pushes that are about the pull request, which count beside them
     recent: Sequence[DispatchRow]  # these, and the last few to each backend
     base_ref: str | None = None  # the base branch of the last of all
 
@@ -69,7 +69,7 @@ class _Dispatches:
         """Choose from all dispatches of a head, oldest first."""
         valid = [row for row in dispatched if _is_valid(record, row)]
         counting = facts.newest(facts.of_own_events(valid))
-        pushed = facts.newest(facts.answered_pushes(valid))
+        pushed = facts.answered_pushes(valid)
         by_backend: defaultdict[str, list[DispatchRow]] = defaultdict(list)
         for row in dispatched:
             by_backend[row["backend_key"]].append(row)
@@ -77,17 +77,17 @@ class _Dispatches:
         return cls(
             counting=counting,
             pushed=pushed,
-            recent=list({row["id"]: row for row in (*counting.values(), *pushed.values(), *recent)}.values()),
+            recent=list({row["id"]: row for row in (*counting.values(), *pushed, *recent)}.values()),
             base_ref=dispatched[-1]["base_ref"] if dispatched else None,
         )
 
     @property
     def deciding(self) -> list[DispatchRow]:
         """All whose reports count."""
-        return [*self.counting.values(), *self.pushed.values()]
+        return [*self.counting.values(), *self.pushed]
 
 
-NO_DISPATCHES = _Dispatches(counting={}, pushed={}, recent=())
+NO_DISPATCHES = _Dispatches(counting={}, pushed=(), recent=())
 
 
 async def read_pull(

@@ -18,7 +18,7 @@ _WORDS = {"success": "passed", "failure": "failed", "in_progress": "running"}  #
 
 @dataclass(frozen=True, kw_only=True)
 class UpstreamCheck:
-    """A workflow job, or a check run that belongs to none."""
+    """A workflow job, a job on another CI, or a check run that belongs to none."""
 
     group: str  # the workflow, or the app
     name: str
@@ -49,9 +49,16 @@ class UpstreamCheck:
 
 
 def merge_checks(
-    jobs: Iterable[WorkflowJobRow], checks: Iterable[CheckRunRow], *, ours: int
+    jobs: Iterable[WorkflowJobRow],
+    checks: Iterable[CheckRunRow],
+    others: Iterable[UpstreamCheck] = (),
+    *,
+    ours: int,
 ) -> list[UpstreamCheck]:
-    """Return upstream's own checks, the red ones first, without those of our App, whose id is `ours`."""
+    """Return upstream's own checks, the red ones first, without those of our App, whose id is `ours`.
+
+    `others` are its jobs on other CIs.
+    """
     latest: dict[tuple[str | None, str | None, int | None], WorkflowJobRow] = {}
     identifiers = set()
     for row in jobs:
@@ -65,7 +72,7 @@ def merge_checks(
         # every workflow job is also a check run, with the same id
         if check["id"] not in identifiers and check["app_id"] != ours:
             newest[check["app_slug"], check["name"]] = check
-    found = [*map(_job, latest.values()), *map(_check, newest.values())]
+    found = [*map(_job, latest.values()), *others, *map(_check, newest.values())]
     order = {"bad": 0, "wait": 1, "good": 2, "idle": 3}
     return sorted(found, key=lambda one: (order[one.tone], one.group, one.name))
 
@@ -106,7 +113,7 @@ def _job(row: WorkflowJobRow) -> UpstreamCheck:
         url=row["html_url"],
         attempt=row["run_attempt"],
         seconds=_seconds(row),
-        queued=_between(row["created_at"], row["started_at"]),
+        queued=seconds_between(row["created_at"], row["started_at"]),
         job_id=row["id"],
         run_id=row["run_id"],
     )
@@ -125,8 +132,9 @@ def _check(row: CheckRunRow) -> UpstreamCheck:
 
 
 def _seconds(row: WorkflowJobRow | CheckRunRow) -> float | None:
-    return _between(row["started_at"], row["completed_at"])
+    return seconds_between(row["started_at"], row["completed_at"])
 
 
-def _between(earlier: int | None, later: int | None) -> float | None:
+def seconds_between(earlier: int | None, later: int | None) -> float | None:
+    """Return the seconds from one time to another, None where one is not known."""
     return None if earlier is None or later is None else float(max(0, later - earlier)) / 1000

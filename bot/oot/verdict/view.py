@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bot.oot.allowlist.allowlist import Entry
     from bot.oot.results.tables import JobRow
     from bot.oot.verdict.facts import Facts
+    from bot.oot.verdict.failure import FailureList
     from bot.oot.verdict.verdict import Verdict
     from bot.web.blocks import BlockLine, HeadTests, JobLine
 
@@ -81,6 +82,7 @@ class Job:
     unsaid: bool = False  # it ended without a reported result
     triage: str = ""  # why it failed, according to its backend
     history: History | None = None
+    history_why: str = ""  # in place of the usual words
     evidence_url: str | None = None  # the run that shows it
     evidence_elsewhere: bool = False  # that run was on another pull request, not on the base branch
     lines: tuple[JobLine, ...] = ()  # why it failed, according to its log
@@ -193,7 +195,8 @@ class Pull:
     previous: Pull | None = None  # the last head with a verdict, while this one has no report yet
     gate_unknown: str = ""  # why the blocking backends are unknown; empty when they are known
     answers: tuple[Answer, ...] = ()  # to the last commands, oldest first
-    tests: HeadTests | None = None  # that fail on backends
+    tests: HeadTests | None = None  # of backends
+    failures: FailureList | None = None  # on backends; None: only their reports are known
     remarks: tuple[BlockLine, ...] = ()  # of other capabilities, for the comment
     base: Base | None = None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.text import duration, plural
 from bot.oot.verdict.verdict import State
+from bot.oot.verdict.view import History
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,6 +49,12 @@ _CONCLUSIONS = {
     "neutral": ("⚪", "neutral"),
 }
 
+_HISTORIES = {
+    History.NEW: "passes on the base branch",
+    History.KNOWN: "fails on the base branch too",
+    History.FLAKY: "also passed on this commit",
+}
+
 
 def sign(state: State) -> str:
     """Return the sign of a state."""
@@ -67,6 +74,22 @@ def job_sign(job: Job) -> str:
 def job_word(job: Job) -> str:
     """Return the word for a job's outcome, as in "timed out"."""
     return _outcome(job)[1]
+
+
+def describe_history(job: Job) -> str:
+    """Return how a failing job compares with the same elsewhere; empty where there is nothing to compare with."""
+    if job.history is None or job.history is History.NO_BASELINE:
+        return ""
+    return f"{job.history}: {explain_history(job)}"
+
+
+def explain_history(job: Job) -> str:
+    """Return why a failing job is said to be new, known or flaky."""
+    if job.history_why:
+        return job.history_why
+    if job.history is History.KNOWN and job.evidence_elsewhere:
+        return "fails on another pull request too"
+    return _HISTORIES.get(job.history, "") if job.history else ""
 
 
 def job_label(job: Job) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import sqlalchemy as sa
 
-from bot.ci.trunk.tables import branch_commit
 from bot.oot.culprits.start import cancel_search
 from tests.flows.commanded import WRITER
 from tests.harness import L1, L2, L3, L4, UPSTREAM
 from tests.oot.culprits.searched import TEST, broken_branch
-from tests.oot.culprits.test_story import begin
+from tests.oot.culprits.test_story import begin, newest_answer
 
 pytestmark = pytest.mark.logic  # about rules and words; the stories run on both databases
 
@@ -37,6 +35,22 @@ async def test_a_backend_that_does_not_answer_is_asked_twice_and_then_given_up(b
     assert (search["state"], search["why"]) == ("gave_up", "npu did not answer on 1 commit")
     steps = await bot.rows("bisect_step")
     assert [step["outcome"] for step in steps] == ["silent", "silent"]
+
+
+@pytest.mark.nightly
+async def test_after_three_commits_without_an_answer_it_is_given_up(bot, github):
+    """Two are asked at once, so it is four."""
+    branch = await broken_branch(bot, github)
+    await begin(bot, github)
+    await branch.answer(9)
+    asked = []
+    for _ in range(8):
+        asked += branch.asked_names()
+        branch.answered += len(branch.asked())
+        await bot.wait(TIMEOUT + 60)
+    search = await branch.search()
+    assert (search["state"], search["why"]) == ("gave_up", "npu did not answer on 4 commits")
+    assert max(asked.count(name) for name in asked) == 2, "each is tried once more"
 
 
 @pytest.mark.nightly
@@ -72,19 +86,15 @@ async def test_a_delisted_backend_ends_its_search_and_a_demoted_one_goes_on(bot,
 
 
 @pytest.mark.nightly
-async def test_a_branch_that_is_rewritten_ends_the_search(bot, github):
+async def test_a_backend_that_is_listed_at_l1_ends_its_search(bot, github):
     branch = await broken_branch(bot, github)
     await begin(bot, github)
     await branch.answer(9)
-    async with bot.store.transaction() as tx:
-        mine = branch_commit.c.sha == branch.shas[15]
-        await tx.run(sa.update(branch_commit).where(mine).values(gone=True))
-    await branch.answer(9)
+    await bot.list_backends(f"L1: [{L1}, {L3}]\nL2: [{L2}]\n")
     await bot.wait(400)
     search = await branch.search()
-    assert search["state"] == "gave_up"
-    assert "main was rewritten" in search["why"]
-    assert branch.asked_names() == []
+    assert (search["state"], search["why"]) == ("gave_up", f"{L3} is at L1 now: nothing comes back from it")
+    assert (await begin(bot, github, f"/oot bisect {L3}"))[0] == ["eyes", "confused"]
 
 
 async def test_both_ends_have_to_be_commits_of_the_branch_in_order(bot, github):
@@ -100,7 +110,7 @@ async def test_both_ends_have_to_be_commits_of_the_branch_in_order(bot, github):
         (f"{c3}..{c9} {c3}..{c9}", "name one range"),
     ):
         reactions, _ = await begin(bot, github, f"/oot bisect npu {line}")
-        answer = (await bot.rows("oot_command"))[-1]["answer"]
+        answer = await newest_answer(bot)
         assert (reactions, words in answer) == (["eyes", "confused"], True), (line, answer)
     assert await bot.rows("bisect") == []
 
@@ -180,7 +190,7 @@ async def test_searches_may_be_off_or_begin_by_themselves_once(bot, github):
     await bot.list_backends(listed(", bisect: off"))
     branch = await broken_branch(bot, github)
     assert (await begin(bot, github))[0] == ["eyes", "confused"]
-    assert "bisect: off" in (await bot.rows("oot_command"))[-1]["answer"]
+    assert "bisect: off" in await newest_answer(bot)
     await branch.push(2)
     for at in (16, 17):
         await branch.nightly(at, "failure", failed_tests=[TEST])

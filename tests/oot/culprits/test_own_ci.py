@@ -8,7 +8,7 @@ from bot.oot.culprits.settings import CulpritsSettings, tag
 from tests import harness
 from tests.harness import UPSTREAM
 from tests.oot.culprits.searched import Branch
-from tests.oot.culprits.test_story import begin
+from tests.oot.culprits.test_story import begin, newest_answer
 
 pytestmark = pytest.mark.logic
 
@@ -102,7 +102,7 @@ async def test_only_write_access_searches_upstream(bot):
     branch = Branch(bot, bot.github)
     await branch.push(2)
     assert (await begin(bot, bot.github, "/oot bisect upstream", "carol"))[0] == ["eyes", "confused"]
-    assert "that takes write access" in (await bot.rows("oot_command"))[-1]["answer"]
+    assert "that takes write access" in await newest_answer(bot)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.ci.test_private_names import said_to_be
 from tests.flows.commanded import WRITER
 from tests.harness import L3, UPSTREAM
 from tests.oot.culprits.searched import SPELLED, TEST, broken_branch
-from tests.oot.culprits.test_story import begin
+from tests.oot.culprits.test_story import begin, newest_answer
 
 pytestmark = pytest.mark.logic
 
@@ -136,7 +136,7 @@ async def test_searches_of_a_private_backend_are_for_the_administrator(bot, gith
         assert search["id"] not in (await bot.get(page))[1]
     # answers to commands are public
     assert (await begin(bot, github, "/oot bisect npu nothing"))[0] == ["eyes", "confused"]
-    answer = (await bot.rows("oot_command"))[-1]["answer"]
+    answer = await newest_answer(bot)
     assert (answer.startswith("npu is private"), "test" in answer) == (True, False)
 
 

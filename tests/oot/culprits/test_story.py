@@ -19,6 +19,11 @@ async def begin(bot, github, line="/oot bisect npu", by=WRITER):
     return await say(bot, github, pull, line, by), pull
 
 
+async def newest_answer(bot):
+    """What the newest command was answered; a database returns rows in any order."""
+    return max(await bot.rows("oot_command"), key=lambda row: row["comment_id"])["answer"]
+
+
 async def test_the_culprit_is_found_and_nothing_but_the_search_is_touched(bot, github):
     branch = await broken_branch(bot, github)
     reactions, _ = await begin(bot, github)
@@ -88,8 +93,8 @@ async def test_results_of_other_runs_count_at_once(bot, github):
     await branch.answer(9)
     assert branch.asked_names() == ["c5", "c10"]
     await branch.nightly(8, "success")
-    await branch.nightly(9, "failure", failed_tests=[TEST])
-    await branch.nightly(9, "failure", failed_tests=[TEST])
+    for _ in range(3):  # c10 to c15 may be it as well
+        await branch.nightly(9, "failure", failed_tests=[TEST])
     await bot.settle(horizon=5)
     search = await branch.search()
     assert search["state"] == "found"
@@ -143,7 +148,7 @@ async def test_the_same_search_is_not_begun_twice(bot, github):
     await begin(bot, github)
     reactions, _ = await begin(bot, github)
     assert reactions == ["eyes", "rocket"]
-    assert "is being searched already" in (await bot.rows("oot_command"))[-1]["answer"]
+    assert "is being searched already" in await newest_answer(bot)
     assert len(await bot.rows("bisect")) == 1
     assert len(branch.asked()) == 1
 
@@ -162,7 +167,7 @@ async def test_strangers_and_unknown_names_are_refused_with_the_reason(bot, gith
     ):
         reactions, pull = await begin(bot, github, line, by)
         assert reactions == ["eyes", "confused"], line
-        assert words in (await bot.rows("oot_command"))[-1]["answer"], line
+        assert words in await newest_answer(bot), line
         assert "bisect" in await ours(bot, github, pull), line
     assert await bot.rows("bisect") == []
 

@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from bot.db.columns import metadata
 from tests.command import ootbot
 from tests.flows.dispatched import dispatched_to
 from tests.harness import L1, L2, L3, L4, UPSTREAM
@@ -52,13 +54,15 @@ async def test_the_console_says_what_the_page_of_the_documents_shows(bot, github
 
 async def test_the_page_lists_who_was_not_asked_and_why(bot, github):
     await bot.list_backends(LISTED)
+    await open_pull(bot, github, "docs/other.md")
     pull = await open_pull(bot, github, "docs/guide.md")
     address = f"/{UPSTREAM}/pull/{pull.number}"
     _, page = await bot.get(address)
     assert "Who was asked, and why not" in page
     assert "npu: skipped, no file of interest changed" in page
-    assert f"{L2}: sent, it takes part in pull requests" in page
-    assert "3 sent" in page
+    assert f"{L2}: waiting for a machine: 0 before you" in page
+    assert f"{L1}: sent, it takes part in pull requests" in page
+    assert "2 sent" in page
     first = pull.head_sha
     bot.clock.advance(5)
     await github.push_commit(pull)
@@ -117,6 +121,14 @@ async def test_what_cannot_be_explained_is_said(bot, named, code, says):
     found, out, err = await ootbot(bot, "allowlist", "explain", named)
     assert (found, out) == (code, "")
     assert says in err
+
+
+async def test_without_an_allowlist_it_says_so(bot):
+    async with bot.store.transaction() as tx:
+        await tx.run(sa.delete(metadata.tables["allowlist_version"]))
+    code, _, err = await ootbot(bot, "allowlist", "explain", f"{UPSTREAM}#1")
+    assert code == 1
+    assert "has been read yet: `ootbot allowlist show` says more" in err
 
 
 async def test_doctor_names_blocking_backends_whose_paths_are_ignored(bot):

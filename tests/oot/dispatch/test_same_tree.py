@@ -66,6 +66,20 @@ async def test_where_github_never_names_the_tree_it_is_run_after_two_minutes(bot
     assert await states(bot, L2) == ["sent", "sent"]
 
 
+@pytest.mark.nightly
+async def test_a_commit_may_be_young_though_its_pull_request_is_not(bot, github):
+    await bot.list_backends(entry("skip_if_same_tree: true"))
+    pull = await open_pull(bot, github)
+    await bot.report(bot.dispatch(L2), conclusion="success")
+    await bot.settle()
+    await bot.wait(3600)
+    github.faults.add(method="GET", path="/commits/", status=422, times=1)
+    await rebased(bot, github, pull)
+    bot.clock.advance(5)
+    await bot.settle()
+    assert await states(bot, L2) == ["sent", "skipped_tree"]
+
+
 async def test_where_github_names_the_tree_late_its_result_is_taken_over(bot, github):
     await bot.list_backends(entry("skip_if_same_tree: true"))
     pull = await open_pull(bot, github)

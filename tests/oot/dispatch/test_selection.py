@@ -33,16 +33,19 @@ async def test_a_pull_request_is_run_where_a_file_of_interest_changed(bot, githu
 
 
 async def test_the_files_of_a_head_are_listed_once_whatever_the_number_of_backends(bot, github):
-    many = ", ".join(f"{{repo: org/b{one}, paths: [src/**, '!src/{one}/**']}}" for one in range(100))
+    many = ", ".join(f"{{repo: org/b{one}, paths: [src/**, '!src/{one}/**']}}" for one in range(200))
     await bot.list_backends(f"L2: [{many}]")
+    before = len(github.calls)
     pull = await open_pull(bot, github, "docs/a.md")
-    assert len(asked_for_files(github)) == 1
+    asked = [call.path for call in github.calls[before:] if call.method == "GET"]
+    address = f"/repos/{UPSTREAM}/pulls/{pull.number}"
+    assert [path for path in asked if path.startswith(address)] == [f"{address}/files", address]
     assert {row["state"] for row in await bot.rows("oot_dispatch")} == {"skipped_paths"}
     await github.label(pull, "whatever")
     await github.close(pull)
     await bot.settle()
     assert len(asked_for_files(github)) == 1
-    assert len(await bot.rows("oot_dispatch")) == 100, "nobody who was told nothing is told of the closing"
+    assert len(await bot.rows("oot_dispatch")) == 200, "nobody who was told nothing is told of the closing"
 
 
 async def test_a_push_of_another_history_is_judged_anew(bot, github):
@@ -73,6 +76,54 @@ async def test_what_github_does_not_tell_keeps_no_backend_from_running(bot, gith
     await open_pull(bot, github, "docs/a.md")
     await bot.settle(horizon=60)
     assert dispatched_to(github) == [L2]
+
+
+@pytest.mark.parametrize("status", [404, 422])
+async def test_files_that_github_does_not_know_yet_are_asked_for_again(bot, github, status):
+    await bot.list_backends(BY_PATHS)
+    pull = await open_pull(bot, github, "docs/a.md")
+    await bot.wait(3600)
+    github.faults.add(method="GET", path="/files", status=status, times=1)
+    await push_files(bot, github, pull, "docs/a.md", "torch/csrc/README.md")
+    assert await states(bot, L2) == ["skipped_paths"]
+    bot.clock.advance(5)
+    await bot.settle()
+    assert await states(bot, L2) == ["skipped_paths", "skipped_paths"]
+
+
+@pytest.mark.nightly
+async def test_files_that_github_never_knows_are_run_after_two_minutes(bot, github):
+    await bot.list_backends(BY_PATHS)
+    github.faults.add(method="GET", path="/files", status=404, times=50)
+    await open_pull(bot, github, "docs/a.md")
+    assert dispatched_to(github) == []
+    await bot.wait(150)  # it is asked every half a minute at last
+    assert dispatched_to(github) == [L2]
+
+
+@pytest.mark.parametrize(("branch", "sent"), [("main", False), ("release/1", True), ("release/1/x", False)])
+async def test_pushes_to_other_branches_are_not_run(bot, github, branch, sent):
+    await bot.list_backends(entry('events: [push], branches: ["release/?"]'))
+    await github.push(UPSTREAM, branch)
+    await bot.settle()
+    assert await states(bot, L2) == ["sent" if sent else "skipped_branches"]
+
+
+@pytest.mark.nightly
+async def test_a_backend_whose_entry_is_changed_between_event_and_dispatch(bot, github):
+    """Taken off, it is sent nothing; at another level, what was skipped stays skipped until something asks."""
+    await bot.list_backends(f"L2: [{{repo: {L2}, paths: {SOURCES}}}, {L3}]")
+    await open_pull(bot, github, "docs/a.md")
+    assert dispatched_to(github) == [L3]
+    await bot.list_backends(f"L1: [{L2}]\nL2: [{L3}]")
+    pull = await open_pull(bot, github, "docs/b.md")
+    assert await states(bot, L2) == ["skipped_paths", "sent"]
+    await bot.list_backends(f"L2: [{L3}]")
+    bot.clock.advance(5)
+    github.set_permission(UPSTREAM, "maintainer", "write")
+    await github.comment(pull, f"/oot run {L2}", "maintainer")
+    await bot.settle(horizon=5)
+    assert await states(bot, L2) == ["skipped_paths", "sent"]
 
 
 async def test_a_list_of_a_later_head_says_nothing_of_an_earlier_one(bot, github):

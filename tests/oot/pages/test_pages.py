@@ -172,7 +172,7 @@ async def test_a_failed_backend_is_open_with_its_jobs_and_times_and_its_tests_ar
     assert f'href="https://github.com/{L4}/actions/runs/900" rel="noopener noreferrer nofollow">log' in mine
     test, rest = failures(page)
     assert test == [
-        "ops · test_add CI / test on tpu ops.py:12 3 != 4 3 != 4 Traceback here", "✕ tpu failed", "no baseline yet",
+        "ops.test_add CI / test on tpu ops.py:12 3 != 4 3 != 4 Traceback here", "✕ tpu failed", "no baseline yet",
         "tpu blocks merging",
     ]  # fmt: skip
     assert "Traceback\n  here" in page

@@ -85,6 +85,22 @@ async def test_commits_branches_and_jobs_are_found(bot):
     ]
 
 
+async def test_jobs_of_backends_are_found_and_lead_to_their_column(bot, github, pull):
+    for name in ("ascend-910b smoke (1, 2)", "ascend-910b smoke (2, 2)", "docs"):
+        await bot.report(bot.dispatch(L4), job=name, run_id="77")
+    await bot.settle(horizon=60)
+    ((_, title, path),) = [one for one in await hits(bot, "910B smoke") if one[0] == "job"]
+    assert title.endswith(" / ascend-910b smoke (1–2)")
+    path, _, anchor = path.partition("#")
+    assert f'id="{anchor}"' in (await bot.get(path))[1]
+    (backend,) = [one for one in github.state.repos.values() if one.full_name == L4]
+    about = {"id": backend.id, "full_name": L4, "private": True, "updated_at": "2030-01-01T00:00:00Z"}
+    await bot.send("repository", {"action": "privatized", "repository": about})
+    await bot.settle(horizon=60)
+    assert [one for one in await hits(bot, "910b") if one[0] == "job"] == []
+    assert [one for one in await hits(bot, "910b", headers=ADMIN) if one[0] == "job"] != []
+
+
 async def test_logs_and_lists_of_tests_are_offered_last(bot, pull):
     await said_to_be(bot, bot.github, private=False)
     found = (await read(bot, "/api/search?q=out%20of%20memory%20%28x%29"))["hits"]

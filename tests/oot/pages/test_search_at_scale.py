@@ -16,6 +16,7 @@ from bot.ci.logs.tables import PUBLIC, ci_signature
 from bot.ci.test_results.tables import test, test_class
 from bot.ci.trunk.tables import branch_commit, ci_column, trunk_branch
 from bot.ingest.tables import records
+from bot.oot.statistics.tables import oot_job_name
 from bot.word_index.tables import title, word
 from bot.word_index.words import words_of
 from tests.ci.trunk.branch import deliver, push
@@ -35,7 +36,7 @@ THINGS = [
 ]
 SEARCHES = (
     "12345", "#99999", "Fix", "fix conv", "fix conv123", "conv", "matmul77 speed", "author17", "zzz nothing", "te", "test_",
-    "test_conv123", "conv123", "TestConv4", "TestConv4.test_conv", "release", "main", "linux-job-17", "build", "a", "e",
+    "test_conv123", "conv123", "TestConv4", "TestConv4.test_conv", "release", "main", "linux-job-17", "device-job-17", "build", "a", "e",
     "out of memory", "RuntimeError conv1", "npu", "pytorch", "deadbeef", f"{77:040x}", f"{77:08x}", "Fix the conv12 layout4",
 )  # fmt: skip
 
@@ -94,6 +95,11 @@ async def grow(bot):
     await fill(bot, ci_column, (
         {"repository_id": UPSTREAM_ID, "workflow": "pull", "job": f"linux-job-{at} / build", "base_name": f"linux-job-{at}",
          "config": "", "flags": ""}
+        for at in range(10_000)
+    ))  # fmt: skip
+    await fill(bot, oot_job_name, (
+        {"backend_key": f"org/backend-{at % 40}", "upstream_key": UPSTREAM.lower(), "workflow": "CI",
+         "job": f"device-job-{at} / build", "backend": f"org/backend-{at % 40}", "last_at": at}
         for at in range(10_000)
     ))  # fmt: skip
     await fill(bot, test_class, (

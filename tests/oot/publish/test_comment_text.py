@@ -188,7 +188,7 @@ def test_the_verdict_comes_first_with_whose_failures_are_new():
         backend("fpga", known, flaky, state=FAILURE, level=3),
     )
     assert render_comment(head).splitlines()[2:5] == [
-        "**❌ `tpu` blocks merging: 2 new failures · `npu`: 1 new failure · 2 unrelated**",
+        "**❌ `tpu` blocks merging: 2 new failures · `npu`: 1 new failure · 1 unrelated**",
         "",
         "`0123abc` on `main` at `ba5eba5` (2026-09-21 12:13 UTC) · upstream's own checks are not judged here",
     ]

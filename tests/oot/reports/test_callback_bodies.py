@@ -42,10 +42,10 @@ MALFORMED = [
     ("workflow.job_name", "a\x00b", "workflow.job_name"),
     ("workflow.run_id", "9\x000", "workflow.run_id"),
     ("workflow.name", "x" * 1001, "workflow.name"),
-    ("workflow.job_name", "測" * 334, "workflow.job_name"),
+    ("workflow.job_name", "測" * 1001, "workflow.job_name"),
     ("workflow.run_id", "x" * 201, "workflow.run_id"),
-    ("workflow.check_run_id", "é" * 101, "workflow.check_run_id"),
-    ("delivery_id", "🚀" * 51, "delivery_id"),
+    ("workflow.check_run_id", "é" * 201, "workflow.check_run_id"),
+    ("delivery_id", "🚀" * 201, "delivery_id"),
 ]  # fmt: skip
 
 

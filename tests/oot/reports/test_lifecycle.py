@@ -149,6 +149,28 @@ def test_of_contradicting_ends_the_first_stands_and_the_others_are_refused(order
     assert len(life.refused) == 2
 
 
+LEGS = {"a": "success", "b": "failure", "c": "skipped", "d": "cancelled"}
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(LEGS, 3)))
+def test_legs_that_share_a_name_are_a_job_that_passes_only_if_all_have(order):
+    life = Life()
+    for leg in order:
+        life.receive(report("in_progress", check_run_id=leg))
+    for leg in (*order, *order):
+        life.receive(report(conclusion=LEGS[leg], check_run_id=leg), after=5)
+    unsuccessful = [leg for leg in order if leg in "bd"]
+    first = unsuccessful[0] if unsuccessful else order[0]
+    assert (life.row["conclusion"], life.row["check_run_id"]) == (LEGS[first], first)
+    assert life.refused == []
+
+
+def test_a_leg_that_begins_after_another_has_ended_is_no_contradiction():
+    life = Life().receive(report(check_run_id="a")).receive(report("in_progress", check_run_id="b"))
+    assert life.refused == []
+    assert life.receive(report(conclusion="failure", check_run_id="b")).row["conclusion"] == "failure"
+
+
 def test_whatever_a_later_report_changes_is_written():
     first = {"started_at", "received_at"}  # are of the first report alone
     assert JobChange.__annotations__.keys() - first <= set(CHANGING)

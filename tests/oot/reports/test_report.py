@@ -83,6 +83,13 @@ def test_texts_are_cut_by_bytes_and_never_in_the_middle_of_a_letter():
     assert kept["message"] == "a" + "é" * 511
 
 
+def test_of_names_with_many_bytes_a_hash_stands_for_the_end():
+    names = [read(job_name="測" * 999 + end).job["job_name"] for end in ("測", "試", "測")]
+    assert names[0] == names[2] != names[1]
+    assert {len(name.encode()) <= 1000 and name.startswith("測" * 300) for name in names} == {True}
+    assert read(job_name="測" * 333).job["job_name"] == "測" * 333
+
+
 @pytest.mark.parametrize("url", [
     "javascript:alert(1)", "data:text/html,x", "ftp://a/b", "//a/b", "https://", "https://u:p@a/", "https://a\\b", "https://a/ b",
     "https://a/\nb", "https://a/\u202e", "https://[::1", "https://a:99999999/", "x" * 3000, "https://a/" + "b" * 3000,
@@ -210,7 +217,7 @@ ECHO = {
     "pull_request": {"number": 7, "head": {"sha": "a" * 40}, "labels": [{"name": "x"}]},
 }
 TWISTED = {
-    "the repository is a list": ({"repository": []}, {"upstream_repo": None}),
+    "the repository is a list": ({"repository": []}, {"upstream_repo": UNREADABLE}),
     "the repository is a number": ({"repository": 5}, {"upstream_repo": UNREADABLE}),
     "the head is a text": (
         {"pull_request": {"number": 9, "head": "f" * 40, "labels": []}},

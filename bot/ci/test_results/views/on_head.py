@@ -49,6 +49,7 @@ class SameTest:
     repo: str  # whose test is linked: a backend's where it fails on one
     test: FailingTest
     verdict: str | None  # the one that is closest to the author
+    verdicts: Mapping[str, str | None]  # the same in each repository
     words: str  # where it fails and passes
     across: Across
     on_backends: int
@@ -106,6 +107,7 @@ def _same(tests: Sequence[FailingTest], head: Head, repo: str) -> SameTest:
         repo=chosen.jobs[0].job["backend"] or repo,
         test=chosen,
         verdict=by_rank[0].verdict,
+        verdicts={one.jobs[0].job["backend"] or repo: one.verdict for one in reversed(by_rank)},
         words=words(found, head.labels),
         across=found,
         on_backends=len({one.repository_id for one in theirs}),

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from bot.ci.test_results.losses import Kind
 from bot.ci.test_results.store import loss_rows, result_rows, rows
-from bot.ci.test_results.verdict import YOURS, Verdict
+from bot.ci.test_results.verdict import Verdict
 from bot.ci.test_results.views import failing, lost_tests, on_head
 from bot.ci.test_results.views.failing import RANK
 from bot.core.escaping import clean, shorten
 from bot.ingest import watched
 from bot.oot.allowlist import rows as allowlists
-from bot.web.blocks import Block, BlockLine, HeadTests, TestLine, TestMark
+from bot.web.blocks import Block, BlockLine, HeadTests, TestMark
 from bot.web.failures import FailingTest, Failures, JobKey, Standing
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LOSSES = 100  # that are looked at
 SHOWN = 10  # tests of a section or comment; the rest are on the commit's page
 NAME_MOST, MESSAGE_MOST = 200, 160  # characters
-LISTED = 100  # tests of the list of failures
+LISTED = 1_000  # tests of the list of failures
 
 
 async def job_blocks(tx: Transaction, subject: JobSubject) -> list[Block]:
@@ -99,17 +99,12 @@ def _tests_page(job: TestJobRow, repo: str, sha: str) -> str:
 
 
 async def head_tests(tx: Transaction, subject: HeadSubject) -> HeadTests:
-    """Return what comment and check runs say: of backends only, upstream's own failures are not theirs to tell."""
+    """Return where tests failed on backends, for check runs, and which backends passed with few tests."""
     owners = await watched.ids(tx, subject.repo)
     head = (await on_head.read_head(tx, subject.repo, owners, subject.head_sha, subject.labels)).of_pull()
     failing_now = replace(head, jobs=[job for job in head.jobs if _fails(job, subject)])
-    found = await on_head.failing_tests(tx, failing_now, repo=subject.repo)
     little = await on_head.thin_jobs(tx, head)
     return HeadTests(
-        lines=tuple(_test_line(one, subject.url) for one in found[:SHOWN]),
-        total=len(found),
-        new=sum(one.verdict in YOURS for one in found),
-        url=f"{subject.url}/{subject.repo}/commit/{subject.head_sha}/tests",
         marks=tuple(_mark(one) for one in await on_head.located(tx, failing_now)),
         thin={backend: str(one) for backend, one in little.items() if not one.files},
     )
@@ -205,10 +200,16 @@ def _failing_test(one: SameTest, head: Head, repo: str) -> FailingTest:
         cases=one.cases,
         url=f"/{one.repo}/test/{test.digest}",
         message=_short(test.message, MESSAGE_MOST),
-        standing=Standing(word=verdict(one.verdict), why=failing.WORDS[one.verdict], tone=_tone(one.verdict)),
+        standing=_standing(one.verdict),
         places=tuple(on_head.places(one.across, head.labels)),
         jobs=frozenset(_job_key(job, repo) for job in one.jobs),
+        on={name.lower(): _standing(said) for name, said in one.verdicts.items()},
+        words=one.words,
     )
+
+
+def _standing(of: str | None) -> Standing:
+    return Standing(word=verdict(of), why=failing.WORDS[of], tone=_tone(of))
 
 
 def _job_key(job: TestJobRow, repo: str) -> JobKey:
@@ -223,16 +224,6 @@ def _of_test(one: FailingRow, repo: str) -> BlockLine:
         text=" · ".join(part for part in parts if part),
         url=f"/{repo}/test/{one.digest}",
         tone=_tone(one.verdict) if one.failed else "warn",
-    )
-
-
-def _test_line(one: SameTest, url: str) -> TestLine:
-    return TestLine(
-        name=shorten(clean(one.name), NAME_MOST),
-        words=one.words,
-        verdict=verdict(one.verdict),
-        url=f"{url}/{one.repo}/test/{one.test.digest}",
-        cases=one.cases,
     )
 
 

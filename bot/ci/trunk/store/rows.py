@@ -249,6 +249,20 @@ async def cells(
     return await tx.fetch(query)
 
 
+async def cells_elsewhere(tx: Transaction, repository_id: int, sha: str, *, limit: int) -> list[CellRow]:
+    """Return the jobs on a commit that ran elsewhere than on GitHub Actions, every attempt."""
+    query = select(CellRow, ci_cell).where(
+        CELL.repository_id == repository_id, CELL.head_sha == sha, CELL.other_id.is_not(None)
+    )
+    return await tx.fetch(query.order_by(CELL.job_id).limit(limit))
+
+
+async def columns_on(tx: Transaction, repository_id: int, sha: str) -> frozenset[int]:
+    """Return the columns that have a job on a commit."""
+    query = sa.select(CELL.column_id).where(CELL.repository_id == repository_id, CELL.head_sha == sha)
+    return frozenset((await tx.run(query.distinct())).scalars())
+
+
 async def timed_jobs(
     tx: Transaction, repository_ids: Collection[int], sha: str, *, limit: int
 ) -> list[TimedJobRow]:

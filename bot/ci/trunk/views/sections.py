@@ -62,6 +62,8 @@ async def about_commit(tx: Transaction, subject: CommitSubject) -> CommitAbout |
 
 async def find_failures(tx: Transaction, subject: FailuresSubject) -> Failures:
     """Return how the jobs that fail on a commit fared before it, or on the base branch of a pull request."""
+    if not subject.own:
+        return Failures()
     return await (_on_base(tx, subject) if subject.of_pull else _on_branch(tx, subject))
 
 
@@ -73,7 +75,7 @@ async def _on_branch(tx: Transaction, subject: FailuresSubject) -> Failures:
     older, _ = await reading.newest_commits(tx, branch, before=line["sha"], limit=HISTORY)
     found = await _read_failing(tx, subject.settings, branch, line, older)
     page = await _page(tx, branch, line)
-    words = f"{found.verdict} in the grid of {branch.name}: {_count(len(found.failing), found)}"
+    words = f"{found.verdict} in the grid of {branch.name}"
     tone: Tone = {"green": "good", "red": "bad", "running": "wait"}.get(found.verdict, "idle")  # type: ignore[assignment]
     remarks = _remarks(found, subject, lambda name, _: _standing_on_branch(found.before(name), page(name)))
     return Failures(jobs=remarks, links=[BlockLine(text=words, url=page(""), tone=tone)])
@@ -129,8 +131,6 @@ class _Found:
     """The failing jobs of a commit, and a grid of these jobs on a branch."""
 
     verdict: str
-    jobs: int
-    sharded: bool  # whether any of them has shards
     failing: dict[str, Cell]
     elsewhere: frozenset[str]  # of these: the jobs of other CIs
     history: Grid
@@ -167,11 +167,8 @@ async def _read_failing(
         only = None if options.ci_aliases else _columns(facts)  # an alias joins columns
         past = grid.build_grid(await reading.read_facts(tx, settings, branch, history, only=only), options)
         past = past.on_branch()
-    sharded = any(cell.count for cell in found.values())
     return _Found(
         verdict=_verdict(here),
-        jobs=len(found),
-        sharded=sharded,
         failing=failing,
         elsewhere=frozenset(one.name for one in here.columns if one.source == "elsewhere"),
         history=past,
@@ -248,12 +245,6 @@ def _standing_on_base(cell: Cell, before: Before, base: str, url: str) -> Standi
         return Standing(word="", why=f"no result on {base} is known", url=url)
     often = f"; failed on {before.failures} of its newest {before.results} commits" if before.failures else ""
     return Standing(word="new", why=f"passes on {base}{often}", url=url)
-
-
-def _count(failing: int, found: _Found) -> str:
-    """Return the counts; other parts of the page count every shard."""
-    jobs = f"{found.jobs} jobs{' (shards counted as one)' if found.sharded else ''}"
-    return f"{failing} of {jobs} {'fails' if failing == 1 else 'fail'}"
 
 
 def _named(commit: CommitRow) -> str:

@@ -96,10 +96,10 @@ def upgrade() -> None:
     )
     table(
         "bisect_step", must("bisect_id", Text), must("number", Integer), must("sha", Text),
-        must("purpose", Text), must("round", Integer), column("delivery_id", Text),
-        column("dispatch_id", Text), column("run_id", Big), column("from_attempt", Integer),
-        column("tag", Text), column("outcome", Text), column("detail", Text), must("created_at", Big),
-        column("sent_at", Big), column("ended_at", Big), key=["bisect_id", "number"],
+        must("purpose", Text), column("delivery_id", Text), column("dispatch_id", Text),
+        column("run_id", Big), column("from_attempt", Integer), column("tag", Text), column("outcome", Text),
+        column("detail", Text), must("created_at", Big), column("sent_at", Big), column("ended_at", Big),
+        key=["bisect_id", "number"],
     )
     index("ix_bisect_step_dispatch", "bisect_step", "dispatch_id")
     index("ix_bisect_step_open", "bisect_step", "bisect_id", where="outcome IS NULL")
@@ -523,11 +523,12 @@ def upgrade() -> None:
         "oot_dispatch", must("id", Text), must("delivery_id", Text), must("source_guid", Text),
         must("upstream_repo", Text), must("event_type", Text), column("action", Text),
         column("pr_number", Big), column("head_sha", Text), column("base_sha", Text),
-        column("base_ref", Text), column("labels", Json), must("backend", Text), must("backend_key", Text),
-        must("level", Integer), column("device", Text), must("state", Text), must("attempts", Integer),
-        must("created_at", Big), column("dispatched_at", Big), column("heard_at", Big),
-        must("token_jti", Text), column("answers", Text), column("run_id", Text), column("error", Text),
-        sa.UniqueConstraint("delivery_id", "backend_key", name="ux_oot_dispatch"), key=["id"],
+        column("base_ref", Text), column("ref", Text), column("labels", Json), must("backend", Text),
+        must("backend_key", Text), must("level", Integer), column("device", Text), must("state", Text),
+        must("attempts", Integer), must("created_at", Big), column("dispatched_at", Big),
+        column("heard_at", Big), must("token_jti", Text), column("answers", Text), column("run_id", Text),
+        column("error", Text), sa.UniqueConstraint("delivery_id", "backend_key", name="ux_oot_dispatch"),
+        key=["id"],
     )
     index(
         "ix_oot_dispatch_awaited", "oot_dispatch", "state", "created_at", "id",
@@ -553,6 +554,12 @@ def upgrade() -> None:
         column("base_ref", Text), must("backend_key", Text), must("login", Text), must("reason", Text),
         must("created_at", Big), key=["upstream_repo", "pr_number", "head_sha", "backend_key"],
     )
+    table(
+        "oot_job_name", must("backend_key", Text), must("upstream_key", Text), must("workflow", Text),
+        must("job", Text), must("backend", Text), must("last_at", Big),
+        key=["backend_key", "upstream_key", "workflow", "job"],
+    )
+    index("ix_oot_job_name_newest", "oot_job_name", "last_at")
     table(
         "oot_key", must("id", Text), must("repo", Text), must("digest", Bytes), must("note", Text),
         must("created_at", Big), column("used_at", Big), column("revoked_at", Big), key=["id"],

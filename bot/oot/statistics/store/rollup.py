@@ -224,6 +224,7 @@ BACKENDS = Sum(
     tables=(oot_day,),
     group=("backend_key",),
     count="bot.oot.statistics.store.rollup:count_day",
+    after="bot.oot.statistics.store.job_names:keep_names",
     delay=DELAY,
     pruned=False,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.oot.publish import failure_text
 from bot.oot.verdict import words
 from bot.oot.verdict.view import History
 from bot.web.failures import JobKey, Standing
@@ -53,14 +52,39 @@ def list_reported(backends: Iterable[Backend]) -> list[FailedJob]:
     return found
 
 
+def list_passed(backends: Iterable[Backend]) -> set[JobKey]:
+    """Return the jobs of backends that ended and are no failures: they did not fail, or their backend did not."""
+    return {
+        _key(one.repo, job)
+        for one in backends
+        for job in one.jobs
+        if job.finished and not (one.state.red and job.red)
+    }
+
+
+def list_judged(backends: Iterable[Backend]) -> set[str]:
+    """Return the backends all of whose jobs have ended, by their names in lower case."""
+    return {one.repo.lower() for one in backends if one.jobs and all(job.finished for job in one.jobs)}
+
+
 def list_jobs(repo: str, label: str, jobs: Iterable[Job]) -> list[FailedJob]:
     """Return the failed jobs that a backend reported on a pushed commit."""
     return [_reported(repo, label, job, blocking=False) for job in jobs if job.red]
 
 
+def list_unfailed(repo: str, jobs: Iterable[Job]) -> set[JobKey]:
+    """Return the jobs that ended and did not fail of those a backend reported on a pushed commit."""
+    return {_key(repo, job) for job in jobs if job.finished and not job.red}
+
+
 def list_own(repo: str, checks: Iterable[UpstreamCheck]) -> list[FailedJob]:
     """Return upstream's own failed jobs, and the failed checks of other Apps."""
     return [_of_check(repo, one) for one in checks if one.tone == "bad"]
+
+
+def key_of(repo: str, one: UpstreamCheck) -> JobKey:
+    """Return the key of one of upstream's own jobs or checks."""
+    return JobKey(repo.lower(), str(one.run_id or ""), one.attempt or 1, one.name)
 
 
 def keys_by_id(repo: str, jobs: Sequence[WorkflowJobRow]) -> Mapping[int, JobKey]:
@@ -77,7 +101,7 @@ def _of_job(backend: Backend, job: Job) -> FailedJob:
 
 def _reported(repo: str, label: str, job: Job, *, blocking: bool) -> FailedJob:
     return FailedJob(
-        key=JobKey(repo.lower(), job.run_id, job.run_attempt, job.name),
+        key=_key(repo, job),
         label=label,
         name=job.name,
         group=job.workflow,
@@ -92,12 +116,15 @@ def _reported(repo: str, label: str, job: Job, *, blocking: bool) -> FailedJob:
     )
 
 
+def _key(repo: str, job: Job) -> JobKey:
+    return JobKey(repo.lower(), job.run_id, job.run_attempt, job.name)
+
+
 def _standing(job: Job) -> Standing | None:
     if job.history is None or job.history is History.NO_BASELINE:
         return None
     tone: Tone = "bad" if job.history is History.NEW else "warn"
-    why = failure_text.describe_history(job).partition(": ")[2]
-    return Standing(word=job.history.value, why=why, url=job.evidence_url, tone=tone)
+    return Standing(word=job.history.value, why=words.explain_history(job), url=job.evidence_url, tone=tone)
 
 
 def _of_backend(backend: Backend) -> FailedJob:
@@ -117,7 +144,7 @@ def _of_backend(backend: Backend) -> FailedJob:
 def _of_check(repo: str, one: UpstreamCheck) -> FailedJob:
     attempt = one.attempt or 1
     return FailedJob(
-        key=JobKey(repo.lower(), str(one.run_id or ""), attempt, one.name),
+        key=key_of(repo, one),
         label=UPSTREAM,
         name=one.name,
         group=one.group,

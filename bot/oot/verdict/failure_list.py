@@ -1,6 +1,7 @@
 """One list of a commit's failures, each once: from reports of backends, upstream's own jobs, what features know. Pure.
 
 A test that fails in many jobs is one failure, with the devices it fails on. A job is one where none of its tests is.
+What failed in a job that passed all the same, or in an attempt that was overtaken, is none.
 """
 
 from __future__ import annotations
@@ -9,29 +10,45 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.oot.pages.failed_jobs import UPSTREAM, FailedJob
-from bot.oot.pages.failure import Detail, Failure, FailureList, rank_of
-from bot.web.failures import Place
+from bot.oot.verdict.failed_jobs import UPSTREAM, FailedJob, list_reported
+from bot.oot.verdict.failure import NEW, NEW_TEST, NOTHING_KNOWN, Detail, Failure, FailureList, rank_of
+from bot.web.failures import Failures, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
-    from bot.oot.verdict.view import FailedTest
-    from bot.web.failures import FailingTest, Failures, JobKey, JobRemark, LogLine, Standing
+    from bot.oot.verdict.view import FailedTest, Pull
+    from bot.web.failures import FailingTest, JobKey, JobRemark, LogLine, Standing
 
     Reported = defaultdict[str, list[tuple[FailedJob, FailedTest]]]  # by the test's name
 
 VAGUE = frozenset({"", "generic"})  # kinds of lines that do not say why a job failed
 
 
-def list_failures(jobs: Sequence[FailedJob], found: Failures) -> FailureList:
-    """Return the list of some failed jobs and of what features know of them."""
+def list_on_backends(pull: Pull) -> FailureList:
+    """Return the failures on a head as far as backends have reported them, where nothing else is known."""
+    return list_failures(list_reported(pull.backends), Failures())
+
+
+def list_failures(
+    jobs: Sequence[FailedJob],
+    found: Failures,
+    *,
+    passed: Collection[JobKey] = (),
+    judged: Collection[str] = (),
+) -> FailureList:
+    """Return the list of some failed jobs and of what features know of them.
+
+    `passed` are jobs that ended and did not fail, or not in the attempt that counts; `judged` are repositories, in
+    lower case, all of whose failed jobs are among these. What has failed so far in a job that still runs is listed.
+    """
+    counting = _Counting(jobs, passed, judged)
     remarks = _Remarks(jobs, found.jobs)
     known = [*jobs, *remarks.unknown_jobs]
     reported = _by_name(known)
     runs = Counter(job.key[:3] for job in known)
     alone = {job for job in known if job.key.run_id and runs[job.key[:3]] == 1}
-    tests = [_known_test(one, known, alone, reported) for one in found.tests]
+    tests = [_known_test(one, known, alone, reported) for one in counting.narrow(found.tests)]
     counted = {job for one in tests for job in one.jobs}  # all of their tests are listed, or among those left
     tests += _reported_tests(reported)
     listed = Counter(job for one in tests for job in one.jobs)
@@ -45,6 +62,37 @@ def list_failures(jobs: Sequence[FailedJob], found: Failures) -> FailureList:
         tests_left=found.tests_left,
         links=tuple(found.links),
     )
+
+
+class _Counting:
+    """Which jobs' failed tests count."""
+
+    def __init__(
+        self, failed: Sequence[FailedJob], passed: Collection[JobKey], judged: Collection[str]
+    ) -> None:
+        self._failed = {job.key for job in failed}
+        self._runs = {key[:3] for key in self._failed}
+        self._repos = {key.repo for key in self._failed}
+        self._passed = set(passed)
+        self._judged = judged
+
+    def narrow(self, tests: Iterable[FailingTest]) -> Iterator[FailingTest]:
+        """Yield the tests that count, each with the jobs in which it does."""
+        for one in tests:
+            jobs = frozenset(key for key in one.jobs if self._counts(key))
+            if jobs or not one.jobs:
+                yield one if jobs == one.jobs else replace(one, jobs=jobs)
+
+    def _counts(self, key: JobKey) -> bool:
+        """Whether a job failed: itself, or its run where it goes by another name there."""
+        if key in self._failed:
+            return True
+        if key in self._passed:
+            return False
+        if key.repo not in self._judged:
+            return True
+        elsewhere = key.run_id.startswith("-")  # of another CI, whose ids are not those of reports
+        return key[:3] in self._runs or (elsewhere and key.repo in self._repos)
 
 
 class _Remarks:
@@ -122,16 +170,44 @@ def _known_test(
         *(job for job, _ in same),
     ]
     failing = tuple(dict.fromkeys(failed))
+    on = _compare({key.repo for key in one.jobs}, failing, one.on)
+    told = one.standing if one.standing and one.standing.word else None
     return Failure(
         name=one.name,
         url=one.url,
         jobs=failing,
         places=_with_places(one.places, failing),
-        standings=(one.standing,) if one.standing else (),
+        standings=_nearest([told] if told and not one.on else [*on.values()]),
         message=one.message,
         details=_details(same),
         is_test=True,
+        words=one.words,
+        on=on if one.on or not told else dict.fromkeys(on, told),
     )
+
+
+def _compare(
+    repos: Iterable[str], jobs: Sequence[FailedJob], known: Mapping[str, Standing]
+) -> dict[str, Standing]:
+    """Return how a test compares on each backend: as results of tests say, else as its jobs do there.
+
+    Where one has nothing to compare with, a test that is new on another is new there, too.
+    """
+    found = {}
+    for repo in dict.fromkeys([*sorted(repos), *(job.key.repo for job in jobs)]):
+        told = known.get(repo)
+        of_jobs = [job.standing or NOTHING_KNOWN for job in jobs if job.key.repo == repo]
+        found[repo] = told if told and told.word else min(of_jobs, key=rank_of, default=NOTHING_KNOWN)
+    nearest = min(found.values(), key=rank_of, default=NOTHING_KNOWN)
+    if nearest.word in {NEW, NEW_TEST}:
+        return {repo: one if one.word else nearest for repo, one in found.items()}
+    return found
+
+
+def _nearest(standings: Iterable[Standing]) -> tuple[Standing, ...]:
+    """Return the one that is nearest to the author: absence of data never makes a failure a known one."""
+    found = min(standings, key=rank_of, default=NOTHING_KNOWN)
+    return (found,) if found.word else ()
 
 
 def _reported_tests(reported: Reported) -> list[Failure]:
@@ -146,15 +222,17 @@ def _reported_tests(reported: Reported) -> list[Failure]:
 def _reported_test(reported: Sequence[tuple[FailedJob, FailedTest]]) -> Failure:
     jobs = tuple(dict.fromkeys(job for job, _ in reported))
     test = reported[0][1]
+    on = _compare((), jobs, {})
     return Failure(
-        name=f"{test.classname} · {test.name}" if test.classname else test.name,
+        name=f"{test.classname}.{test.name}" if test.classname else test.name,
         url=None,
         jobs=jobs,
         places=_with_places((), jobs),
-        standings=tuple(sorted((job.standing for job in jobs if job.standing), key=rank_of)[:1]),
+        standings=_nearest(on.values()),
         message=next((one.message for _, one in reported if one.message), "") or "",
         details=_details(reported),
         is_test=True,
+        on=on,
     )
 
 
@@ -185,23 +263,27 @@ def _with_line(one: Failure, remarks: _Remarks, listed: Mapping[FailedJob, int])
     for job in one.jobs:
         line = remarks.line(job)
         if line and (listed[job] == 1 or one.name.split()[-1] in line.text):
-            told = any(each.word for each in one.standings)
-            return replace(one, line=line, standings=one.standings if told else remarks.standings(job))
+            if one.standings:
+                return replace(one, line=line)
+            standings = remarks.standings(job)
+            on = {job.key.repo: standings[0]} if standings else {}
+            return replace(one, line=line, standings=standings, on={**one.on, **on})
     return one
 
 
 def _of_job(job: FailedJob, remarks: _Remarks, *, unnamed: int) -> Failure:
     name = " / ".join(part for part in (job.group, job.name) if part) or job.label
-    line = remarks.line(job)
+    line, standings = remarks.line(job), remarks.standings(job)
     return Failure(
         name=name,
         url=line.page if line else job.url,
         jobs=(job,),
         places=(Place(label=job.label, passed=False, upstream=job.is_upstream),),
-        standings=remarks.standings(job),
+        standings=standings,
         line=line,
         message=job.said,
         unnamed=unnamed,
+        on={job.key.repo: next((one for one in standings if one.word), NOTHING_KNOWN)},
     )
 
 
@@ -214,7 +296,11 @@ def _joined(failures: Sequence[Failure]) -> list[Failure]:
             alike = one.jobs[0].label, one.line.text, one.standing.word, one.standing.why
         same.setdefault(alike, []).append(one)
     return [
-        replace(several[0], jobs=tuple(job for one in several for job in one.jobs))
+        replace(
+            several[0],
+            jobs=tuple(job for one in several for job in one.jobs),
+            unnamed=sum(one.unnamed for one in several),
+        )
         for several in same.values()
     ]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bot.oot.pages.failed_jobs import FailedJob
-from bot.oot.pages.failure_list import list_failures
+from bot.oot.verdict.failed_jobs import FailedJob
+from bot.oot.verdict.failure_list import list_failures
 from bot.oot.verdict.view import FailedTest
 from bot.web.failures import FailingTest, Failures, JobKey, JobRemark, LogLine, Place, Standing
 from bot.web.failures import TestCase as Case
@@ -52,7 +52,7 @@ def test_a_test_that_two_backends_reported_is_one_failure_of_both():
     add = FailedTest(name="test_add", classname="Ops", message="3 != 4")
     jobs = [failed("npu", tests=(add,), standing=KNOWN), failed("tpu", tests=(add,), standing=NEW)]
     found = list_failures(jobs, Failures())
-    assert drawn(found) == ["Ops · test_add @ npu, tpu: new"]
+    assert drawn(found) == ["Ops.test_add @ npu, tpu: new"]
     assert (found.first[0].whose, [one.labels for one in found.first[0].details]) == (
         "shared",
         [("npu", "tpu")],
@@ -67,7 +67,7 @@ def test_what_a_report_and_results_of_tests_say_of_a_test_is_one_failure():
         [failed(tests=(add, sub), count=9)],
         Failures(tests=[known_test(jobs=[key()], places=places)], tests_left=7),
     )
-    assert drawn(found) == ["Ops test_add @ npu: new", "tests.Ops · test_sub @ npu: -"]
+    assert drawn(found) == ["Ops test_add @ npu: new", "tests.Ops.test_sub @ npu: -"]
     assert found.total == 9  # what is left is not counted again with its job
     assert found.first[0].details[0].trace == "here"
 
@@ -123,6 +123,48 @@ def test_what_is_known_or_of_the_machine_is_folded_unless_it_blocks():
     found = list_failures(jobs, Failures(jobs=[machine]))
     assert drawn(found) == ["CI / known @ tpu: known", "~CI / machine @ npu: -", "~CI / known @ npu: known"]
     assert found.summary == "3 failures: 1 infrastructure, 2 known"
+
+
+def test_what_failed_in_a_job_that_passed_or_was_overtaken_is_no_failure():
+    failing, passed = failed("npu"), failed("tpu", "allowed", run="8")
+    overtaken, elsewhere = key(run="6"), key("org/gpu")
+    tests = [
+        known_test("here", jobs=[failing.key]), known_test("allowed", jobs=[passed.key]),
+        known_test("overtaken", jobs=[overtaken]), known_test("unheard_of", jobs=[elsewhere]),
+        known_test("both", jobs=[failing.key, passed.key]),
+    ]  # fmt: skip
+    found = list_failures(
+        [failing], Failures(tests=tests), passed={passed.key}, judged={"org/npu", "org/tpu"}
+    )
+    assert sorted(one.name for one in found.all) == ["Ops both", "Ops here", "Ops unheard_of"]
+    assert [one.jobs for one in found.all if one.name == "Ops both"] == [(failing,)]
+    assert found.count_on("org/tpu").total == 0
+
+
+def test_a_test_is_new_on_one_backend_and_known_on_another():
+    add = FailedTest(name="test_add")
+    jobs = [failed("npu", tests=(add,), count=3, standing=KNOWN), failed("tpu", tests=(add,), standing=NEW)]
+    found = list_failures(jobs, Failures())
+    assert (found.count_on("org/npu").phrase, found.count_on("org/tpu").phrase) == (
+        "3 known failures",
+        "1 new failure",
+    )
+    assert found.summary == "3 failures: 1 new, 2 known"
+    assert [(label, one.word) for label, one in found.first[0].differing] == [("npu", "known")]
+
+
+def test_a_test_that_is_new_on_one_backend_is_new_where_nothing_is_known():
+    add = FailedTest(name="test_add")
+    found = list_failures(
+        [failed("npu", tests=(add,)), failed("tpu", tests=(add,), standing=NEW)], Failures()
+    )
+    assert (found.count_on("org/npu").phrase, found.all[0].differing) == ("1 new failure", ())
+
+
+def test_nothing_known_of_a_test_on_one_backend_keeps_it_from_being_known():
+    add = FailedTest(name="test_add")
+    jobs = [failed("npu", tests=(add,)), failed("tpu", tests=(add,), standing=KNOWN)]
+    assert drawn(list_failures(jobs, Failures())) == ["test_add @ npu, tpu: -"]
 
 
 def test_the_nearest_evidence_decides_and_the_rest_stands_below():

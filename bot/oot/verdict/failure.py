@@ -1,0 +1,241 @@
+"""A failure on a commit, the list of all, each once, and their counts: of all, and of each backend. Pure.
+
+Gate, comment, check runs, pages and JSON count failures by this list alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from bot.core import text
+from bot.oot.verdict.failed_jobs import UPSTREAM
+from bot.web.failures import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from bot.oot.verdict.failed_jobs import FailedJob
+    from bot.web.blocks import BlockLine
+    from bot.web.failures import LogLine, Place
+
+SHARED = "shared"
+MACHINE = "infrastructure"
+_ALIKE = 60  # characters by which a message is found in a line of a log
+NOTHING_KNOWN = Standing(word="", why="", tone="bad")
+NEW, NEW_TEST = "new", "new test"
+_RANKS = {NEW: 0, NEW_TEST: 0, "": 1}  # by word; all others are likely not the change's
+
+
+def rank_of(standing: Standing) -> int:
+    """Return the place of a failure among others: what is likely the change's comes first."""
+    return _RANKS.get(standing.word, len(_RANKS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detail:
+    """What backends reported of a failed test: those that said the same as one."""
+
+    labels: tuple[str, ...]
+    place: str  # file and line
+    message: str
+    trace: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One failure."""
+
+    name: str  # of the test, the job or the backend
+    url: str | None
+    jobs: tuple[FailedJob, ...]  # in which it is, without those that nothing else is known of
+    places: tuple[Place, ...]
+    standings: tuple[Standing, ...] = ()
+    line: LogLine | None = None
+    message: str = ""
+    details: tuple[Detail, ...] = ()
+    is_test: bool = False
+    words: str = ""  # where it fails and passes, if more is known than its places
+    unnamed: int = 0  # more failed tests of the job, which are only counted
+    on: Mapping[str, Standing] = field(default_factory=dict)  # how it compares, by repository in lower case
+
+    @property
+    def count(self) -> int:
+        """How many failures it stands for: tests that were only counted are as many."""
+        return max(self.unnamed, 1)
+
+    def standing_on(self, repo: str) -> Standing:
+        """Return how it compares on one backend: a test may be new on one and known on another."""
+        return self.on.get(repo.lower(), self.standing)
+
+    def kind_on(self, repo: str) -> str:
+        """Return what it is counted as on one backend: new, known, flaky ...; empty without a baseline."""
+        return self._kind(self.standing_on(repo))
+
+    def is_known_on(self, repo: str) -> bool:
+        """Whether it is likely not the change's there."""
+        return self.kind_on(repo) not in _RANKS
+
+    @property
+    def kind(self) -> str:
+        """What it is counted as among all."""
+        return self._kind(self.standing)
+
+    def _kind(self, standing: Standing) -> str:
+        if self.infra:
+            return MACHINE
+        return NEW if standing.word == NEW_TEST else standing.word
+
+    @property
+    def differing(self) -> tuple[tuple[str, Standing], ...]:
+        """Where it compares otherwise than it does on the whole: the labels of backends, and how."""
+        labels = {job.key.repo: job.label for job in self.jobs}
+        shown = self.standing.word
+        return tuple(
+            (labels[repo], one) for repo, one in self.on.items() if repo in labels and one.word != shown
+        )
+
+    @property
+    def standing(self) -> Standing:
+        """How it compares: the first evidence that says anything; the nearest comes first."""
+        return next((one for one in self.standings if one.word), next(iter(self.standings), NOTHING_KNOWN))
+
+    @property
+    def others(self) -> tuple[Standing, ...]:
+        """What else is known of it elsewhere."""
+        shown = self.standing
+        return tuple(one for one in dict.fromkeys(self.standings) if one is not shown and one.word)
+
+    @property
+    def rank(self) -> int:
+        """Its place among others: what is new comes first, then what nothing is known of."""
+        return rank_of(self.standing)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is likely not the change's: it also fails without it, or passes as often."""
+        return self.kind not in _RANKS
+
+    @property
+    def infra(self) -> bool:
+        """Whether the machine failed, not what ran on it."""
+        return self.line is not None and self.line.infra
+
+    @property
+    def line_is_news(self) -> bool:
+        """Whether the line of the log says what no message does."""
+        said = [self.message, *(detail.message for detail in self.details)]
+        firsts = [one.split("\n")[0].strip()[:_ALIKE] for one in said if one.strip()]
+        return self.line is not None and not any(one in self.line.text for one in firsts)
+
+    @property
+    def blocking(self) -> bool:
+        """Whether it keeps the gate from passing."""
+        return any(job.blocking for job in self.jobs)
+
+    @property
+    def failing_on(self) -> tuple[str, ...]:
+        """Where it fails."""
+        own = [UPSTREAM for one in self.places if one.upstream and not one.passed]
+        theirs = [one.label for one in self.places if not one.upstream and not one.passed]
+        return tuple(dict.fromkeys([*theirs, *own]))
+
+    @property
+    def whose(self) -> str:
+        """Whose it is: a backend's, upstream's, or shared."""
+        return self.failing_on[0] if len(self.failing_on) == 1 else SHARED
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureCounts:
+    """How many failures there are of each kind."""
+
+    kinds: Mapping[str, int]
+    more: bool = False  # there are more than were counted
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return sum(self.kinds.values())
+
+    @property
+    def phrase(self) -> str:
+        """The counts after the name of a backend, as in "2 new failures" or "3 failures, 1 new, 1 known"."""
+        counted = [(kind, self.kinds[kind]) for kind in _ordered(self.kinds) if kind]
+        least = "at least " if self.more else ""
+        if len(self.kinds) == 1 and counted:
+            ((kind, _),) = counted
+            return least + text.plural(self.total, f"{kind} failure")
+        return ", ".join(
+            [least + text.plural(self.total, "failure"), *(f"{count} {kind}" for kind, count in counted)]
+        )
+
+    @property
+    def listed(self) -> str:
+        """The counts by kind, as in "1 new, 2 known, 1 without a baseline yet"."""
+        return ", ".join(
+            f"{self.kinds[kind]} {kind or 'without a baseline yet'}" for kind in _ordered(self.kinds)
+        )
+
+
+def _ordered(kinds: Iterable[str]) -> list[str]:
+    return sorted(kinds, key=lambda kind: (_RANKS.get(kind, len(_RANKS)), kind))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureList:
+    """All failures of a commit, those first that are likely the change's."""
+
+    first: tuple[Failure, ...]  # new, of which nothing is known, or that block merging
+    aside: tuple[Failure, ...]  # likely not the change's
+    tests_left: int
+    links: tuple[BlockLine, ...]
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return sum(one.count for one in self.all) + self.tests_left
+
+    @property
+    def all(self) -> tuple[Failure, ...]:
+        """The failures that are listed."""
+        return (*self.first, *self.aside)
+
+    @property
+    def summary(self) -> str:
+        """How many of them are new, known, flaky or of a machine, as in "2 failures: 1 new, 1 known"."""
+        left = f", {self.tests_left} more tests" if self.tests_left else ""
+        return f"{text.plural(self.total, 'failure')}: {_count(self.all).listed}{left}"
+
+    @property
+    def aside_summary(self) -> str:
+        """The same of those that are likely not the change's."""
+        return _count(self.aside).listed
+
+    def on_any(self, repos: AbstractSet[str]) -> FailureList:
+        """Return those on any of these repositories, which are in lower case."""
+        return replace(
+            self,
+            first=tuple(one for one in self.first if one.on.keys() & repos),
+            aside=tuple(one for one in self.aside if one.on.keys() & repos),
+        )
+
+    def on_backend(self, repo: str) -> tuple[Failure, ...]:
+        """Return the failures on one backend."""
+        return tuple(one for one in self.all if repo.lower() in one.on)
+
+    def count_on(self, repo: str) -> FailureCounts:
+        """Return how many there are on one backend, by how they compare there."""
+        kinds: Counter[str] = Counter()
+        for one in self.on_backend(repo):
+            kinds[one.kind_on(repo)] += one.count
+        return FailureCounts(kinds=kinds, more=self.tests_left > 0)
+
+
+def _count(failures: Iterable[Failure]) -> FailureCounts:
+    kinds: Counter[str] = Counter()
+    for one in failures:
+        kinds[one.kind] += one.count
+    return FailureCounts(kinds=kinds)
