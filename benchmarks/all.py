@@ -33,6 +33,7 @@ SHORT = {
     "monitor": "--seconds 10",
     "publish": "--minutes 4 --pushes 2",
     "scale": "--rounds 1 --deliveries 300 --pushes 1",
+    "sinks": "--rounds 1 --backlog 3000 --objects 1000 --rows 15000",
     "tasks": "--rounds 2 --events 100",
     "tests": "--rounds 1 --cases 50000 --files 10 --run-cases 30000",
     "utilization": "--rounds 2 --views 15",

@@ -6,6 +6,7 @@ hands it to the driver of each sink, which writes it in the shape that the expor
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,14 +14,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import sqlalchemy as sa
 
+from bot.db.statements import Statement
+from bot.db.transaction import among_given
+
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 Key = tuple[Any, ...]  # values of an export's key columns, in their order
 Row = Mapping[str, Any]
 ROWS = "bot.db.exports:read_rows"
-KEYS_PER_QUERY = 200  # SQLite limits bound parameters
-_KEY = msgspec.json.Decoder(list[Any])
+KEYS_PER_QUERY = 200  # of statements whose keys are bound parameters, which databases limit
+KEYS_AT_ONCE = 500  # of those whose keys are one parameter: rows of some milliseconds
+_KEY, _TEXT = msgspec.json.Decoder(tuple[Any, ...]), msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +59,15 @@ class Export:
     deleted: str = ""  # a column that is not null where the row says that something was deleted
     shapes: Mapping[str, Shape] = field(default_factory=dict)  # by layout: see `bot.sinks.driver`
 
-    @property
+    @functools.cached_property
+    def key_names(self) -> tuple[str, ...]:
+        """The names of the columns of its key."""
+        return self.key or tuple(column.name for column in self.table.primary_key.columns)
+
+    @functools.cached_property
     def key_columns(self) -> tuple[sa.Column[Any], ...]:
         """The columns of its key."""
-        names = self.key or tuple(column.name for column in self.table.primary_key.columns)
-        return tuple(self.table.c[name] for name in names)
+        return tuple(self.table.c[name] for name in self.key_names)
 
     @property
     def day_column(self) -> sa.ColumnElement[Any]:
@@ -67,27 +76,43 @@ class Export:
 
     def key_of(self, row: Row) -> Key:
         """Return the key of a row."""
-        return tuple(row[column.name] for column in self.key_columns)
+        return tuple([row[name] for name in self.key_names])
 
 
-def encode_key(key: Key) -> str:
+def encode_key(key: Sequence[Any]) -> str:
     """Return a key as a text that is stored."""
-    return msgspec.json.encode(key).decode()
+    return _TEXT.encode(key).decode()
 
 
 def decode_key(text: str) -> Key:
     """Return the key in such a text."""
-    return tuple(_KEY.decode(text))
+    return _KEY.decode(text)
 
 
 async def read_rows(tx: Transaction, export: Export, keys: Sequence[Key]) -> dict[Key, Row]:
     """Return the rows of some keys as they are now, where the key is that of one row."""
+    return await read_columns(tx, export, keys, tuple(export.table.c))
+
+
+async def read_columns(
+    tx: Transaction, export: Export, keys: Sequence[Key], columns: tuple[sa.ColumnElement[Any], ...]
+) -> dict[Key, Row]:
+    """Return some columns of such rows, those of the key among them."""
     found: dict[Key, Row] = {}
-    columns = list(export.key_columns)
-    for start in range(0, len(keys), KEYS_PER_QUERY):
-        query = sa.select(export.table).where(tx.among(columns, keys[start : start + KEYS_PER_QUERY]))
-        if export.condition is not None:
-            query = query.where(export.condition)
-        for row in await tx.rows(query):
+    query = _rows_of_keys(columns, export.key_columns, export.condition, sqlite=tx.sqlite)
+    for start in range(0, len(keys), KEYS_AT_ONCE):
+        for row in await tx.rows(query, {"keys": tx.keys(keys[start : start + KEYS_AT_ONCE])}):
             found[export.key_of(row)] = row
     return found
+
+
+@functools.cache
+def _rows_of_keys(
+    columns: tuple[sa.ColumnElement[Any], ...],
+    key: tuple[sa.Column[Any], ...],
+    condition: sa.ColumnElement[bool] | None,
+    *,
+    sqlite: bool,
+) -> Statement:
+    query = sa.select(*columns).where(among_given(key, "keys", sqlite=sqlite))
+    return Statement(query if condition is None else query.where(condition))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.stored_objects import StoredObject, json_line, object_key, repo_key
 from bot.db.exports import Shape
+from bot.db.table_copies import COPIED
 
 if TYPE_CHECKING:
     from bot.db.exports import Export, Row
@@ -20,5 +21,5 @@ def copy_row(export: Export, row: Row) -> list[StoredObject]:
 
 ROW_SHAPES = {  # of an export whose rows leave as they are
     "upstream": Shape(make="bot.db.object_copies:copy_row", most=500),
-    "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+    "clickhouse.ootbot": COPIED,
 }

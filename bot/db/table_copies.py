@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
+import sqlalchemy as sa
+
 from bot.core.column_tables import ColumnTable, TableCopy
+from bot.db.exports import Shape, read_columns
 from bot.db.rows import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    import sqlalchemy as sa
+    from bot.db.exports import Export, Key, Row
+    from bot.db.transaction import Transaction
 
-    from bot.db.exports import Export
-
-TIME, TEXT = "DateTime64(3, 'UTC')", "String"
+TIME, TEXT, LIST = "DateTime64(3, 'UTC')", "String", "Array("
 NUMBERS = {int: "Int64", float: "Float64", bool: "Bool"}
 # texts of which there are few: the column store numbers them
 FEW = frozenset(
@@ -30,11 +33,31 @@ LEFT_OUT = frozenset(
 STEADY = (
     "received_at"  # of records and deliveries: it never changes, as what replaces a row has to lie beside it
 )
+COPIED = Shape(make="bot.db.table_copies:copy_table", read="bot.db.table_copies:read_copied")
 
 
 def copy_table(export: Export) -> TableCopy:
     """Return the copy of an export's own table, column by column."""
     return copy_of(export, column_types(export.table), steady="merge_state" in export.table.c)
+
+
+async def read_copied(tx: Transaction, export: Export, keys: Sequence[Key]) -> dict[Key, Row]:
+    """Return rows with what such a copy has of them, and what says whether they are sent at all."""
+    needed = frozenset({*export.key_names, *export.repositories, export.deleted})
+    return await read_columns(tx, export, keys, _read_of(export.table, needed, sqlite=tx.sqlite))
+
+
+@functools.cache
+def _read_of(table: sa.Table, needed: frozenset[str], *, sqlite: bool) -> tuple[sa.ColumnElement[Any], ...]:
+    """Return the columns that are read; what is stored as JSON and sent as a text is left as it is stored."""
+    types = column_types(table)
+    return tuple(
+        sa.type_coerce(column, sa.Text()).label(column.name)
+        if sqlite and isinstance(column.type, sa.JSON) and not types.get(column.name, LIST).startswith(LIST)
+        else column
+        for column in table.c
+        if column.name in needed or column.name in types
+    )
 
 
 def copy_of(
@@ -88,7 +111,7 @@ def column_types(
 def _type(declared: Field) -> str:
     if get_origin(declared.type) is list and get_args(declared.type) in {(str,), (int,), (float,)}:
         (inner,) = get_args(declared.type)
-        return f"Array({NUMBERS.get(inner, TEXT)})"
+        return f"{LIST}{NUMBERS.get(inner, TEXT)})"
     kind = TIME if declared.is_time else NUMBERS.get(declared.type, TEXT)  # anything else is JSON in a text
     kind = f"Nullable({kind})" if declared.nullable else kind
     return _few(kind) if declared.name in FEW and TEXT in kind else kind

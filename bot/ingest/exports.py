@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from bot.db.exports import Export, Shape
+from bot.db.table_copies import COPIED
 from bot.ingest import compression
 from bot.ingest.archive import ENDED
 from bot.ingest.exported_items import ITEM_TABLES
@@ -48,7 +49,7 @@ def _with_source(make: str) -> Shape:
 def _record_shapes(name: str) -> dict[str, Shape]:
     shapes = {
         "upstream": _with_source("bot.ingest.exported_objects:copy_object"),
-        "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+        "clickhouse.ootbot": COPIED,
     }
     if name in MAPPED:
         shapes["clickhouse.upstream"] = _with_source("bot.ingest.exported_tables:copy_record")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bot.core.stored_items import StoredItem
 from bot.core.stored_objects import StoredObject, json_line, object_key, repo_key
 from bot.db.exports import Export, Shape
+from bot.db.table_copies import COPIED
 from bot.ingest.source_rows import source_payload
 from bot.providers.tables import provider_job, provider_run
 
@@ -58,7 +59,7 @@ EXPORTS = tuple(
         deleted="deleted_at",
         shapes={
             "upstream": Shape(make="bot.providers.exports:copy_row", most=500),
-            "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+            "clickhouse.ootbot": COPIED,
             "dynamodb": Shape(
                 make="bot.providers.exports:copy_item",
                 read="bot.ingest.source_rows:read_with_source",

@@ -13,7 +13,7 @@ what is true. It has no state of its own but its connections.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bot.core.errors import OotbotError, RetryLater
 
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
     from bot.sinks.settings import SinkSettings
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """What is to be sent about one key."""
 
     key: Key
     row: Row | None  # None: nothing is known of it any more
     deleted: bool = False  # the copy is to be deleted; `row` may say where it is
-    version: int = 0  # epoch milliseconds by the database's clock: greater for what was read later
+    version: int = 0  # epoch milliseconds; never less than that of what was sent of the same key before
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,6 @@ earlier than the change was accepted by the sink.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from bot.db.exports import encode_key
@@ -14,13 +13,12 @@ from bot.sinks.lanes import Lane, lanes
 from bot.sinks.store import marks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from bot.core.feature import Features
     from bot.core.settings import Settings
     from bot.db.transaction import BeforeCommit, Changed, Transaction
 
 SEND, WITHDRAW = "sink", "sink_withdraw"  # kinds of tasks
+Concerned = dict[tuple[str, tuple[str, ...]], list["Lane"]]  # by a table and the columns of a key
 
 
 def make_observer(settings: Settings, features: Features) -> BeforeCommit | None:
@@ -28,30 +26,29 @@ def make_observer(settings: Settings, features: Features) -> BeforeCommit | None
     wanted = lanes(settings, features)
     if not wanted:
         return None
-    by_table: defaultdict[str, list[Lane]] = defaultdict(list)
+    by_key: Concerned = {}
     for lane in wanted:
-        by_table[lane.export.table.name].append(lane)
+        by_key.setdefault((lane.export.table.name, lane.export.key_names), []).append(lane)
     withdraws = any(not lane.sink.private for lane in wanted)
 
     async def observe(tx: Transaction, changed: Changed) -> None:
-        await _mark(tx, changed, by_table)
+        await _mark(tx, changed, by_key)
         if withdraws:
             _withdraw_private(tx, changed)
 
     return observe
 
 
-async def _mark(tx: Transaction, changed: Changed, by_table: Mapping[str, Sequence[Lane]]) -> None:
-    found: set[tuple[str, str, str]] = set()
-    for table, concerned in by_table.items():
+async def _mark(tx: Transaction, changed: Changed, by_key: Concerned) -> None:
+    """Mark what changed for all lanes at once; the text of a key is made once, however many there are."""
+    found: list[tuple[str, str, str]] = []
+    for (table, names), concerned in by_key.items():
         if not (rows := changed.get(table)):
             continue
-        keys: dict[tuple[str, ...], list[str]] = {}
+        keys = {encode_key([row[name] for name in names]) for row in rows}
         for lane in concerned:
-            names = tuple(column.name for column in lane.export.key_columns)
-            if names not in keys:
-                keys[names] = [encode_key(tuple(row[name] for name in names)) for row in rows]
-            found.update((lane.sink.name, lane.what, key) for key in keys[names])
+            sink, what = lane.sink.name, lane.what
+            found += [(sink, what, key) for key in keys]
             tx.enqueue(SEND, lane.task_key, delay=lane.sink.batch_seconds, replayed=True)
     await marks.raise_marks(tx, found)
 

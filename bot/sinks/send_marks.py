@@ -1,7 +1,8 @@
 """Task sink: sends what is marked of one export to one sink. Key: sink and export, by `/`.
 
 Marks are taken oldest first, what is true now is read in the same snapshot, sent, and then the marks are removed that
-were not raised again meanwhile. A crash anywhere only means that the same is sent again.
+were not raised again meanwhile. A crash anywhere only means that the same is sent again. While a batch is sent, the
+next is read: of other keys, so that neither says anything of the other.
 """
 
 from __future__ import annotations
@@ -73,9 +74,16 @@ async def _send(context: Context, lane: Lane) -> float | None:
     return 0 if left else None
 
 
-async def _begin(context: Context, lane: Lane) -> str | None:
-    """Note that this run sends now, and return its name; None where nothing is to be sent."""
-    run = secrets.token_hex(8)
+class _Run(NamedTuple):
+    """One run of the task."""
+
+    name: str
+    version: int  # of its first batch; that of each further one is greater by one
+
+
+async def _begin(context: Context, lane: Lane) -> _Run | None:
+    """Note that this run sends now, and return it; None where nothing is to be sent."""
+    name = secrets.token_hex(8)
     async with context.store.transaction() as tx:
         await states.add_new(tx, [lane])
         state = await states.read_one(tx, lane.sink.name, lane.what)
@@ -85,8 +93,7 @@ async def _begin(context: Context, lane: Lane) -> str | None:
         if state["due_at"] > tx.now:
             wait = (state["due_at"] - tx.now) / 1000
             raise RetryLater(state["error"] or f"{lane.sink.name} was away", after=wait)
-        await states.begin_run(tx, lane.sink.name, lane.what, run)
-    return run
+        return _Run(name, await states.begin_run(tx, state, name))
 
 
 def is_held(lane: Lane, state: StateRow) -> bool:
@@ -110,19 +117,38 @@ def backoff(failures: int) -> float:
     return float(min(2 ** min(failures, 20), LONGEST_WAIT))
 
 
-async def _send_until(context: Context, lane: Lane, run: str, until: float) -> bool:
-    """Send batch after batch; returns whether something is left."""
+async def _send_until(context: Context, lane: Lane, run: _Run, until: float) -> bool:
+    """Send batch after batch, the next of which is read meanwhile; returns whether something is left."""
     driver = context.resource(SINKS).driver(lane.sink)
-    while taken := await _send_some(context, lane, run, driver):
-        if taken < _most(lane):
-            return False
-        if time.monotonic() > until:
-            return True
-    return False
+    version = run.version
+    reading = asyncio.create_task(_read_batch(context, lane, version, None))
+    try:
+        while (taken := await reading).marks:
+            is_last = len(taken.marks) < _most(lane)
+            if not is_last:
+                version += 1
+                reading = asyncio.create_task(_read_batch(context, lane, version, taken.marks[-1]))
+            await _send_batch(context, lane, run, driver, taken)
+            if is_last:
+                return False
+            if time.monotonic() > until:
+                return True
+        return False
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
 
 
 def _most(lane: Lane) -> int:
     return min(lane.sink.batch_rows, lane.shape.most)
+
+
+class _Taken(NamedTuple):
+    """Marks, and what is true now of what they mark."""
+
+    marks: list[Mark]
+    items: list[Outgoing]
+    took: float  # seconds
 
 
 class _Sent(NamedTuple):
@@ -132,32 +158,36 @@ class _Sent(NamedTuple):
     refused: dict[str, str]  # reasons by key
 
 
-async def _send_some(context: Context, lane: Lane, run: str, driver: Driver) -> int:
-    """Send the oldest marks; returns how many there were."""
+async def _read_batch(context: Context, lane: Lane, version: int, after: Mark | None) -> _Taken:
+    """Read the oldest marks after one, and what is true now of what they mark."""
     sink, what = lane.sink.name, lane.what
     began = time.monotonic()
     async with context.store.read() as tx:
-        taken = await marks.take_oldest(tx, sink, what, most=_most(lane))
-        current = await read_current(tx, context, lane, [decode_key(mark["key"]) for mark in taken])
-    if not taken:
-        return 0
+        taken = await marks.take_oldest(tx, sink, what, most=_most(lane), after=after)
+        keys = [decode_key(mark["key"]) for mark in taken]
+        current = await read_current(tx, context, lane, keys, version=version)
     if current.new_repository_ids:  # before it gets copies: the repositories may turn private
         async with context.store.transaction() as tx:
             await visibility_rows.note_exported(tx, sink, current.new_repository_ids)
-    items = await load_content(context, lane, current.items)
+    return _Taken(taken, current.items, time.monotonic() - began)
+
+
+async def _send_batch(context: Context, lane: Lane, run: _Run, driver: Driver, taken: _Taken) -> None:
+    """Send what was read, and note what became of it."""
+    began = time.monotonic()
+    items = await load_content(context, lane, taken.items)
     refused = {
         encode_key(one.key): mask_credentials(one.reason)[:SAID]
         for one in await send_all(driver, lane, items)
     }
-    await _store_sent(context, lane, run, taken, _Sent(len(items) - len(refused), refused))
-    metrics.BATCH_SECONDS.labels(sink).observe(time.monotonic() - began)
-    return len(taken)
+    await _store_sent(context, lane, run, taken.marks, _Sent(len(items) - len(refused), refused))
+    metrics.BATCH_SECONDS.labels(lane.sink.name).observe(taken.took + time.monotonic() - began)
 
 
-async def _store_sent(context: Context, lane: Lane, run: str, taken: Sequence[Mark], sent: _Sent) -> None:
+async def _store_sent(context: Context, lane: Lane, run: _Run, taken: Sequence[Mark], sent: _Sent) -> None:
     sink, what = lane.sink.name, lane.what
     async with context.store.transaction() as tx:
-        if await states.is_running(tx, sink, what, run):
+        if await states.is_running(tx, sink, what, run.name):
             await marks.remove_sent(tx, sink, what, taken)
         else:  # this run was taken for dead: what it sent may have replaced what is newer
             await marks.raise_marks(tx, [(sink, what, mark["key"]) for mark in taken])

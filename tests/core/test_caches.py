@@ -84,6 +84,7 @@ CACHES = {
     "_distinct_upstreams": Kept(CODE, 10, 16 * KIB),
     "_due": Kept(CODE, 4, 16 * KIB),
     "_fields": Kept(CODE, 500, 8 * KIB),
+    "_fitting": Kept(SETTINGS, 4_000, KIB),  # types of a ClickHouse's columns
     "_insert": Kept(CODE, 200, 16 * KIB),
     "_known_lines": Kept(CODE, 2, 16 * KIB),
     "_measured_runs": Kept(CODE, 2, 16 * KIB),
@@ -92,6 +93,9 @@ CACHES = {
     "_parse": Kept(SETTINGS, 64, 256 * KIB),  # rulesets in files and trusted repositories
     "_pass": Kept(CODE, 2, 16 * KIB),
     "_requests": Kept(CODE, 100, KIB),
+    "_read_of": Kept(CODE, 200, 4 * KIB),  # tables that are exported
+    "_removing": Kept(CODE, 2, 16 * KIB),
+    "_rows_of_keys": Kept(CODE, 400, 16 * KIB),  # the same, on two databases
     "_require_columns": Kept(CODE, 2_000, KIB),
     "_select": Kept(CODE, 1_000, 16 * KIB),
     "_shipped": Kept(CODE, 1, MIB),

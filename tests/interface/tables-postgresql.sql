@@ -1535,6 +1535,7 @@ CREATE TABLE sink_state (
 	failures INTEGER NOT NULL,
 	error TEXT,
 	run TEXT NOT NULL,
+	version BIGINT NOT NULL,
 	sent_at BIGINT,
 	sent BIGINT NOT NULL,
 	began_at BIGINT NOT NULL,

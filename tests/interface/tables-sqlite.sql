@@ -1509,6 +1509,7 @@ CREATE TABLE sink_mark (
 	generation INTEGER NOT NULL,
 	CONSTRAINT pk_sink_mark PRIMARY KEY (sink, what, "key")
 )
+ WITHOUT ROWID
 CREATE INDEX ix_sink_mark_since ON sink_mark (sink, what, since, "key")
 CREATE TABLE sink_refused (
 	sink TEXT NOT NULL,
@@ -1534,6 +1535,7 @@ CREATE TABLE sink_state (
 	failures INTEGER NOT NULL,
 	error TEXT,
 	run TEXT NOT NULL,
+	version INTEGER NOT NULL,
 	sent_at INTEGER,
 	sent INTEGER NOT NULL,
 	began_at INTEGER NOT NULL,

@@ -110,10 +110,10 @@ async def _serve(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def serving(folder: Path):
-    """Run it in a process of its own; yields its port."""
+def serving(folder: Path, *before: str):
+    """Run it in a process of its own, with words such as `nice` before its command; yields its port."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "tests.sinks.clickhouse_gateway", str(folder)]
+    command = [*before, sys.executable, "-m", "tests.sinks.clickhouse_gateway", str(folder)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout

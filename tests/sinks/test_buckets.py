@@ -8,6 +8,12 @@ import os
 import pytest
 from obstore.store import from_url
 
+from bot.core.stored_objects import StoredObject
+from bot.db.exports import Export
+from bot.ingest.tables import records
+from bot.sinks.driver import Batch, Outgoing
+from bot.sinks.objects.object_driver import ObjectDriver
+from bot.sinks.objects.object_store import ObjectStorage
 from tests.ci.collect import bucket
 from tests.command import ootbot
 from tests.harness import UPSTREAM
@@ -74,12 +80,11 @@ async def test_a_bucket_holds_what_a_directory_holds(bot, github, folder, tmp_pa
 
 
 async def test_a_large_object_goes_there_in_parts(bot):
-    from bot.core.stored_objects import StoredObject
-    from bot.sinks.objects.object_driver import ObjectDriver
-    from bot.sinks.objects.object_store import ObjectStorage
-
     driver = ObjectDriver(ObjectStorage(f"s3://{bucket.NAME}/large"))
     pieces = [os.urandom(1024 * 1024) for _ in range(18)]
-    await driver._put(StoredObject(key="test_run/1/1", content=lambda: iter(pieces)))
+    made = StoredObject(key="test_run/1/1", content=lambda: iter(pieces))
+    export = Export(name="x", table=records["workflow_job"], day="received_at")
+    batch = Batch(export=export, make=lambda *_: [made], items=[Outgoing((1,), {})])
+    assert await driver.send(batch) == []
     (stored,) = objects(f"s3://{bucket.NAME}/large").values()
     assert gzip.decompress(bytes(stored.bytes())) == b"".join(pieces)

@@ -17,6 +17,7 @@ from tests.sinks.clickhouse_tables import Tables, sink_of
 from tests.sinks.test_sink_command import sink  # noqa: F401 - a fixture
 
 pytestmark = [SQLITE, pytest.mark.nightly]
+HOUR = 3_600_000  # milliseconds
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +165,25 @@ async def test_a_connection_cut_after_the_insert_doubles_nothing(bot, github, ch
     rows = await ch.rows(f"SELECT id, conclusion FROM {database}.v_workflow_job WHERE name = 'test'")
     assert [(row["id"], row["conclusion"]) for row in rows] == [(job.id, "failure")]
     assert await bot.rows("sink_mark") == []
+
+
+async def test_columns_of_others_in_our_tables_do_no_harm(bot, github, ch, database):
+    await ran(bot, github)
+    await ch.change(f"ALTER TABLE {database}.workflow_job ADD COLUMN note String DEFAULT 'theirs'")
+    job = await ran(bot, github, "test")
+    rows = await ch.rows(
+        f"SELECT id, conclusion, note FROM {database}.workflow_job FINAL WHERE name = 'test'"
+    )
+    assert [tuple(row.values()) for row in rows] == [(job.id, "failure", "theirs")]
+
+
+async def test_what_a_clock_that_was_ahead_sent_is_replaced_all_the_same(bot, github, ch, database):
+    run = await github.start_run(UPSTREAM, event="push")
+    bot.clock.at += HOUR
+    job = await github.start_job(run, "build")
+    await bot.settle(horizon=10)
+    bot.clock.at -= HOUR
+    await github.finish_job(job, "failure")
+    await bot.settle(horizon=10)
+    rows = await ch.rows(f"SELECT id, conclusion FROM {database}.v_workflow_job")
+    assert [tuple(row.values()) for row in rows] == [(job.id, "failure")]

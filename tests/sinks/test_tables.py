@@ -8,7 +8,7 @@ import pytest
 
 from bot.core.feature import load, load_each
 from bot.features import FEATURES
-from bot.sinks.clickhouse.column_types import converter, family_of, parse_type
+from bot.sinks.clickhouse.column_types import convert_column, converter, family_of, parse_type
 from bot.sinks.clickhouse.options import ClickhouseOptions, find_problem
 from bot.sinks.clickhouse.table_schema import ddl_of
 from bot.sinks.clickhouse.table_schema import find_problem as find_schema_problem
@@ -143,6 +143,24 @@ def test_a_table_that_will_not_do_is_named_with_its_column(changes, problem):
 )
 def test_values_of_json_become_values_of_a_column(kind, value, made):
     assert converter(kind)(value) == made
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "made"),
+    [
+        ("String", ["a", "b"], ["a", "b"]),
+        ("String", ["a", 1, None], ["a", "1", ""]),
+        ("Nullable(String)", ["a", None], ["a", None]),
+        ("LowCardinality(Nullable(String))", ["a", None, 2], ["a", None, "2"]),
+        ("Int64", [1, True, None], [1, 1, 0]),
+        ("Nullable(DateTime64(3, 'UTC'))", [1795341600123, None], [1795341600123, None]),
+        ("DateTime64(3, 'UTC')", [1795341600123, None], [1795341600123, 0]),
+        ("DateTime64(3, 'UTC')", [1795341600123, 1795341600], [1795341600123, 1795341600000]),
+        ("DateTime64(9)", [1795341600123], [1795341600123 * 10**6]),
+    ],
+)
+def test_a_column_is_converted_where_one_of_its_values_has_to_be(kind, values, made):
+    assert convert_column(kind, values) == made
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bot.ci.collect.tables import ci_artifact
 from bot.core.stored_objects import StoredObject, json_line, object_key, repo_key
 from bot.db.exports import Export, Shape
+from bot.db.table_copies import COPIED
 
 if TYPE_CHECKING:
     from bot.db.exports import Row
@@ -25,7 +26,7 @@ EXPORTS = (
         day="created_at",
         shapes={
             "upstream": Shape(make="bot.ci.collect.exports:copy_artifact", most=500),
-            "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+            "clickhouse.ootbot": COPIED,
         },
     ),
 )

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from bot.ci.trunk.tables import ci_column, trunk_event
 from bot.core.stored_objects import StoredObject, json_line, object_key, repo_key
 from bot.db.exports import Export, Shape, encode_key
+from bot.db.table_copies import COPIED
 
 if TYPE_CHECKING:
     from bot.db.exports import Row
@@ -26,7 +27,7 @@ def copy_row(export: Export, row: Row) -> list[StoredObject]:
 
 SHAPES = {
     "upstream": Shape(make="bot.ci.trunk.exports:copy_row", most=500),
-    "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+    "clickhouse.ootbot": COPIED,
 }
 EXPORTS = (
     Export(

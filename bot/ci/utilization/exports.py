@@ -13,6 +13,7 @@ from bot.ci.utilization.parse.segments import LEVEL
 from bot.ci.utilization.tables import utilization_job
 from bot.core.stored_objects import StoredObject, json_line, object_key, repo_key
 from bot.db.exports import Export, Shape
+from bot.db.table_copies import COPIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -142,7 +143,7 @@ EXPORTS = (
         day="received_at",
         shapes={
             "upstream": Shape(make="bot.ci.utilization.exports:copy_metadata", most=200),
-            "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+            "clickhouse.ootbot": COPIED,
             "clickhouse.upstream": Shape(make="bot.ci.utilization.exported_tables:copy_upstream_jobs"),
         },
     ),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.stored_objects import StoredObject, json_line, object_key, repo_key
 from bot.db.exports import Export, Shape
+from bot.db.table_copies import COPIED
 from bot.oot.culprits.tables import bisect
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ EXPORTS = (
         repositories=("repository_id", "upstream_repo", "backend"),
         shapes={
             "upstream": Shape(make="bot.oot.culprits.exports:copy_search", most=500),
-            "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+            "clickhouse.ootbot": COPIED,
         },
     ),
 )

@@ -8,6 +8,7 @@ from bot.core.column_tables import ColumnTable, TableCopy
 from bot.core.stored_items import StoredItem
 from bot.core.stored_objects import StoredObject, json_line, object_key, repo_key
 from bot.db.exports import Export, Shape
+from bot.db.table_copies import COPIED
 from bot.oot.results import crcr_columns, shown
 from bot.oot.results.tables import JobRow, oot_workflow_job
 
@@ -56,7 +57,7 @@ EXPORTS = (
         repositories=("downstream_repo", "upstream_repo"),
         shapes={
             "upstream": Shape(make="bot.oot.results.exports:copy_job", most=500),
-            "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+            "clickhouse.ootbot": COPIED,
             "clickhouse.upstream": Shape(make="bot.oot.results.exports:copy_upstream_job"),
             "dynamodb": Shape(make="bot.oot.results.exports:copy_item", most=500),
         },

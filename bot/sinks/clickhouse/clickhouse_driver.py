@@ -7,9 +7,11 @@ import hashlib
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from bot.sinks.clickhouse.clickhouse_checker import ClickhouseChecker
 from bot.sinks.clickhouse.clickhouse_client import UNREADABLE, ClickhouseClient
-from bot.sinks.clickhouse.column_types import converter
+from bot.sinks.clickhouse.column_types import convert_column
 from bot.sinks.clickhouse.key_conditions import KEYS_AT_ONCE, key_condition
 from bot.sinks.clickhouse.options import server_of
 from bot.sinks.clickhouse.table_schema import full_name, prepare_table
@@ -127,9 +129,7 @@ def _chunks(copy: TableCopy, items: Sequence[Outgoing], columns: Mapping[str, st
             further = {name for row, _ in some for name in row} if copy.table.open else set()
             names = [name for name in columns if name in declared or name in further - OURS]
             types = {name: columns[name] for name in names}
-            data = [
-                list(map(converter(kind), [row.get(name) for row, _ in some])) for name, kind in types.items()
-            ]
+            data = [convert_column(kind, [row.get(name) for row, _ in some]) for name, kind in types.items()]
             if copy.table.versioned:
                 data += [[version for _, version in some], [0] * len(some)]
                 types |= {name: columns[name] for name in ("_version", "_deleted")}
@@ -140,7 +140,5 @@ def _chunks(copy: TableCopy, items: Sequence[Outgoing], columns: Mapping[str, st
 
 def _token(name: str, items: Sequence[Outgoing]) -> str:
     """Return what is the same for the same rows of the same time."""
-    digest = hashlib.sha256(name.encode())
-    for item in items:
-        digest.update(f"{item.key!r}{item.version}".encode())
-    return digest.hexdigest()
+    sent = [(item.key, item.version) for item in items]
+    return hashlib.sha256(msgspec.json.encode((name, sent))).hexdigest()

@@ -18,6 +18,11 @@ NAMED = re.compile(r"(?:`([^`]+)`|(\w+))\s+(\S.*)", re.DOTALL)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECONDS_BELOW = 10**11  # a smaller number counts seconds, as some of GitHub's do, not milliseconds
 MILLISECONDS = 3  # digits of a second in our own times
+FITTING: Mapping[str, frozenset[type]] = {
+    "String": frozenset({str}),
+    "Float64": frozenset({float}),
+    "Bool": frozenset({bool}),
+}  # values that are as a type has them
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,11 @@ def plain(text: str) -> Type:
     return found
 
 
+def is_time(text: str) -> bool:
+    """Whether values of a type are times."""
+    return plain(text).name in {"DateTime", "DateTime64"}
+
+
 def family_of(text: str) -> str:
     """Return what values of a type are: columns of one family hold the same."""
     found = plain(text)
@@ -75,7 +85,32 @@ def family_of(text: str) -> str:
         return "number"
     if found.name in {"String", "FixedString", "Enum8", "Enum16"}:
         return "text"
-    return "time" if found.name in {"DateTime", "DateTime64"} else found.name.lower()
+    return "time" if is_time(text) else found.name.lower()
+
+
+def convert_column(text: str, values: list[Any]) -> list[Any]:
+    """Return values as a type has them; a column of ours mostly is so already, which takes one look to see."""
+    if _fitting(text).issuperset(map(type, values)) and not (is_time(text) and _has_seconds(values)):
+        return values
+    return list(map(converter(text), values))
+
+
+@functools.lru_cache(maxsize=4_000)
+def _fitting(text: str) -> frozenset[type]:
+    """Return the types of values that are as a type has them."""
+    found = parse_type(text)
+    if found.name == "LowCardinality":
+        return _fitting(found.arguments[0])
+    if found.name == "Nullable":
+        inner = _fitting(found.arguments[0])
+        return inner | {type(None)} if inner else inner
+    if WHOLE.fullmatch(found.name) or (found.name, *found.arguments[:1]) == ("DateTime64", str(MILLISECONDS)):
+        return frozenset({int})
+    return FITTING.get(found.name, frozenset())
+
+
+def _has_seconds(values: list[Any]) -> bool:
+    return min((value for value in values if value is not None), default=SECONDS_BELOW) < SECONDS_BELOW
 
 
 @functools.lru_cache(maxsize=4_000)

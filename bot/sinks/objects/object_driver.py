@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import hashlib
-import os
 import secrets
 from collections import defaultdict
 from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, TypeVar, cast
 from urllib.parse import quote
 
-from bot.sinks.driver import Refusal
+from bot.sinks.driver import Refusal, SinkAway
 from bot.sinks.objects.object_checker import ObjectChecker
 from bot.sinks.objects.object_store import ObjectRefused, ObjectStorage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
-    from pathlib import Path
 
     from bot.core.stored_objects import StoredObject
     from bot.sinks.driver import Batch, Outgoing
     from bot.sinks.settings import SinkSettings
 
 T = TypeVar("T")
-R = TypeVar("R")
-AT_ONCE = 32  # rows in flight
-IN_MEMORY = 1024 * 1024  # bytes of an object, compressed; a larger one is put together in a file
+Packed = bytes | IO[bytes]
+AT_ONCE = 64  # rows in flight: a store may answer each after 50 ms only
+IN_MEMORY = 256 * 1024  # bytes of an object, compressed; a larger one is put together in a file
 LEVEL = 6
 ARCHIVED = ".gz"  # ends the keys of objects that are gzip files; others are encoded so on their way
 
@@ -49,20 +48,18 @@ class ObjectDriver:
         refused: list[Refusal] = []
 
         async def send_row(item: Outgoing) -> None:
-            objects: list[StoredObject] = await asyncio.to_thread(batch.make, batch.export, item.row)
+            packed = await asyncio.to_thread(_pack_row, batch, item)
             try:
-                for one in objects:
-                    await (self._storage.delete(one.key) if item.deleted else self._put(one))
+                for one, content in packed:
+                    await (self._storage.delete(one.key) if content is None else self._put(one, content))
             except ObjectRefused as error:
                 refused.append(Refusal(key=item.key, reason=str(error)))
             else:
-                written.extend(() if item.deleted else objects)
+                written.extend(one for one, content in packed if content is not None)
 
         await _for_each([item for item in batch.items if item.row is not None], send_row)
         lists = await self._list_in_manifests(written)
-        if self._storage.folder is not None:
-            keys = [*(one.key for one in written), *lists]
-            await asyncio.to_thread(_sync, self._storage.folder, keys)
+        await self._storage.sync([*(one.key for one in written), *lists])
         return refused
 
     def checker(self, batch: Batch) -> ObjectChecker:
@@ -78,16 +75,13 @@ class ObjectDriver:
     async def close(self) -> None:
         """Do nothing: the connections end with the program."""
 
-    async def _put(self, one: StoredObject) -> None:
+    async def _put(self, one: StoredObject, packed: Packed) -> None:
         attributes = {"Content-Type": "application/gzip" if one.key.endswith(ARCHIVED) else one.content_type}
         if not one.key.endswith(ARCHIVED):
             attributes["Content-Encoding"] = "gzip"
         attributes |= {name: quote(value, safe="/ ") for name, value in one.metadata.items()}
-        with SpooledTemporaryFile(IN_MEMORY) as spooled:
-            file = cast("IO[bytes]", spooled)
-            await asyncio.to_thread(_compress, one, file)
-            content = file if _is_on_disk(file) else file.read()
-            await self._storage.put(one.key, content, attributes=attributes, create=one.immutable)
+        with contextlib.nullcontext() if isinstance(packed, bytes) else packed:
+            await self._storage.put(one.key, packed, attributes=attributes, create=one.immutable)
 
     async def _list_in_manifests(self, written: Iterable[StoredObject]) -> list[str]:
         """Add a part to the manifests of what was written, named by its content; returns their keys."""
@@ -121,25 +115,25 @@ async def _for_each(items: Sequence[T], work: Callable[[T], Awaitable[None]]) ->
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-def _compress(one: StoredObject, file: IO[bytes]) -> None:
-    """Write the content of an object to a file, always the same bytes for the same."""
-    with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as packed:
-        for piece in one.content():
-            packed.write(piece)
-    file.seek(0)
+def _pack_row(batch: Batch, item: Outgoing) -> list[tuple[StoredObject, Packed | None]]:
+    """Return a row's objects, each with its content compressed; without, where it is to be deleted."""
+    objects: list[StoredObject] = batch.make(batch.export, item.row)
+    try:
+        return [(one, None if item.deleted else _compress(one)) for one in objects]
+    except OSError as error:  # a large one is put together on this machine's disk
+        raise SinkAway(f"an object cannot be put together here: {error}") from None
 
 
-def _is_on_disk(file: IO[bytes]) -> bool:
-    return bool(getattr(file, "_rolled", False))
-
-
-def _sync(folder: Path, keys: Iterable[str]) -> None:
-    """Wait until files are on the disk, and the folders that name them."""
-    paths = [folder / key for key in keys]
-    folders = {parent for path in paths for parent in path.parents if parent.is_relative_to(folder)}
-    for path in (*paths, *sorted(folders)):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def _compress(one: StoredObject) -> Packed:
+    """Return the content of an object, always the same bytes for the same; in a file where it is large."""
+    with contextlib.ExitStack() as closing:
+        file = closing.enter_context(SpooledTemporaryFile(IN_MEMORY))
+        written = cast("IO[bytes]", file)
+        with gzip.GzipFile(fileobj=written, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as packed:
+            for piece in one.content():
+                packed.write(piece)
+        file.seek(0)
+        if not getattr(file, "_rolled", False):
+            return file.read()
+        closing.pop_all()
+        return written

@@ -5,8 +5,11 @@ Credentials, region and endpoint are those of the environment, under the names t
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -27,12 +30,13 @@ from bot.core.errors import OotbotError
 from bot.sinks.driver import SinkAway, SinkForbidden, Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from obstore.store import ObjectStore
 
 PATIENCE = timedelta(seconds=30)  # for one call, with its repetitions
 REPEATED = 3
+SYNCED_AT_ONCE = 16
 FORBIDDEN = re.compile(
     "ExpiredToken|InvalidToken|InvalidAccessKeyId|SignatureDoesNotMatch|AuthorizationFailure"
 )
@@ -112,6 +116,12 @@ class ObjectStorage:
                 for one in some:
                     yield one["path"]
 
+    async def sync(self, keys: Sequence[str]) -> None:
+        """Wait until objects are stored durably: a bucket has answered so, files of a folder have to be synced."""
+        if self.folder is not None and keys:
+            with self._calling():
+                await asyncio.to_thread(_sync, self.folder, keys)
+
     @contextlib.contextmanager
     def _calling(self) -> Iterator[None]:
         """Turn obstore's errors into ours."""
@@ -142,6 +152,24 @@ class ObjectStorage:
         if REFUSED.search(words) and not RETRIED.search(words):
             return ObjectRefused(_describe(error))
         return SinkAway(_describe(error))
+
+
+def _sync(folder: Path, keys: Sequence[str]) -> None:
+    """Wait until files are on the disk, and then the folders that name them; a disk takes many at once."""
+    paths = [folder / key for key in keys]
+    folders = {path.parent for path in paths}
+    folders |= {parent for one in folders for parent in one.parents if parent.is_relative_to(folder)}
+    with ThreadPoolExecutor(SYNCED_AT_ONCE) as threads:
+        list(threads.map(_sync_path, paths))
+        list(threads.map(_sync_path, sorted(folders)))
+
+
+def _sync_path(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _describe(error: Exception) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
 from bot.db.rows import select
-from bot.db.statements import RowStatement
+from bot.db.statements import RowStatement, Statement
+from bot.db.transaction import among_given
 from bot.sinks.tables import Mark, sink_mark
 
 if TYPE_CHECKING:
@@ -17,17 +19,22 @@ if TYPE_CHECKING:
 
 M = sink_mark.c
 KEYS_PER_QUERY = 200  # SQLite limits bound parameters
+REMOVED_AT_ONCE = 1_000  # their keys are one parameter there
 OF_LANE = (M.sink == sa.bindparam("of_sink"), M.what == sa.bindparam("of_what"))
 RAISE = (
     "INSERT INTO sink_mark (sink, what, key, since, generation) VALUES (?, ?, ?, ?, 1) "
     "ON CONFLICT (sink, what, key) DO UPDATE SET generation = generation + 1"
 )
-OLDEST = RowStatement(
+OLDEST = (
     select(Mark, sink_mark)
     .where(*OF_LANE)
     .order_by(M.since, M.key)
     .limit(sa.bindparam("most", type_=sa.Integer))
 )
+LATER = sa.tuple_(M.since, M.key) > sa.tuple_(
+    sa.bindparam("after_since", type_=M.since.type), sa.bindparam("after_key", type_=M.key.type)
+)
+FIRST, NEXT = RowStatement(OLDEST), RowStatement(OLDEST.where(LATER))
 
 
 class Waiting(NamedTuple):
@@ -39,11 +46,12 @@ class Waiting(NamedTuple):
 
 async def raise_marks(tx: Transaction, marks: Iterable[tuple[str, str, str]]) -> None:
     """Mark keys (sink, export, key) as to be sent, or once more where they are; in one order, so that none deadlock."""
+    if tx.sqlite:  # as the driver takes them: this runs for every change, and nobody else writes meanwhile
+        if given := [(*mark, tx.now) for mark in marks]:
+            await tx.conn.exec_driver_sql(RAISE, given)
+        return
     ordered = sorted(marks)
     if not ordered:
-        return
-    if tx.sqlite:  # as the driver takes them: this runs for every change
-        await tx.conn.exec_driver_sql(RAISE, [(*mark, tx.now) for mark in ordered])
         return
     rows = [
         {"sink": sink, "what": what, "key": key, "since": tx.now, "generation": 1}
@@ -52,9 +60,14 @@ async def raise_marks(tx: Transaction, marks: Iterable[tuple[str, str, str]]) ->
     await tx.upsert(sink_mark, rows, added=("generation",))
 
 
-async def take_oldest(tx: Transaction, sink: str, what: str, *, most: int) -> list[Mark]:
-    """Return the oldest marks of a lane."""
-    return await tx.fetch(OLDEST, {"of_sink": sink, "of_what": what, "most": most})
+async def take_oldest(
+    tx: Transaction, sink: str, what: str, *, most: int, after: Mark | None = None
+) -> list[Mark]:
+    """Return the oldest marks of a lane, of those after one where it is given."""
+    given = {"of_sink": sink, "of_what": what, "most": most}
+    if after is None:
+        return await tx.fetch(FIRST, given)
+    return await tx.fetch(NEXT, given | {"after_since": after["since"], "after_key": after["key"]})
 
 
 async def remove_sent(tx: Transaction, sink: str, what: str, sent: Sequence[Mark]) -> None:
@@ -62,16 +75,20 @@ async def remove_sent(tx: Transaction, sink: str, what: str, sent: Sequence[Mark
 
     One that another transaction is raising is left alone: waiting for it could be waiting for each other.
     """
-    for start in range(0, len(sent), KEYS_PER_QUERY):
-        part = [
-            (mark["key"], mark["since"], mark["generation"]) for mark in sent[start : start + KEYS_PER_QUERY]
-        ]
-        unchanged = (M.sink == sink, M.what == what, tx.among((M.key, M.since, M.generation), part))
-        if tx.sqlite:
-            await tx.run(sa.delete(sink_mark).where(*unchanged))
-            continue
-        free = sa.select(M.key).where(*unchanged).order_by(M.key).with_for_update(skip_locked=True)
-        await tx.run(sa.delete(sink_mark).where(M.sink == sink, M.what == what, M.key.in_(free)))
+    removing = _removing(sqlite=tx.sqlite)
+    for start in range(0, len(sent), REMOVED_AT_ONCE):
+        part = sent[start : start + REMOVED_AT_ONCE]
+        keys = tx.keys([(mark["key"], mark["since"], mark["generation"]) for mark in part])
+        await tx.run(removing, {"of_sink": sink, "of_what": what, "sent": keys})
+
+
+@functools.cache
+def _removing(*, sqlite: bool) -> Statement:
+    unchanged = (*OF_LANE, among_given((M.key, M.since, M.generation), "sent", sqlite=sqlite))
+    if sqlite:
+        return Statement(sa.delete(sink_mark).where(*unchanged))
+    free = sa.select(M.key).where(*unchanged).order_by(M.key).with_for_update(skip_locked=True)
+    return Statement(sa.delete(sink_mark).where(*OF_LANE, M.key.in_(free)))
 
 
 async def count_waiting(tx: Transaction) -> dict[tuple[str, str], Waiting]:

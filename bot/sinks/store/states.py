@@ -44,6 +44,7 @@ async def _new(tx: Transaction, lane: Lane) -> StateRow:
         failures=0,
         error=None,
         run="",
+        version=0,
         sent_at=None,
         sent=0,
         began_at=began_at if lane.sink.since is None else lane.sink.since,
@@ -64,9 +65,12 @@ async def read_one(tx: Transaction, sink: str, what: str) -> StateRow | None:
     return await tx.fetch_first(select(StateRow, sink_state).where(*_of(sink, what)))
 
 
-async def begin_run(tx: Transaction, sink: str, what: str, run: str) -> None:
-    """Note which run sends now."""
-    await tx.run(sa.update(sink_state).where(*_of(sink, what)).values(run=run))
+async def begin_run(tx: Transaction, state: StateRow, run: str) -> int:
+    """Note which run sends now; returns the version of what it sends first, which no clock that is set back lowers."""
+    version = max(tx.now, state["version"] + 1)
+    values = {"run": run, "version": version}
+    await tx.run(sa.update(sink_state).where(*_of(state["sink"], state["what"])).values(values))
+    return version
 
 
 async def is_running(tx: Transaction, sink: str, what: str, run: str) -> bool:
@@ -78,8 +82,9 @@ async def is_running(tx: Transaction, sink: str, what: str, run: str) -> bool:
 
 
 async def note_sent(tx: Transaction, sink: str, what: str, count: int) -> None:
-    """Note that rows were sent: whatever was wrong is no more."""
+    """Note that rows were sent: whatever was wrong is no more. What is sent next has a version of its own."""
     values = {"sent": S.sent + count, "sent_at": tx.now, "failures": 0, "error": None, "due_at": 0}
+    values["version"] = S.version + 1
     await tx.run(sa.update(sink_state).where(*_of(sink, what)).values(values))
 
 

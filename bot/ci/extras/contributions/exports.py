@@ -11,6 +11,7 @@ from bot.ci.extras.contributions.outsiders import DAY
 from bot.ci.extras.contributions.tables import contribution_day
 from bot.core.stored_objects import StoredObject, json_line, object_key, repo_key
 from bot.db.exports import Export, Shape
+from bot.db.table_copies import COPIED
 
 if TYPE_CHECKING:
     from bot.db.exports import Row
@@ -39,7 +40,7 @@ EXPORTS = (
         day=sa.cast(contribution_day.c.day, sa.BigInteger) * DAY,
         shapes={
             "upstream": Shape(make="bot.ci.extras.contributions.exports:copy_day", most=500),
-            "clickhouse.ootbot": Shape(make="bot.db.table_copies:copy_table"),
+            "clickhouse.ootbot": COPIED,
         },
     ),
 )

@@ -782,7 +782,7 @@ def upgrade() -> None:
     table("secret", must("name", Text), must("value", Bytes), key=["name"])
     table(
         "sink_mark", must("sink", Text), must("what", Text), must("key", Text), must("since", Big),
-        must("generation", Integer), key=["sink", "what", "key"],
+        must("generation", Integer), key=["sink", "what", "key"], sqlite_with_rowid=False,
     )
     index("ix_sink_mark_since", "sink_mark", "sink", "what", "since", "key")
     table(
@@ -796,8 +796,9 @@ def upgrade() -> None:
     table(
         "sink_state", must("sink", Text), must("what", Text), must("paused", Boolean),
         column("stopped", Text), must("due_at", Big), must("failures", Integer), column("error", Text),
-        must("run", Text), column("sent_at", Big), must("sent", Big), must("began_at", Big),
-        column("filled_from", Big), column("filled_after", Text), must("filled", Big), key=["sink", "what"],
+        must("run", Text), must("version", Big), column("sent_at", Big), must("sent", Big),
+        must("began_at", Big), column("filled_from", Big), column("filled_after", Text), must("filled", Big),
+        key=["sink", "what"],
     )
     table(
         "stable_push", must("repository_id", Big), must("branch", Text), must("sha", Text),
