@@ -44,7 +44,7 @@ class _Visibility:
         """Whether nothing that a row is about is private, or the sink gets private repositories, too."""
         if self.lane.sink.private:
             return True
-        return all(self._is_public(value) for value in repositories_of(self.lane.export, row))
+        return not self.lane.export.internal and all(self._is_public(value) for value in repositories_of(self.lane.export, row))
 
     def wants(self, row: Row) -> bool:
         """Whether the sink's globs match a repository that a row is about; one about none is wanted."""
@@ -86,6 +86,9 @@ class _Visibility:
 async def read_current(tx: Transaction, context: Context, lane: Lane, keys: Sequence[Key]) -> Current:
     """Return what is true now of some keys, in one snapshot."""
     rows: dict[Key, Row] = await load(lane.shape.read)(tx, lane.export, keys)
+    for addition in lane.additions:
+        added: dict[Key, Row] = await load(addition.read)(tx, list(rows))
+        rows |= {key: {**rows[key], **further} for key, further in added.items()}
     seen = await _read_visibility(tx, context, lane, rows.values())
     items: list[Outgoing] = []
     ids: set[int] = set()

@@ -7,7 +7,7 @@ earlier than the change was accepted by the sink.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bot.db.exports import encode_key
 from bot.sinks.lanes import Lane, lanes
@@ -23,14 +23,24 @@ if TYPE_CHECKING:
 SEND, WITHDRAW = "sink", "sink_withdraw"  # kinds of tasks
 
 
+class _Marked(NamedTuple):
+    """A lane that a change of a table marks something of."""
+
+    lane: Lane
+    names: tuple[str, ...]  # columns of the table that are the key of what is marked
+
+
 def make_observer(settings: Settings, features: Features) -> BeforeCommit | None:
     """Return the hook that marks what changes; None without sinks, so that it costs nothing."""
     wanted = lanes(settings, features)
     if not wanted:
         return None
-    by_table: defaultdict[str, list[Lane]] = defaultdict(list)
+    by_table: defaultdict[str, list[_Marked]] = defaultdict(list)
     for lane in wanted:
-        by_table[lane.export.table.name].append(lane)
+        names = tuple(column.name for column in lane.export.key_columns)
+        by_table[lane.export.table.name].append(_Marked(lane, names))
+        for addition in lane.additions:
+            by_table[addition.table.name].append(_Marked(lane, addition.key))
     withdraws = any(not lane.sink.private for lane in wanted)
 
     async def observe(tx: Transaction, changed: Changed) -> None:
@@ -41,14 +51,13 @@ def make_observer(settings: Settings, features: Features) -> BeforeCommit | None
     return observe
 
 
-async def _mark(tx: Transaction, changed: Changed, by_table: Mapping[str, Sequence[Lane]]) -> None:
+async def _mark(tx: Transaction, changed: Changed, by_table: Mapping[str, Sequence[_Marked]]) -> None:
     found: set[tuple[str, str, str]] = set()
     for table, concerned in by_table.items():
         if not (rows := changed.get(table)):
             continue
         keys: dict[tuple[str, ...], list[str]] = {}
-        for lane in concerned:
-            names = tuple(column.name for column in lane.export.key_columns)
+        for lane, names in concerned:
             if names not in keys:
                 keys[names] = [encode_key(tuple(row[name] for name in names)) for row in rows]
             found.update((lane.sink.name, lane.what, key) for key in keys[names])
