@@ -19,6 +19,7 @@ from bot.ci.collect.settings import CollectSettings
 from bot.sinks.settings import SinksSettings, parse_sinks
 from tests import harness
 from tests.ci.test_results.reported import JOB, case, xml
+from tests.ci.utilization.logs_of_usage import metadata, record, text
 from tests.harness import L4, UPSTREAM
 from tests.serving import SQLITE
 
@@ -37,9 +38,10 @@ WHAT = [
 ]  # fmt: skip
 LOG = "2026-11-22T10:00:00.0000000Z FAILED test_ops.py::TestOps::test_mul - AssertionError: 3 != 4\n"
 SCHEMA_FOLDERS = (
-    "default.workflow_job", "default.crcr_workflow_job", "misc.disabled_tests_historical",
+    "default.workflow_job", "default.workflow_run", "default.crcr_workflow_job", "misc.disabled_tests_historical",
     "oss_ci_queue_time_histogram",
 )  # fmt: skip
+OF_MACHINES = ("oss_ci_utilization_metadata_schema", "oss_ci_time_series_schema")
 CHOSEN = (  # beside all that begin with crcr_
     "commit_jobs_query", "commit_failed_jobs", "disabled_test_historical", "disabled_tests", "queue_time_analysis",
     "flaky_tests", "flaky_tests/disabled_non_flaky_tests", "flaky_tests/ind_info", "test_time_per_file", "queued_jobs",
@@ -94,6 +96,14 @@ OURS = {
         SELECT machine_type, sum(total_count) AS jobs, sumForEach(histogram) AS steps, max(max_queue_time) AS longest
         FROM misc.oss_ci_queue_time_histogram WHERE repo = {repo: String} GROUP BY machine_type
         HAVING length(steps) = 90 AND arraySum(steps) = jobs AND longest > 0""",
+    "machines": """
+        SELECT workflow_id, job_id, workflow_name, gpu_type, segments.name, start_at, end_at
+        FROM misc.oss_ci_utilization_metadata WHERE repo = {repo: String} AND end_at > start_at""",
+    "use of machines": """
+        SELECT repo, workflow_name, quantile(0.9)(JSONExtractFloat(json_data, 'cpu', 'max')) AS cpu,
+               max(arrayMax(arrayMap(x -> JSONExtractFloat(x, 'util_percent', 'max'),
+                                     JSONExtractArrayRaw(json_data, 'gpu_usage')))) AS gpu
+        FROM misc.oss_ci_time_series WHERE type = 'utilization' GROUP BY repo, workflow_name HAVING cpu > 0 AND gpu > 0""",
     "jobs that wait": """
         SELECT name, dateDiff('second', created_at, now()) AS waited, labels FROM default.workflow_job FINAL
         WHERE status = 'queued' AND length(steps) = 0""",
@@ -144,9 +154,7 @@ async def bot(settings, tables, github, issuer, clock):
 
 async def test_queries_of_upstreams_dashboards_answer(kind, bot, github, ch, sink):  # noqa: F811
     if kind == "theirs":
-        for folder in SCHEMA_FOLDERS:
-            for statement in as_plain((THEIRS / "clickhouse_db_schema" / folder / "schema.sql").read_text()):
-                await ch.change("CREATE DATABASE IF NOT EXISTS misc", statement)
+        await ch.change("CREATE DATABASE IF NOT EXISTS misc", *statements())
     code, ddl, err = await sink("ddl", "upstream")
     assert code == 0, err
     await ch.change(*(one for one in ddl.split(";\n") if one.strip()))
@@ -175,6 +183,13 @@ async def play(bot, github):
     github.add_artifact(run, f"test-reports-test-default-1-2-linux.large_{job.id}", {"a.xml": report})
     await github.finish_job(job, "failure", log=LOG)
     await github.finish_run(run, "failure")
+    usage = [record(at, cpu=50.0, memory=40.0, gpus=[("A", 2.5)], commands=["python a.py"]) for at in (0, 5)]
+    used = await github.start_run(UPSTREAM, event="push")
+    machine = await github.start_job(used, "build / test (default, 1, 2, npu.8)", ("npu.8",))
+    name = f"usage-log-runattempt1-test-default-1-2-npu.8_{machine.id}.zip"
+    github.add_artifact(used, name, {"usage_log.txt": text(metadata(), *usage).encode()})
+    await github.finish_job(machine, "success")
+    await github.finish_run(used, "success")
     waiting = await github.start_run(UPSTREAM, event="push")
     await github.queue_job(waiting, "build")
     pull = await github.open_pull(UPSTREAM)
@@ -216,9 +231,14 @@ async def answer(ch, sql, parameters):
     return await ch.rows(sql, wanted)
 
 
-def as_plain(text):
-    """Their statements, for a server of one machine."""
-    return [re.sub(r"Shared(\w*MergeTree)\('[^']*', '[^']*'\)", r"\1", text)]
+def statements():
+    """Their statements for tables, for a server of one machine."""
+    schemas = THEIRS / "clickhouse_db_schema"
+    files = [schemas / folder / "schema.sql" for folder in SCHEMA_FOLDERS]
+    files += [schemas / "oss_ci_utilization" / f"{name}.sql" for name in OF_MACHINES]
+    return [
+        re.sub(r"(?:Shared)?(\w*MergeTree)\('[^']*', '[^']*'\)", r"\1", path.read_text()) for path in files
+    ]
 
 
 def saved_queries():
