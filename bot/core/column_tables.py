@@ -19,7 +19,7 @@ class ColumnTable:
     # rows have a version, and say whether they were deleted: the newest version counts, whatever came last
     versioned: bool = False
     replaces: bool = True  # without versions: whether a later row replaces an equal one
-    # further columns that the server computes, as they are declared, such as `String ALIAS lower(name)`: queries use them
+    # further columns that the server computes, as declared, such as `String ALIAS lower(name)`: queries use them
     computed: Mapping[str, str] = field(default_factory=dict)
     # views of some columns beside it, which queries ask in its place: columns by name of the view
     views: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

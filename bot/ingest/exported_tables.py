@@ -25,7 +25,10 @@ LABELS = "Array(Tuple(id Int64, name String))"
 REPOSITORY = "Tuple(id Int64, name String, full_name String, html_url String)"
 BRANCH = "Tuple(label String, ref String, sha String)"
 TEXTS, WHOLE = "String", "Int64"
-CLASSIFICATION = f"Tuple(captures Array({TEXTS}), context Array({TEXTS}), job_id {WHOLE}, line {TEXTS}, line_num {WHOLE}, rule {TEXTS})"
+CLASSIFICATION = (
+    f"Tuple(captures Array({TEXTS}), context Array({TEXTS}), job_id {WHOLE}, line {TEXTS}, line_num {WHOLE},"
+    f" rule {TEXTS})"
+)
 COMMENT = {
     **dict.fromkeys(("body", "html_url", "node_id", "url", "author_association"), TEXTS), "id": WHOLE, "user": ACCOUNT,
     **dict.fromkeys(("created_at", "updated_at"), TIME),

@@ -44,7 +44,9 @@ class _Visibility:
         """Whether nothing that a row is about is private, or the sink gets private repositories, too."""
         if self.lane.sink.private:
             return True
-        return not self.lane.export.internal and all(self._is_public(value) for value in repositories_of(self.lane.export, row))
+        return not self.lane.export.internal and all(
+            self._is_public(value) for value in repositories_of(self.lane.export, row)
+        )
 
     def wants(self, row: Row) -> bool:
         """Whether the sink's globs match a repository that a row is about; one about none is wanted."""

@@ -49,9 +49,7 @@ def lanes(settings: Settings, features: Features) -> tuple[Lane, ...]:
             sink=sink,
             export=export,
             shape=export.shapes[sink.layout],
-            additions=tuple(
-                one for one in added if one.export == export.name and sink.layout in one.layouts
-            ),
+            additions=tuple(one for one in added if one.export == export.name and sink.layout in one.layouts),
         )
         for sink in settings.of(SinksSettings).sinks
         for export in exports

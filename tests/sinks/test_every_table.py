@@ -31,9 +31,9 @@ OWN_WORK = {
     "admin_sign_out", "allowlist_version", "bisect_comment", "branch_rule", "ci_budget", "ci_disabling_comment",
     "ci_fetch", "ci_listing", "ci_reclassified", "ci_ruleset", "ci_storage_day", "ci_upload",
     "missed_delivery", "notice", "notice_sending", "notice_told", "oot_approval", "oot_check", "oot_command",
-    "oot_comment", "oot_comment_refusal", "oot_dispatch", "oot_ignore", "oot_key", "oot_mention", "oot_ping",
+    "oot_budget", "oot_comment", "oot_comment_refusal", "oot_dispatch", "oot_ignore", "oot_key", "oot_mention", "oot_ping",
     "oot_rerun", "pinned_repository", "running_listing", "sink_mark", "sink_refused", "sink_repository", "sink_state",
-    "sweep", "task", "test_part", "test_quota", "test_rerun_job", "test_time_source",
+    "schema_support", "sweep", "task", "test_part", "test_quota", "test_rerun_job", "test_time_source",
 }  # fmt: skip
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import time
 
 import pytest
 
-from bot.console.export import _until_nobody_reads as until_nobody_reads
 from tests.command import ootbot
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
@@ -48,7 +46,9 @@ async def test_only_some_repositories_and_days(ran):
     assert (code, len(list(csv.DictReader(io.StringIO(out))))) == (0, 1)
     code, out, _ = await ootbot(ran, "export", "utilization", "--output", "-")
     assert (code, out.count("\n")) == (0, 1), "the names of the columns alone"
-    code, _, err = await ootbot(ran, "export", "jobs", "--repo", "org/nothing", "--days", "3", "--output", "-")
+    code, _, err = await ootbot(
+        ran, "export", "jobs", "--repo", "org/nothing", "--days", "3", "--output", "-"
+    )
     assert (code, err) == (0, "nothing of org/nothing in the last 3 days: --days goes further back\n")
 
 
@@ -60,13 +60,6 @@ async def test_no_spreadsheet_takes_a_name_for_a_formula(bot, github):
     _, out, _ = await ootbot(bot, "export", "jobs", "--output", "-")
     (row,) = csv.DictReader(io.StringIO(out))
     assert row["name"].startswith("'=HYPERLINK")
-
-
-async def test_what_reads_the_output_may_stop():
-    read, write = os.pipe()
-    os.close(read)
-    with os.fdopen(write, "w") as file, until_nobody_reads(file):
-        file.write("a line\n" * 100_000)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,13 @@ def document(outputs):
     ]  # fmt: skip
     for path in QUERIES:
         first = path.read_text().partition("\n")[0].removeprefix("-- ")
-        lines += [f"## {path.stem.replace('_', ' ').capitalize()}", "", first, f"[{path.name}]({path.name})", ""]
+        lines += [
+            f"## {path.stem.replace('_', ' ').capitalize()}",
+            "",
+            first,
+            f"[{path.name}]({path.name})",
+            "",
+        ]
         rows = outputs[path.stem][:SHOWN]
         if rows:
             lines += [f"| {' | '.join(rows[0])} |", f"|{'---|' * len(rows[0])}"]

@@ -157,7 +157,14 @@ def test_waits_for_runners_are_histograms_of_upstreams_ninety_steps():
 
 
 def test_commits_of_a_branch_lie_below_it_by_day():
-    line = {"repository_id": 1, "branch": "release/2.9", "day": DAY, "place": 0, "sha": "a" * 40, "verdict": "red"}
+    line = {
+        "repository_id": 1,
+        "branch": "release/2.9",
+        "day": DAY,
+        "place": 0,
+        "sha": "a" * 40,
+        "verdict": "red",
+    }
     row = {"repository_id": 1, "repo": UPSTREAM, "branch": "release/2.9", "day": DAY, "rows": [line]}
     (one,) = made("lines", row)
     assert one.key == f"lines/{UPSTREAM}/release%2F2.9/2026-11-22"
@@ -171,7 +178,11 @@ def test_an_agent_lies_below_its_organization_and_leaves_only_where_private_rows
     (one,) = made("provider_agent", row)
     assert one.key == "provider_agent/o/018f%2F.."
     (item,) = made("provider_agent", row, "dynamodb")
-    assert (item.table, item.key, "repo" in item.attributes) == ("vllm-buildkite-agent-events", "018f/..", False)
+    assert (item.table, item.key, "repo" in item.attributes) == (
+        "vllm-buildkite-agent-events",
+        "018f/..",
+        False,
+    )
 
 
 class Cases:
@@ -215,7 +226,11 @@ def test_attempts_have_numbers_that_tests_environments_and_flags_explain():
     (flags,) = hub("hub_flags").rows(job)
     assert {one["env_id"] for one in runs} == {environment["id"]}
     assert {one["flags_id"] for one in runs} == {flags["id"]}
-    assert (environment["os"], environment["accelerator"], environment["device_count"]) == ("linux", "npu", 255)
+    assert (environment["os"], environment["accelerator"], environment["device_count"]) == (
+        "linux",
+        "npu",
+        255,
+    )
     assert flags["flags"] == job["flags"]
     (elsewhere,) = hub("hub_environments").rows({**job, "repo": "org/other"})
     assert elsewhere["id"] != environment["id"], "so that one repository's can be deleted without another's"

@@ -63,12 +63,13 @@ def test_records_are_split_by_month_and_grow_old():
 def test_what_the_server_computes_and_looks_up_is_declared_beside_the_columns():
     table = table_of("workflow_job", "clickhouse.upstream")
     _, made, *views = ddl_of(table, OPTIONS)
+    column = "head_sha"
+    selected = f"SELECT `id`, `{column}` FROM `default`.`workflow_job`"
     assert "`conclusion_kg` String ALIAS conclusion" in made
     assert "`torchci_classification` Tuple(" in made
     assert views[:2] == [
         "CREATE DATABASE IF NOT EXISTS `materialized_views`",
-        "CREATE VIEW IF NOT EXISTS `materialized_views`.`workflow_job_by_head_sha` AS"
-        " SELECT `id`, `head_sha` FROM `default`.`workflow_job`",
+        f"CREATE VIEW IF NOT EXISTS `materialized_views`.`workflow_job_by_{column}` AS {selected}",
     ]
     assert not table.computed.keys() & table.all_columns.keys()
     there = find_schema_problem(table, dict(table.all_columns), OPTIONS)

@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 from bot.ci.collect.settings import CollectSettings
+from bot.ci.test_lists import make_time_lists
 from bot.sinks.settings import SinksSettings, parse_sinks
 from tests import harness
-from tests.ci.test_results.reported import JOB, case, xml
+from tests.ci.test_results.reported import JOB, case, ran, xml
 from tests.ci.utilization.logs_of_usage import metadata, record, text
+from tests.command import ootbot
 from tests.harness import L4, UPSTREAM
 from tests.serving import SQLITE
 
@@ -37,6 +39,12 @@ WHAT = [
     "disabled_tests_historical", "ossci_uploaded_metrics",
 ]  # fmt: skip
 LOG = "2026-11-22T10:00:00.0000000Z FAILED test_ops.py::TestOps::test_mul - AssertionError: 3 != 4\n"
+# a disabled test that was run over and over, and always passed
+RERUN = (
+    "<testcase file='test_ops.py' classname='TestOps' name='test_mul' time='1'><skipped message='"
+    '{"num_green": 50, "num_red": 0, "rerun_disabled_test": true}'
+    "'/></testcase>"
+)
 SCHEMA_FOLDERS = (
     "default.workflow_job", "default.workflow_run", "default.crcr_workflow_job", "misc.disabled_tests_historical",
     "oss_ci_queue_time_histogram",
@@ -44,7 +52,7 @@ SCHEMA_FOLDERS = (
 OF_MACHINES = ("oss_ci_utilization_metadata_schema", "oss_ci_time_series_schema")
 CHOSEN = (  # beside all that begin with crcr_
     "commit_jobs_query", "commit_failed_jobs", "disabled_test_historical", "disabled_tests", "queue_time_analysis",
-    "flaky_tests", "flaky_tests/disabled_non_flaky_tests", "flaky_tests/ind_info", "test_time_per_file", "queued_jobs",
+    "flaky_tests", "flaky_tests/disabled_non_flaky_tests", "flaky_tests/ind_info", "test_time_per_file",
     "tests_of_workflow",
 )  # fmt: skip
 PARAMETER = re.compile(r"\{\s*(\w+)\s*:")
@@ -63,9 +71,9 @@ OURS = {
         WHERE event_type = 'nightly' AND status = 'completed' GROUP BY run_id""",
     "why jobs of a commit failed": """
         SELECT j.name, w.name, j.torchci_classification_kg.'line' AS line, j.torchci_classification.rule AS rule,
-               j.conclusion_kg, j.log_url, w.artifacts_url, w.head_commit.author.email
+               j.conclusion_kg, j.log_url, j.repository_full_name, w.artifacts_url, w.head_commit.author.email
         FROM default.workflow_job AS j FINAL INNER JOIN default.workflow_run AS w FINAL ON w.id = j.run_id
-        WHERE j.repository_full_name = {repo: String} AND rule = 'pytest failure'
+        WHERE w.repository.full_name = {repo: String} AND rule = 'pytest failure'
           AND j.id IN (SELECT id FROM materialized_views.workflow_job_by_head_sha WHERE head_sha = {sha: String})
           AND w.id IN (SELECT id FROM materialized_views.workflow_run_by_created_at WHERE created_at > 0)""",
     "failed tests with their jobs": """
@@ -138,7 +146,7 @@ def tables(server):
 
 @pytest.fixture
 async def bot(settings, tables, github, issuer, clock):
-    clock.at = round(time.time() * 1000) - 3_600_000  # queries ask for the last days
+    clock.at = round(time.time() * 1000) - 12 * 3_600_000  # queries ask for the last days
     sinks = SinksSettings(sinks=parse_sinks(json.dumps(tables)))
     of_features = {CollectSettings: CollectSettings(), SinksSettings: sinks}
     async with harness.running(
@@ -152,10 +160,13 @@ async def bot(settings, tables, github, issuer, clock):
         assert await made.rows("sink_refused") == []
 
 
-async def test_queries_of_upstreams_dashboards_answer(kind, bot, github, ch, sink):  # noqa: F811
+async def test_queries_of_upstreams_dashboards_answer(kind, server, bot, github, ch, sink):  # noqa: F811
     if kind == "theirs":
-        await ch.change("CREATE DATABASE IF NOT EXISTS misc", *statements())
-    code, ddl, err = await sink("ddl", "upstream")
+        await ch.change("CREATE DATABASE misc", "CREATE DATABASE tests", *statements())
+        hub = Tables(*server, "tests")
+        await hub.change(*hub_statements())
+        await hub.close()
+    code, ddl, err = await ootbot(bot, "sink", "ddl", "upstream")  # not by `sink`, which would let hours pass
     assert code == 0, err
     await ch.change(*(one for one in ddl.split(";\n") if one.strip()))
     parameters = await play(bot, github)
@@ -164,19 +175,18 @@ async def test_queries_of_upstreams_dashboards_answer(kind, bot, github, ch, sin
     for name, sql in OURS.items():
         assert await answer(ch, sql, parameters), name
     if kind == "theirs":
-        empty = [name for name, sql in saved_queries() if not await answer(ch, sql, parameters)]
-        # the first two are about one repository of theirs; no level changes here, and nothing ran over and over
-        assert set(empty) <= {
-            "crcr_health_last_prs", "crcr_health_pr_job_details", "crcr_level_history", "test_time_per_file",
-            "flaky_tests/disabled_non_flaky_tests", "queued_jobs",
-        }  # fmt: skip
+        found = {name: await answer(ch, sql, named(name, parameters)) for name, sql in saved_queries()}
+        # two are about one repository of theirs, one asks for changes of a level
+        nothing = {"crcr_health_last_prs", "crcr_health_pr_job_details", "crcr_level_history"}
+        assert {name for name, rows in found.items() if not rows} == nothing & found.keys()
 
 
 async def play(bot, github):
     """Have everything happen that the queries are about; returns their parameters."""
     await github.open_issue(UPSTREAM, "DISABLED test_mul (__main__.TestOps)", "platforms: linux")
     report = xml(case("test_add"), case("test_mul", "failed", message="3 != 4"), case("test_div", "flaky"))
-    run = await github.start_run(UPSTREAM, event="push")
+    stable = await github.push(UPSTREAM, "viable/strict")
+    run = await github.start_run(UPSTREAM, event="push", head_sha=stable)
     job = await github.queue_job(run, JOB, ("linux.2xlarge",))
     bot.clock.advance(90)
     await github.begin_job(job)
@@ -190,6 +200,8 @@ async def play(bot, github):
     github.add_artifact(used, name, {"usage_log.txt": text(metadata(), *usage).encode()})
     await github.finish_job(machine, "success")
     await github.finish_run(used, "success")
+    name = "linux-jammy / test (default, 1, 2, linux.large, rerun_disabled_tests)"
+    await ran(github, {"b.xml": xml(RERUN)}, name=name)
     waiting = await github.start_run(UPSTREAM, event="push")
     await github.queue_job(waiting, "build")
     pull = await github.open_pull(UPSTREAM)
@@ -200,6 +212,8 @@ async def play(bot, github):
     await bot.report(dispatch, conclusion="failure", check_run_id=77, test_results={"passed": 5, "failed": 1})
     await report_nightly(bot, run.head_sha)
     await bot.settle(horizon=HORIZON)
+    await bot.wait(2 * make_time_lists.EVERY)
+    await bot.settle(horizon=HORIZON)
     return {
         "repo": UPSTREAM, "sha": run.head_sha, "shas": [run.head_sha], "pr": pull.number, "prNums": [pull.number],
         "days": 14, "per_page": 100, "offset": 0, "limit": 20, "window_minutes": 600, "stale_after_minutes": 60,
@@ -209,6 +223,15 @@ async def play(bot, github):
         "min_num_green": 0, "max_num_red": 100, "startTime": "2020-01-01 00:00:00", "stopTime": "2099-01-01 00:00:00",
         "endTime": "2099-01-01 00:00:00",
     }  # fmt: skip
+
+
+def named(name, parameters):
+    """The parameters of one of their queries."""
+    if name.startswith("crcr_"):
+        return parameters | {"repo": L4}
+    if name.endswith("ind_info"):
+        return parameters | {"name": "test_mul", "suite": "TestOps", "file": "test_ops.py"}
+    return parameters
 
 
 async def report_nightly(bot, commit):
@@ -239,6 +262,13 @@ def statements():
     return [
         re.sub(r"(?:Shared)?(\w*MergeTree)\('[^']*', '[^']*'\)", r"\1", path.read_text()) for path in files
     ]
+
+
+def hub_statements():
+    """Their statements for the tables of the test hub, which they try out."""
+    text = (THEIRS / "clickhouse_db_schema" / "fortesting" / "000001-create-tables.sql").read_text()
+    plain = "\n".join(line.partition("--")[0].rstrip() for line in text.splitlines())
+    return [one for one in plain.split(";\n") if one.strip()]
 
 
 def saved_queries():

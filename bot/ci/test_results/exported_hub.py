@@ -90,7 +90,10 @@ def copy_runs(_export: Export) -> TableCopy:
             "started_at": job["at"],
         }
         for line in case_lines(job["cases"]):
-            of_test = {"test_id": _test_id(job, line), "ended_at": job["at"] + round(1000 * (line["time"] or 0))}
+            of_test = {
+                "test_id": _test_id(job, line),
+                "ended_at": job["at"] + round(1000 * (line["time"] or 0)),
+            }
             for number, (outcome, said) in enumerate(_attempts(line)):
                 yield {
                     **common,
@@ -107,7 +110,7 @@ def copy_runs(_export: Export) -> TableCopy:
         rows,
         key=("github_workflow_job_id",),
         key_values=lambda key, _row: key[-1:],
-        several=True,
+        shared=True,  # nothing is deleted first: upstream's table has a projection, which refuses that
     )
 
 

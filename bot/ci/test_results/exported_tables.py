@@ -141,7 +141,10 @@ def copy_upstream_suites(_export: Export) -> TableCopy:
 def copy_upstream_failures(_export: Export) -> TableCopy:
     """Return the copy of cases that failed in some attempt, as upstream has it."""
     return _upstream(
-        "default.failed_test_runs", CASES, CASE_ORDER, lambda row: map(_as_lists, _each(row, describe_failure))
+        "default.failed_test_runs",
+        CASES,
+        CASE_ORDER,
+        lambda row: map(_as_lists, _each(row, describe_failure)),
     )
 
 

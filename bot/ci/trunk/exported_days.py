@@ -110,6 +110,7 @@ def copy_upstream_queue(_export: Export) -> TableCopy:
             name="misc.oss_ci_queue_time_histogram",
             columns=columns,
             order=("type", "repo", "time", "machine_type", "job_name", "workflow_name"),
+            replaces=False,
         ),
         rows=rows,
         key=("repo", "time"),

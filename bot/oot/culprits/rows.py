@@ -173,7 +173,9 @@ async def add_steps(tx: Transaction, steps: Sequence[StepRow]) -> None:
     """Record steps before they are sent."""
     if steps:
         await tx.run(sa.insert(bisect_step), [dict(step) for step in steps])
-        tx.note_changed("bisect", [{"id": identifier} for identifier in {step["bisect_id"] for step in steps}])
+        tx.note_changed(
+            "bisect", [{"id": identifier} for identifier in {step["bisect_id"] for step in steps}]
+        )
 
 
 async def change_step(tx: Transaction, step: StepRow, **values: Any) -> None:

@@ -57,7 +57,9 @@ def ddl_of(table: ColumnTable, options: ClickhouseOptions) -> list[str]:
         view = f"{quoted(database)}.{quoted(f'v_{name}')}"
         rows = f"SELECT * EXCEPT (_version, _deleted) FROM {full_name(table, options)} FINAL"  # noqa: S608 - names are ours
         found.append(f"CREATE VIEW IF NOT EXISTS {view} AS {rows}")
-    return found + [one for view, names in table.views.items() for one in _view_of(table, options, view, names)]
+    return found + [
+        one for view, names in table.views.items() for one in _view_of(table, options, view, names)
+    ]
 
 
 def _view_of(table: ColumnTable, options: ClickhouseOptions, view: str, names: Iterable[str]) -> list[str]:
@@ -96,7 +98,10 @@ async def prepare_table(
     if options.manage_schema:
         for statement in [] if found else ddl_of(table, options):
             await client.change(statement)
-        declared = {**table.all_columns, **table.computed}  # what is computed is not among those that are found
+        declared = {
+            **table.all_columns,
+            **table.computed,
+        }  # what is computed is not among those that are found
         for name, kind in declared.items():
             if found and name not in found:
                 column = f"{quoted(name)} {kind}"

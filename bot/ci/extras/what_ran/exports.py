@@ -8,6 +8,8 @@ from bot.db.exports import Export
 from bot.db.object_copies import ROW_SHAPES
 
 EXPORTS = (
-    Export(name="test_exclusions", group="selection", table=test_exclusion, day="received_at", shapes=ROW_SHAPES),
+    Export(
+        name="test_exclusions", group="selection", table=test_exclusion, day="received_at", shapes=ROW_SHAPES
+    ),
     Export(name="td_misses", group="selection", table=td_miss, day="at", shapes=ROW_SHAPES),
 )

@@ -109,10 +109,16 @@ async def read_states(tx: Transaction, export: Export, keys: Sequence[Key]) -> d
 async def read_losses(tx: Transaction, _export: Export, keys: Sequence[Key]) -> dict[Key, Row]:
     """Return what runs lost as `rows`, with the names of suites; both are empty where it is the jobs as a whole."""
     joined = test_loss.outerjoin(test_class, CLASS.id == LOSS.class_id)
-    columns = (*LOSS, sa.func.coalesce(CLASS.file, "").label("file"), sa.func.coalesce(CLASS.suite, "").label("suite"))
+    columns = (
+        *LOSS,
+        sa.func.coalesce(CLASS.file, "").label("file"),
+        sa.func.coalesce(CLASS.suite, "").label("suite"),
+    )
     query = sa.select(*columns).select_from(joined).where(tx.among([LOSS.repository_id, LOSS.run_id], keys))
     found: dict[Key, Row] = {}
-    for row in await tx.rows(query.order_by(LOSS.repository_id, LOSS.run_id, LOSS.family, LOSS.class_id, LOSS.kind)):
+    for row in await tx.rows(
+        query.order_by(LOSS.repository_id, LOSS.run_id, LOSS.family, LOSS.class_id, LOSS.kind)
+    ):
         key = (row["repository_id"], row["run_id"])
         of_run = {name: row[name] for name in ("repository_id", "run_id", "backend")}
         found.setdefault(key, of_run | {"rows": []})["rows"].append(row)
