@@ -7,7 +7,9 @@ import contextlib
 import json
 from pathlib import Path
 
+from bot.console.demo_past import write_past
 from bot.demo import environment
+from bot.demo.environment import Wanted
 from bot.demo.scenario import Scenario
 from tests.sinks import clickhouse_gateway
 from tests.sinks.clickhouse_tables import Tables, sink_of
@@ -23,9 +25,13 @@ async def playing(folder):
     """Play the demo's scenario; yields the engine once everything is sent and compared."""
     with clickhouse_gateway.serving(folder) as port:
         sinks = json.dumps({"ch": sink_of(port, what=WHAT)})
-        async with environment.running(port=0, start_timeout="1h", options={"SINKS": sinks}) as env:
-            scenario = Scenario(env)
-            await scenario.play()
+        wanted = Wanted(start_timeout="1h", options={"SINKS": sinks}, write_past=write_past)
+        async with environment.running(wanted) as env:
+            await Scenario(env).play()
+            code, out = await env.bot.command(
+                "sink", "backfill", "ch", "--since", "2020-01-01"
+            )  # of the past
+            assert code == 0, out
             async with asyncio.timeout(240):
                 while await left(env.bot):  # noqa: ASYNC110 - another process's state
                     await asyncio.sleep(2)
