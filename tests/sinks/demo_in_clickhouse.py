@@ -17,6 +17,7 @@ from tests.sinks.clickhouse_tables import Tables, sink_of
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "deploy" / "grafana" / "clickhouse.json"
 WHAT = ["records", "oot_workflow_job", "tests", "utilization", "verdicts", "trunk", "artifacts", "bisects"]
+PATIENCE = 300  # seconds for anything: a night's machine may be busy
 COMES = {"test_run_summary", "failed_test_runs", "test_jobs", "util_metadata", "verdicts", "oot_workflow_job"}
 
 
@@ -27,12 +28,13 @@ async def playing(folder):
         sinks = json.dumps({"ch": sink_of(port, what=WHAT)})
         wanted = Wanted(start_timeout="1h", options={"SINKS": sinks}, write_past=write_past)
         async with environment.running(wanted) as env:
+            env.timeout = PATIENCE
             await Scenario(env).play()
             code, out = await env.bot.command(
                 "sink", "backfill", "ch", "--since", "2020-01-01"
             )  # of the past
             assert code == 0, out
-            async with asyncio.timeout(240):
+            async with asyncio.timeout(PATIENCE):
                 while await left(env.bot):  # noqa: ASYNC110 - another process's state
                     await asyncio.sleep(2)
             code, out = await env.bot.command("sink", "check", "ch")

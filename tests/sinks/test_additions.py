@@ -1,4 +1,4 @@
-"""What one capability knows of another one's rows leaves with these: why a job failed, as a column of the job."""
+"""What leaves with a row, and what does not: columns of other capabilities, and machines of an organization."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from bot.ci.collect.settings import CollectSettings
 from bot.core.feature import load
 from bot.db.exports import decode_key
+from bot.providers.rows import store_agent
 from bot.sinks.current_rows import read_current
 from bot.sinks.lanes import lanes
 from bot.sinks.settings import SinksSettings, parse_sinks
@@ -19,13 +20,14 @@ from tests.harness import UPSTREAM
 LOG = "2026-11-22T10:00:00.0000000Z FAILED test/test_ops.py::TestOps::test_add - AssertionError: 1 != 2\n"
 
 
+THERE = {"kind": "clickhouse", "url": "http://127.0.0.1:1", "paused": True}
+JOBS = {"upstream": THERE | {"database_map": "upstream", "what": ["workflow_job"]}}
+AGENTS = {"public": THERE | {"what": ["providers"]}, "all": THERE | {"what": ["providers"], "private": True}}
+
+
 @pytest.fixture
-async def bot(settings, github, issuer, clock):
-    table = {
-        "kind": "clickhouse", "url": "http://127.0.0.1:1", "database_map": "upstream", "what": ["workflow_job"],
-        "paused": True,
-    }  # fmt: skip
-    sinks = SinksSettings(sinks=parse_sinks(json.dumps({"ch": table})))
+async def bot(request, settings, github, issuer, clock):
+    sinks = SinksSettings(sinks=parse_sinks(json.dumps(getattr(request, "param", JOBS))))
     of_features = {CollectSettings: CollectSettings(), SinksSettings: sinks}
     async with harness.running(
         replace(settings, of_features=of_features), github=github, issuer=issuer, app=github.app, clock=clock,
@@ -55,3 +57,23 @@ async def test_a_verdict_marks_its_job_and_is_a_column_of_it(bot, github):
     assert row["torchci_classification"]["job_id"] == job.id
     assert "test_add" in row["torchci_classification"]["line"]
     assert row["conclusion"] == "failure"
+
+
+@pytest.mark.logic
+@pytest.mark.parametrize("bot", [AGENTS], indirect=True)
+async def test_machines_of_an_organization_leave_only_where_private_rows_do(bot):
+    agent = {
+        "organization": "o", "agent_id": "018f", "name": "npu-1", "queue": "npu", "tags": [], "state": "connected",
+        "at": bot.clock.now(), "version": "1",
+    }  # fmt: skip
+    async with bot.store.transaction() as tx:
+        await store_agent(tx, agent)
+    marks = {mark["sink"]: decode_key(mark["key"]) for mark in await bot.rows("sink_mark")}
+    assert marks == {"public": ("o", "018f"), "all": ("o", "018f")}
+    sent = {}
+    for lane in lanes(bot.context.settings, bot.context.features):
+        if lane.what == "provider_agent":
+            async with bot.store.read() as tx:
+                current = await read_current(tx, bot.context, lane, [("o", "018f")])
+            sent[lane.sink.name] = [one.row["name"] for one in current.items]
+    assert sent == {"public": [], "all": ["npu-1"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
+import bot.db.secrets
 from bot.core.feature import load_each
 from bot.db.columns import metadata
 from bot.features import FEATURES
@@ -33,11 +34,12 @@ OWN_WORK = {
     "missed_delivery", "notice", "notice_sending", "notice_told", "oot_approval", "oot_check", "oot_command",
     "oot_budget", "oot_comment", "oot_comment_refusal", "oot_dispatch", "oot_ignore", "oot_key", "oot_mention", "oot_ping",
     "oot_rerun", "pinned_repository", "running_listing", "sink_mark", "sink_refused", "sink_repository", "sink_state",
-    "schema_support", "sweep", "task", "test_part", "test_quota", "test_rerun_job", "test_time_source",
+    "schema_support", "secret", "sweep", "task", "test_part", "test_quota", "test_rerun_job", "test_time_source",
 }  # fmt: skip
 
 
 def tables():
+    assert bot.db.secrets, "importing it adds its table"
     for feature in FEATURES:
         if feature.tables:
             importlib.import_module(feature.tables)
