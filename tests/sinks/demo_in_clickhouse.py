@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from bot.console.demo_past import write_past
@@ -28,8 +29,7 @@ async def playing(folder):
         sinks = json.dumps({"ch": sink_of(port, what=WHAT)})
         wanted = Wanted(start_timeout="1h", options={"SINKS": sinks}, write_past=write_past)
         async with environment.running(wanted) as env:
-            env.timeout = PATIENCE
-            await Scenario(env).play()
+            await Scenario(replace(env, timeout=PATIENCE)).play()
             code, out = await env.bot.command(
                 "sink", "backfill", "ch", "--since", "2020-01-01"
             )  # of the past
