@@ -1,7 +1,7 @@
 """How many webhooks does `ootbot serve` take, beside others that take them?
 
 Each round starts every server afresh. Those that a user would start have all cores, which they share with the
-generator; the door alone and its twin without a store have one core, the generator has the other.
+generator; the endpoint alone and its twin without a store have one core, the generator has the other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SETTLED = 3.0  # seconds after its start in which a bot does its periodic work for the first time
 WARM = 1.0  # seconds of the same load before: some compile what they run often
 FAMILY = 3  # processes
-ALONE, VERIFYING = "the door alone, on one core", "verified, not stored, on one core"
+ALONE, VERIFYING = "the endpoint alone, on one core", "verified, not stored, on one core"
 GIDGETHUB, PROBOT, PROBOT_FULL = (
     "gidgethub, empty handler",
     "probot, empty handler",

@@ -26,7 +26,7 @@ def targets() -> tuple[Target, ...]:
         Target("webhooks, as started by default / probot, empty handler", f"{default} / {PROBOT}", least=1.0),
         Target("webhooks, as started by default / probot with SQLite FULL", f"{default} / {PROBOT_FULL}", least=5),
         Target("p99 at half load, ms", "half_load_p99_ms", most=15),
-        Target("the door alone / verify only, one core", f"{ALONE} / verified, not stored", least=0.7),
+        Target("the endpoint alone / verify only, one core", f"{ALONE} / verified, not stored", least=0.7),
         Target("applied a second while 500 a second come in", "applied_per_second_at_500", least=3000),
         Target("webhooks' p99 beside 200 cached views a second, ms", f"{VIEWS}_webhooks_p99_ms", most=25),
         Target("these views' p95, ms", f"{VIEWS}_views_p95_ms", most=50),

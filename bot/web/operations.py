@@ -78,7 +78,7 @@ class Operation:
         return {code: one if isinstance(one, Content) else Content(one) for code, one in found.items()}
 
 
-RECEIVING = Topic("Doors", "Where webhooks and reports come in.")
+RECEIVING = Topic("Receiving", "Where webhooks and reports come in.")
 RUNNING = Topic("Operation", "Does it run?")
 CI = Topic("CI", "The repositories' own CI, as the App collects it.")
 ADMIN = Caller("admin", "the setting ADMIN_TOKEN; reads want it for what is private only")

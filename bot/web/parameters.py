@@ -25,7 +25,7 @@ MOST_DAYS = 400
 EPOCH = date(1970, 1, 1)
 MOST_WORDS = 200  # characters of a search
 IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,100}")
-DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+DATE = re.compile(r"(?:19[7-9][0-9]|[2-9][0-9]{3})-[0-9]{2}-[0-9]{2}")  # since EPOCH, if it is a day
 SHA = re.compile(r"[0-9a-f]{7,64}")
 _PART = re.compile(r"\{(\w+)\}")
 _REPOSITORY = re.compile(r"\{(?:owner|org)\}/\{repo\}")
@@ -104,7 +104,7 @@ def day(name: str, text: str) -> int:
         found = date.fromisoformat(text) if DATE.fullmatch(text) else None
     except ValueError:
         found = None
-    if found is None or found < EPOCH:
+    if found is None:
         raise Rejected(400, "invalid_parameter", f"{name} must be a day since 1970, as in 2026-11-25")
     return (found - EPOCH).days
 

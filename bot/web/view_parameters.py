@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
+from msgspec import Meta
+
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web.answers import matching, one_of
@@ -137,7 +139,7 @@ def days(description: str = COUNTED_BACK, *, default: int = parameters.DAYS) -> 
 
 def day(name: str, description: str, *, only: Only = "") -> Parameter[int | None]:
     """Return a day (UTC), written as 2026-11-25, as its number since 1970; None without it."""
-    kind = Annotated[str, matching(parameters.DATE)]
+    kind = Annotated[str, matching(parameters.DATE), Meta(extra_json_schema={"format": "date"})]
     return parsed(
         name, kind, description, parse=lambda given: parameters.day(name, given), default=None, only=only
     )

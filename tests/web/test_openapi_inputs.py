@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from urllib.parse import quote
 
 import pytest
@@ -38,6 +39,8 @@ def texts(schema, document):
         return st.integers(int(least), int(most)).map(str)
     if schema.get("type") == "boolean":
         return st.sampled_from(["true", "false"])
+    if schema.get("format") == "date":
+        return st.dates(min_value=date(1970, 1, 1)).map(str)
     least, most = schema.get("minLength", 0), schema.get("maxLength", 300)
     if "pattern" in schema:
         found = st.from_regex(re.compile(schema["pattern"].replace("$", r"\Z"), re.ASCII))
