@@ -22,9 +22,9 @@ PAGE = """<!doctype html><meta charset="utf-8"><style>
 body {{ font: 14px system-ui; margin: 16px; color: #222; background: #fff }} h1 {{ font-size: 18px; margin: 0 }}
 main {{ display: grid; grid-template-columns: 1fr 1fr; gap: 12px; margin-top: 12px }}
 section {{ border: 1px solid #ccc; border-radius: 4px; padding: 8px 12px; min-width: 0 }} h2 {{ font-size: 14px; margin: 0 0 6px }}
-table {{ border-collapse: collapse; width: 100%; font-size: 12px }} td, th {{ text-align: left; padding: 2px 6px; max-width: 22em;
+table {{ border-collapse: collapse; width: 100%; font-size: 12px; table-layout: fixed }} td, th {{ text-align: left; padding: 2px 6px;
 overflow: hidden; text-overflow: ellipsis; white-space: nowrap; border-top: 1px solid #eee }} svg {{ width: 100% }}
-text {{ font-size: 10px; fill: #555 }} .key {{ font-size: 12px; margin-right: 10px; white-space: nowrap }}
+text {{ font-size: 10px; fill: #555 }} .key {{ font-size: 12px; margin-right: 10px; white-space: nowrap; display: inline-block }}
 </style><h1>Panels of deploy/grafana/clickhouse.json on what the demo stores</h1>
 <div>Drawn by the chart code of ootbot's own pages, not by Grafana.</div><main>{panels}</main>"""
 
