@@ -45,7 +45,8 @@ SHA = "a" * 40
 STATES = ("scheduled", "running", "passed")
 EVENTS = {"scheduled": "job.scheduled", "running": "job.started", "passed": "job.finished"}
 APPLIED = "seconds until the events of one build are applied"
-APPLIED_WITHIN = 5.0  # for 10,000 events
+USED = "processor seconds of everything meanwhile"
+APPLIED_WITHIN = 5.0  # for 10,000 events; the processor's time tells on a busy machine, too
 BUSY = 10_000  # events a minute
 WITHIN = 0.9  # of what GitHub's endpoint takes
 
@@ -76,8 +77,7 @@ def main() -> None:
         applying.append(used)
     ours = {f"{name}, events per second": figure(values) for name, values in rates.items()}
     ours |= {f"{name}, processor us an event": figure(values) for name, values in costs.items()}
-    ours[APPLIED] = figure(seconds, 2)
-    ours["processor us of everything, for each of them"] = figure(applying, 0)
+    ours |= {APPLIED: figure(seconds, 2), USED: figure(applying, 2)}
     paced = [response_times(options.seconds, options.settled) for _ in range(options.rounds)]
     for name in ("Buildkite", "GitHub"):
         ours[f"{name}, p99 ms at {BUSY} events a minute each"] = figure((one[name] for one in paced), 1)
@@ -104,10 +104,9 @@ def reached(ratios: dict, ours: dict, events: int) -> list[dict]:
         for name, found in ratios.items()
     ]
     most = APPLIED_WITHIN * events / 10_000
-    took = ours[APPLIED]
-    return [
-        *lines,
-        {"name": APPLIED, "target": f"<= {most:g}", "measured": took, "met": took["median"] <= most},
+    return lines + [
+        {"name": name, "target": f"<= {most:g}", "measured": ours[name], "met": ours[name]["median"] <= most}
+        for name in (APPLIED, USED)
     ]
 
 
@@ -124,7 +123,7 @@ def started(settled: float) -> Iterator[Bot]:
 
 
 def applied(events: int, settled: float) -> tuple[float, float]:
-    """Return the seconds until the events of one build that wait are applied, and the processor's us for each."""
+    """Return the seconds until the events of one build that wait are applied, and those of the processor."""
     with started(settled) as bot:
         with bot.listening_alone():
             generator.run(bot.port, buildkite(events), seconds=60, count=events)
@@ -133,7 +132,7 @@ def applied(events: int, settled: float) -> tuple[float, float]:
         took, used = time.perf_counter() - began, bot.cpu() - used
         if (jobs := bot.count("SELECT count(*) FROM provider_job")) != -(-events // len(STATES)):
             raise SystemExit(f"{jobs} jobs were recorded of {events} events")
-        return took, used / events * 1e6
+        return took, used
 
 
 def response_times(seconds: float, settled: float) -> dict[str, float]:

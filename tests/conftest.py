@@ -24,13 +24,16 @@ import structlog
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from bot.ci.collect import parser_pool
 from bot.core.errors import RetryLater
+from bot.db.sqlite_threads import Threads
 from bot.demo.github.auth import private_key
 from bot.ingest import identify, watched
 from bot.oot.allowlist.tables import allowlist_version, oot_level
 from tests import databases, harness, memoized, secret_markers
 from tests.contract import description, recorder
 from tests.db.opened import opened, url_of
+from tests.unthreaded import Unthreaded
 
 try:
     from uvloop import new_event_loop
@@ -38,6 +41,8 @@ except ImportError:  # not there on every platform
     from asyncio import new_event_loop
 
 memoized.share_statements()
+# otherwise a test waits for what it has parsed until no other test wants the processor
+NICE_OF_PARSERS, parser_pool.NICE = parser_pool.NICE, 0
 # as `ootbot` logs where only what it requires is installed: rich takes seconds for a traceback
 structlog.configure(
     processors=[
@@ -66,6 +71,7 @@ def pytest_configure(config):
         "ours", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], **drawn
     )
     hypothesis.settings.load_profile("ours")
+    harness.running_threads = Threads if config.getoption("--nightly") else Unthreaded
     recorder.RECORDER.enabled = config.getoption("--nightly") and not description.reason_to_skip()
 
 
@@ -259,6 +265,12 @@ def migrated_url(database_url, tmp_path, sqlite_templates):
     if database_url is None:
         shutil.copy(sqlite_templates[False], tmp_path / "ootbot.db")
     return url_of(database_url, tmp_path)
+
+
+@pytest.fixture
+def nice_parsers(monkeypatch):
+    """Parser children give way as the program's own do."""
+    monkeypatch.setattr(parser_pool, "NICE", NICE_OF_PARSERS)
 
 
 @pytest.fixture

@@ -137,6 +137,9 @@ def serve(path):
     import bot.app
     import bot.cli
     import bot.console.common  # noqa: F401 - these are what takes so long
+    from bot.ci.collect import parser_pool
+
+    parser_pool.NICE = 0  # as in tests/conftest.py
 
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)

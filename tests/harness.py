@@ -23,6 +23,7 @@ from bot.app import make_app, make_context, make_worker, timetable
 from bot.ci.collect.settings import CollectSettings
 from bot.core.setting_types import IssuerConfig
 from bot.core.settings import Settings
+from bot.db import engines
 from bot.db.columns import metadata
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
@@ -55,6 +56,7 @@ L4:
 
 
 START = 1_790_000_000_000  # epoch milliseconds
+running_threads = engines.Threads  # of the bots; tests/conftest.py chooses others
 
 
 class ManualClock:
@@ -251,6 +253,17 @@ async def signing_issuer(clock, key):
 
 
 @contextlib.asynccontextmanager
+async def _opened(settings, **options):
+    """What a bot consists of; its store has the kind of threads that `running_threads` says."""
+    async with contextlib.AsyncExitStack() as stack:
+        with mock.patch.object(engines, "Threads", running_threads):
+            context = await stack.enter_async_context(
+                make_context(settings, load_key=memoized.load_key, **options)
+            )
+        yield context
+
+
+@contextlib.asynccontextmanager
 async def running(settings, *, github, issuer, app, clock, features=FEATURES, begun=False):
     """Serve the bot on a free port; its worker moves only when a test settles.
 
@@ -260,7 +273,7 @@ async def running(settings, *, github, issuer, app, clock, features=FEATURES, be
     listening = socket.create_server(("127.0.0.1", 0))
     settings = replace(settings, port=listening.getsockname()[1])
     url = f"http://127.0.0.1:{settings.port}"
-    async with make_context(settings, clock=clock, features=features, load_key=memoized.load_key) as context:
+    async with _opened(settings, clock=clock, features=features) as context:
         runner = web.AppRunner(
             make_app(context, compiled=memoized.TEMPLATES),
             access_log=None,

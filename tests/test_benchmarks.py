@@ -54,7 +54,7 @@ async def test_a_benchmark_measures_and_nothing_in_it_is_refused(name, options):
     assert any(measured["ours"].values())
 
 
-@pytest.mark.parametrize("name", ["publish", "scale"])
+@pytest.mark.parametrize("name", ["publish", pytest.param("scale", marks=pytest.mark.nightly)])
 async def test_a_benchmark_with_a_story_of_the_tests_finds_them(name):
     code, out, err = await run(name, "--help")
     assert (code, f"dev.py bench {name}" in out) == (0, True), err[-2000:]

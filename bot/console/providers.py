@@ -10,7 +10,7 @@ import click
 
 from bot.console.common import config_option, load_settings, run_work
 from bot.core.json_fields import iso_time
-from bot.core.text import plural
+from bot.core.text import duration, plural
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,25 +50,36 @@ async def _describe(settings: Settings, *, as_json: bool, take_up: bool) -> None
         taken = await unmapped.take_up(context) if take_up else None
         async with context.store.read() as tx:
             seen = await rows.last_seen(tx, limit=SEEN)
+            last, now = await rows.last_of_each(tx), tx.now
     if as_json:
         click.echo(json.dumps(_as_json(guides, seen, taken)))
         return
     for one in guides:
-        _print_guide(one)
+        at = last.get(one.provider)
+        _print_guide(one, "none yet" if at is None else f"{duration((now - at) / 1000)} ago")
+    if guides and guide.is_unreachable(settings):
+        click.echo("no other CI reaches these URLs: set PUBLIC_URL to the address of the bot from outside")
     if not guides:
         click.echo("no other CI is in the settings; docs/providers.md shows how to name one")
     if taken is not None:
         click.echo(f"{plural(taken, 'event')} of projects that are mapped by now: handled next")
     click.echo("last events:" if seen else "no event of another CI has come in yet")
     for row in seen:
-        about = row["repo"] or "no repository"
-        click.echo(f"  {iso_time(row['received_at'])}  {row['event']:<32} {row['state']:<8} {about}")
+        click.echo(f"  {iso_time(row['received_at'])}  {row['event']:<28} {row['state']:<8} {_about(row)}")
 
 
-def _print_guide(one: Guide) -> None:
+def _about(row: DeliveryRow) -> str:
+    """Return what an event was about, and why nothing follows from it."""
+    if row["state"] == "foreign":
+        return f"{(row['repo'] or '').partition(':')[2]} is mapped to no repository: see /admin, or ootbot doctor"
+    about = row["repo"] or "no repository"
+    return f"{about}: {row['error'].partition(': ')[2] or row['error']}" if row["error"] else about
+
+
+def _print_guide(one: Guide, last: str) -> None:
     click.echo(f"{one.provider}: {one.where}")
-    for name, value in one.fields:
-        click.echo(f"  {name:<10} {value}")
+    for name, value in [*one.fields, ("Last event", last)]:
+        click.echo(f"  {name:<10}  {value}")
     for project, repo in one.projects.items():
         click.echo(f"  {project} -> {repo}")
     click.echo("")

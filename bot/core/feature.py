@@ -92,7 +92,8 @@ class Feature:
     # failures on a commit, for the one list of them; about: title, author, branch and parent of a commit;
     # missing: what there is where a page is not; instead: the path that such an address leads to, or None;
     # job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
-    # head: the tests of a pull request's head, for both; cell: a line by the id of a job; failure;
+    # head: the tests of a pull request's head, for both; remarks: further lines of its comment; cell: a line by the
+    # id of a job; failure;
     # backend_run: a line by the id of a backend's run; grid: notes on a branch's columns and commits;
     # shared_failures: keys of backends' failed jobs whose failures upstream's own jobs share;
     # admin: a section of the administrator's page, of the settings

@@ -50,6 +50,28 @@ class Gone(OotbotError):
     """The store has no such content."""
 
 
+class Unanswered(RetryLater):
+    """The store did not send the content; `status` says how it put that."""
+
+    def __init__(
+        self,
+        response: aiohttp.ClientResponse,
+        message: str,
+        *,
+        after: float | None = None,
+        by_api: bool = False,
+    ) -> None:
+        super().__init__(message, after=_asked_wait(response) or after)
+        self.status = response.status
+        self.by_api = by_api  # and not by a host that it names
+
+
+def _asked_wait(response: aiohttp.ClientResponse) -> float | None:
+    """Return the seconds that a store asks to be left alone."""
+    given = (response.headers.get(name, "") for name in ("Retry-After", "RateLimit-Reset"))
+    return next((float(text) for text in given if text.isascii() and text.isdigit() and len(text) < 5), None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Download:
     """What was downloaded."""
@@ -82,7 +104,7 @@ class Downloads:
         try:
             async with await self._open(location, {}) as response:
                 if response.status != 200:
-                    raise RetryLater(f"the store answered {response.status}")
+                    raise Unanswered(response, f"the store answered {response.status}")
                 with into.open("wb") as file:
                     return await self._receive(response, file, most)
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -129,13 +151,15 @@ class Downloads:
         if response.status < 300:
             return response
         response.release()
+        by_api = self._guard.is_api(url)
         if response.status in {404, 410}:
             raise Gone(f"the store answered {response.status}")
         if response.status == 416:
             raise DownloadRefused("the store does not have the range that it promised")
         if response.status in EXPIRED:
-            raise RetryLater(f"the address has expired: the store answered {response.status}", after=1)
-        raise RetryLater(f"the store answered {response.status}")
+            words = f"the address has expired: the store answered {response.status}"
+            raise Unanswered(response, words, after=1, by_api=by_api)
+        raise Unanswered(response, f"the store answered {response.status}", by_api=by_api)
 
     async def _receive(self, response: aiohttp.ClientResponse, file: IO[bytes], most: int) -> Download:
         encoding = response.headers.get("Content-Encoding", "").strip().lower()

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from bot.core import metrics
 from bot.core.errors import Rejected
@@ -18,8 +16,8 @@ from bot.ingest.inbox import Incoming
 from bot.ingest.senders import Sender
 from bot.providers import agents, buildkite, events, signatures
 from bot.providers.guide import PATHS
-from bot.providers.settings import BUILDKITE, CIRCLECI, PROJECT_MOST, normalize_project, providers_of
-from bot.web.bodies import require_utf8
+from bot.providers.peek import find_changes, peek_buildkite, peek_circleci
+from bot.providers.settings import BUILDKITE, CIRCLECI, PROJECT_MOST, ProviderSettings, normalize_project
 from bot.web.parameters import IDENTIFIER
 
 if TYPE_CHECKING:
@@ -27,51 +25,15 @@ if TYPE_CHECKING:
 
     from bot.context import Context
     from bot.core.settings import Settings
+    from bot.providers.peek import Agent, Build, BuildkiteEvent, CircleciEvent, Identified, Job
     from bot.providers.settings import Provider
 
+P = TypeVar("P", bound="Agent | Build | Identified | Job")
 LIMIT = 2 * 1024 * 1024  # bytes of a body
 WORD = re.compile(r"[a-z][a-z0-9_.-]{0,39}")  # an event
 UNKNOWN = "unknown"
 KNOWN = frozenset((*events.CIRCLECI_EVENTS, *events.BUILDKITE_EVENTS))
-
-
-class Part(msgspec.Struct):
-    """What identifies one of an event's objects, and what of it changes; the rest is skipped."""
-
-    id: Any = None
-    slug: Any = None
-    web_url: Any = None
-    url: Any = None
-    state: Any = None
-    blocked: Any = None
-    commit: Any = None
-    runnable_at: Any = None
-    started_at: Any = None
-    finished_at: Any = None
-    exit_status: Any = None
-    soft_failed: Any = None
-    retried_in_job_id: Any = None
-
-
-NOTHING = Part()
-
-
-class Told(msgspec.Struct):
-    """The members that say what an event is about."""
-
-    id: Any = None
-    type: Any = None
-    event: Any = None
-    build: Part | None = None
-    job: Part | None = None
-    workflow: Part | None = None
-    project: Part | None = None
-    pipeline: Part | None = None
-    agent: Part | None = None
-
-
-_decoder = msgspec.json.Decoder(Told)
-_encode = msgspec.json.Encoder().encode
+JOB_EVENTS, BUILD_EVENTS = frozenset(events.JOB_EVENTS), frozenset(events.BUILD_EVENTS)
 
 
 class Subject(NamedTuple):
@@ -87,10 +49,10 @@ def admit_circleci(headers: Mapping[str, str], body: bytes, context: Context) ->
     """Return what is stored of an event of CircleCI; raises Rejected 404, 401 or 400."""
     known = _require_open(context.settings, CIRCLECI)
     given = headers.get("circleci-signature", "")
-    matching = _matching(known, signatures.verify_circleci(given, body, _secrets(known)))
+    matching = [one for secret in signatures.verify_circleci(given, body, known) for one in known[secret]]
     if not matching:
         raise _unsigned("circleci-signature", given, "the secret of the webhook")
-    told = peek(body)
+    told = peek_circleci(body)
     event = headers.get("circleci-event-type") or told.type
     if told.job is not None and event in events.CIRCLECI_EVENTS:
         event = events.JOB_COMPLETED  # some of CircleCI's own samples call it the other one
@@ -109,90 +71,74 @@ def admit_buildkite(headers: Mapping[str, str], body: bytes, context: Context) -
     Raises Rejected 404, 401 or 400.
     """
     known = _require_open(context.settings, BUILDKITE)
-    given, token = headers.get("x-buildkite-signature", ""), headers.get("x-buildkite-token", "")
-    now = context.clock.now() / 1000
-    matching = _matching(known, signatures.verify_buildkite(given, body, _secrets(known), now=now))
-    plainly = [one for one in known if one.allow_token]
-    matching = matching or _matching(plainly, signatures.same_tokens(token, _secrets(plainly)))
+    given, now = headers.get("x-buildkite-signature", ""), context.clock.now() / 1000
+    secrets = signatures.verify_buildkite(given, body, known, now=now)
+    matching = [one for secret in secrets for one in known[secret]]
+    if not matching:
+        secrets = signatures.same_tokens(headers.get("x-buildkite-token", ""), known)
+        matching = [one for secret in secrets for one in known[secret] if one.allow_token]
     if not matching:
         raise _unsigned(
             "X-Buildkite-Signature", given, "the webhook's token, its setting to sign, and the clock"
         )
-    told = peek(body)
+    told = peek_buildkite(body)
     subject = buildkite_subject(told, headers.get("x-buildkite-event") or told.event, matching)
-    changes = _changes(told, subject, given) or body
+    signed_at = signatures.signed_at(given) if told.agent else ""
+    changes = find_changes(told, subject.event, signed_at) or body
     return _incoming(BUILDKITE, f"{BUILDKITE}:{hashlib.sha256(changes).hexdigest()}", body, subject)
 
 
-def peek(body: bytes) -> Told:
-    """Return what identifies an event's objects; raises Rejected 400."""
-    try:
-        require_utf8(body)
-        return _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Rejected(
-            400, "invalid_body", f"the body is not a JSON object as it is sent here: {error}"
-        ) from None
-    except RecursionError:
-        raise Rejected(400, "invalid_body", "the body is nested too deeply") from None
-
-
-def _changes(told: Told, subject: Subject, signature: str) -> bytes:
-    """Return what tells an event of Buildkite from others, nothing where only its body does.
-
-    Agents come back to a state they were in before, so the time counts; nothing else does.
-    """
-    about: tuple[object, ...] = (told.job, told.build)
-    if told.agent is not None:
-        about = (told.agent, signatures.signed_at(signature))
-    elif told.build is None:
-        return b""
-    try:
-        return _encode((subject.event, *about))
-    except (UnicodeEncodeError, RecursionError):  # what can be decoded may still be odd
-        return b""
-
-
-def circleci_subject(told: Told, event: object, trusted: Iterable[Provider]) -> Subject:
+def circleci_subject(told: CircleciEvent, event: object, trusted: Iterable[Provider]) -> Subject:
     """Return what an event of CircleCI is about; raises Rejected 400 where it does not say."""
-    name = _event_name(event)
-    if name not in events.CIRCLECI_EVENTS:
-        return Subject(f"{CIRCLECI}.{name}", None, None, f"nothing follows from {name}")
-    part, called = (told.job, "job.id") if name == events.JOB_COMPLETED else (told.workflow, "workflow.id")
-    _require(part, called)
-    slug = (told.project or NOTHING).slug
+    name = event if isinstance(event, str) else UNKNOWN
+    if name == events.JOB_COMPLETED:
+        _require(told.job, "job.id")
+    elif name == events.WORKFLOW_COMPLETED:
+        _require(told.workflow, "workflow.id")
+    else:
+        return _of_nothing(CIRCLECI, name)
+    slug = told.project.slug if told.project else None
     if not isinstance(slug, str) or not slug.strip():
         raise _invalid("project.slug")
-    return _of_project(CIRCLECI, name, slug, trusted)
+    shown = clean(slug)[:PROJECT_MOST]
+    return _of_project(CIRCLECI, name, normalize_project(CIRCLECI, shown), shown, trusted)
 
 
-def buildkite_subject(told: Told, event: object, trusted: Iterable[Provider]) -> Subject:
+def buildkite_subject(told: BuildkiteEvent, event: object, trusted: Iterable[Provider]) -> Subject:
     """Return what an event of Buildkite is about; raises Rejected 400 where it does not say."""
-    name = _event_name(event)
-    if name not in events.BUILDKITE_EVENTS:
-        return Subject(f"{BUILDKITE}.{name}", None, None, f"nothing follows from {name}")
-    if name in events.AGENT_EVENTS:
-        _require(told.agent, "agent.id")
-        agent = told.agent or NOTHING
-        organization = agents.find_organization(agent.web_url, agent.url)
-        ours = any(organization in one.organizations for one in trusted)
-        words = "" if ours else f"unknown organization {organization or 'of an agent'}"
-        return Subject(f"{BUILDKITE}.{name}", organization, None, words)
-    part, called = (told.job, "job.id") if name in events.JOB_EVENTS else (told.build, "build.id")
-    _require(part, called)
+    name, build = event if isinstance(event, str) else UNKNOWN, told.build
+    if name in JOB_EVENTS:
+        _require(told.job, "job.id")
+    elif name in BUILD_EVENTS:
+        build = _require(told.build, "build.id")
+    elif name in events.AGENT_EVENTS:
+        return _of_agent(name, _require(told.agent, "agent.id"), trusted)
+    else:
+        return _of_nothing(BUILDKITE, name)
     try:
-        project = buildkite.make_project((told.build or NOTHING).web_url, (told.pipeline or NOTHING).slug)
+        project = buildkite.make_project(build and build.web_url, told.pipeline and told.pipeline.slug)
     except Unreadable as error:
         raise Rejected(400, "invalid_body", str(error)) from None
-    return _of_project(BUILDKITE, name, project, trusted)
+    return _of_project(BUILDKITE, name, project, project, trusted)
 
 
-def _of_project(kind: str, event: str, project: str, trusted: Iterable[Provider]) -> Subject:
-    shown = clean(project)[:PROJECT_MOST]
-    key = normalize_project(kind, shown)
-    repo = next((one.projects[key] for one in trusted if key in one.projects), None)
-    words = "" if repo else f"unknown project {shown}"
-    return Subject(f"{kind}.{event}", key, repo, words)
+def _of_project(kind: str, event: str, project: str, shown: str, trusted: Iterable[Provider]) -> Subject:
+    for one in trusted:
+        if repo := one.projects.get(project):
+            return Subject(f"{kind}.{event}", project, repo, "")
+    return Subject(f"{kind}.{event}", project, None, f"unknown project {shown}")
+
+
+def _of_agent(event: str, agent: Agent, trusted: Iterable[Provider]) -> Subject:
+    organization = agents.find_organization(agent.web_url, agent.url)
+    ours = any(organization in one.organizations for one in trusted)
+    words = "" if ours else f"unknown organization {organization or 'of an agent'}"
+    return Subject(f"{BUILDKITE}.{event}", organization, None, words)
+
+
+def _of_nothing(kind: str, event: str) -> Subject:
+    name = event if WORD.fullmatch(event) else UNKNOWN
+    return Subject(f"{kind}.{name}", None, None, f"nothing follows from {name}")
 
 
 def _incoming(kind: str, guid: str, body: bytes, subject: Subject) -> Incoming:
@@ -207,8 +153,9 @@ def _incoming(kind: str, guid: str, body: bytes, subject: Subject) -> Incoming:
     return incoming
 
 
-def _require_open(settings: Settings, kind: str) -> Sequence[Provider]:
-    known = providers_of(settings, kind)
+def _require_open(settings: Settings, kind: str) -> Mapping[str, Sequence[Provider]]:
+    """Return the entries of a kind by their secrets; raises Rejected 404 without any."""
+    known = settings.of(ProviderSettings).by_secret.get(kind)
     if not known:
         raise Rejected(
             404, "not_found", f"no {kind} is among PROVIDERS in the settings: see docs/providers.md"
@@ -216,27 +163,16 @@ def _require_open(settings: Settings, kind: str) -> Sequence[Provider]:
     return known
 
 
-def _secrets(providers: Iterable[Provider]) -> list[str]:
-    return list(dict.fromkeys(secret for one in providers for secret in one.secrets))
-
-
-def _matching(providers: Iterable[Provider], secrets: Sequence[str]) -> list[Provider]:
-    return [one for one in providers if any(secret in one.secrets for secret in secrets)]
-
-
 def _unsigned(header: str, given: str, check: str) -> Rejected:
     problem = "does not match" if given else "is missing"
     return Rejected(401, "invalid_signature", f"{header} {problem}: check {check}")
 
 
-def _event_name(event: object) -> str:
-    return event if isinstance(event, str) and WORD.fullmatch(event) else UNKNOWN
-
-
-def _require(part: Part | None, called: str) -> None:
-    """Raise Rejected 400 unless an object has an id."""
+def _require(part: P | None, called: str) -> P:
+    """Return an object; raises Rejected 400 unless it has an id."""
     if part is None or not isinstance(part.id, str) or not part.id.strip():
         raise _invalid(called)
+    return part
 
 
 def _invalid(field: str) -> Rejected:

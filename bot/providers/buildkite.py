@@ -111,7 +111,7 @@ def read_job(data: Json, start: Json) -> Record | None:
         "url": read.read_url(job, "web_url"),
         "log_url": read.read_url(job, "log_url"),
     }
-    return read.make_record(PROVIDER_JOB, data, values)
+    return read.make_record(PROVIDER_JOB, values)
 
 
 def read_build(data: Json, start: Json) -> Record:
@@ -135,7 +135,7 @@ def read_build(data: Json, start: Json) -> Record:
         "completed_at": ended if status == COMPLETED else None,
         "url": read.read_url(data, "build", "web_url"),
     }
-    return read.make_record(PROVIDER_RUN, data, values)
+    return read.make_record(PROVIDER_RUN, values)
 
 
 def _common(data: Json, start: Json) -> dict[str, Any]:

@@ -35,6 +35,11 @@ async def write_cells(tx: Transaction, changed: Changed) -> None:
     await other_jobs.write_jobs(tx, found)
 
 
+def workflow_name(job: ProviderJobRow) -> str:
+    """Return what the workflow or pipeline of a job is called in the grid."""
+    return f"{job['provider']} / {job['workflow_name'] or escaping.NAMELESS}"
+
+
 def _of_job(job: ProviderJobRow) -> OtherJob:
     if job["provider"] == statuses.STATUS:
         return _of_status(job)
@@ -46,7 +51,7 @@ def _of_job(job: ProviderJobRow) -> OtherJob:
         repository_id=job["repository_id"],
         head_sha=job["head_sha"] or "",
         source=provider,
-        workflow=f"{provider} / {workflow}",
+        workflow=workflow_name(job),
         name=name,
         # what they call the commit statuses that they set on GitHub: CircleCI one for a job, Buildkite for a pipeline
         shown_as=f"ci/circleci: {name}" if provider == CIRCLECI else f"buildkite/{workflow}",

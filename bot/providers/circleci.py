@@ -44,7 +44,7 @@ def read_job(data: Json, start: Json) -> Record:
         "completed_at": read.read_time(data, "job", "stopped_at"),
         "url": f"{url}/jobs/{number}" if url and number is not None else url,
     }
-    return read.make_record(PROVIDER_JOB, data, values)
+    return read.make_record(PROVIDER_JOB, values)
 
 
 def read_workflow(data: Json, start: Json) -> Record:
@@ -60,7 +60,7 @@ def read_workflow(data: Json, start: Json) -> Record:
         "completed_at": read.read_time(data, "workflow", "stopped_at"),
         "url": read.read_url(data, "workflow", "url"),
     }
-    return read.make_record(PROVIDER_RUN, data, values)
+    return read.make_record(PROVIDER_RUN, values)
 
 
 def _common(data: Json, start: Json, state: str | None) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from bot.core.errors import StoreUnavailable
+from bot.core import json_fields
+from bot.core.errors import StoreUnavailable, in_words
 from bot.core.finding import Finding, ok, warning
+from bot.core.json_fields import Unreadable
 from bot.core.text import duration, plural
 from bot.ingest import backlog
 from bot.providers import rows
@@ -19,11 +21,14 @@ from bot.queue.sums import DAY
 if TYPE_CHECKING:
     from bot.ops.doctor.target import Target
     from bot.providers.rows import UnmappedRow
+    from bot.providers.settings import Provider
 
 CHECK = "other CIs"
 SILENT_DAYS = 7
 SHOWN = 5  # projects
 PATIENCE = 3.0  # seconds
+SCOPES_PATH = "/v2/access-token"  # https://buildkite.com/docs/apis/rest-api/access-token
+ANSWER_MOST = 64 * 1024  # bytes
 REFUSED = re.compile(
     r'^ootbot_provider_refused_total\{provider="(\w+)",reason="invalid_signature"\} ([0-9.e+]+)$',
     re.MULTILINE,
@@ -44,6 +49,7 @@ async def check_providers(target: Target) -> list[Finding]:
         return []  # another check says so
     found = [_heard(kind, last.get(kind), pushed, now) for kind in kinds]
     found += [_unmapped(one) for one in unmapped]
+    found += [await _api_token(target, one) for one in providers_of(target.settings) if one.api_token]
     return found + await _refused(target)
 
 
@@ -66,6 +72,28 @@ def _unmapped(one: UnmappedRow) -> Finding:
     detail = f"{events} of the {kind} project {project[:200]}, which is mapped to no repository"
     todo = "map it in PROVIDERS, then `ootbot providers --take-up`; or leave it out of the webhook"
     return warning(CHECK, detail, todo)
+
+
+async def _api_token(target: Target, one: Provider) -> Finding:
+    """Ask Buildkite what an API token may do: logs come by it."""
+    scopes = " and ".join(one.api_scopes)
+    todo = f"make one there with the scopes {scopes}, and put it into {one.api_variable}"
+    headers, timeout = {"Authorization": f"Bearer {one.api_token}"}, aiohttp.ClientTimeout(total=PATIENCE)
+    try:
+        async with target.http.get(f"{one.api_url}{SCOPES_PATH}", headers=headers, timeout=timeout) as answer:
+            status = answer.status
+            body = json_fields.decode(await answer.content.read(ANSWER_MOST)) if status == 200 else {}
+    except (aiohttp.ClientError, TimeoutError) as problem:
+        return warning(CHECK, f"{one.api_url} cannot be asked: {in_words(problem)}", "look at the network")
+    except Unreadable as problem:
+        return warning(CHECK, f"{one.api_url} gave an odd answer: {problem}", "look at api_url")
+    if status != 200:
+        return warning(CHECK, f"Buildkite answered {status} to the API token in {one.api_variable}", todo)
+    given = json_fields.read_member(body, ("scopes",), json_fields.Kind.TEXTS) or ()
+    if lacking := set(one.api_scopes) - set(given):
+        words = f"the API token in {one.api_variable} lacks {' and '.join(sorted(lacking))}"
+        return warning(CHECK, words, todo)
+    return ok(CHECK, f"the API token in {one.api_variable} has {scopes}")
 
 
 async def _refused(target: Target) -> list[Finding]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from bot.core.setting_types import LOOPBACK
 from bot.providers import events
 from bot.providers.settings import BUILDKITE, CIRCLECI, providers_of
 
@@ -36,6 +38,11 @@ def make_guides(settings: Settings) -> list[Guide]:
     return [_guide(one, settings.url) for one in providers_of(settings)]
 
 
+def is_unreachable(settings: Settings) -> bool:
+    """Whether the addresses to enter are of this machine only: no other CI reaches them."""
+    return urlsplit(settings.url).hostname in LOOPBACK
+
+
 def _guide(one: Provider, url: str) -> Guide:
     secret = f"the value of {one.variable}"
     if len(one.secrets) > 1:
@@ -49,5 +56,13 @@ def _guide(one: Provider, url: str) -> Guide:
             ("Token", f"{secret}; send it as X-Buildkite-Signature, not as X-Buildkite-Token"),
             ("Events", "all of build.*, job.* and agent.*"),
             ("Pipelines", "only those below, where the organization has others"),
+            ("Files", _files(one)),
         ]
     return Guide(provider=one.kind, where=WHERE[one.kind], fields=fields, projects=one.projects)
+
+
+def _files(one: Provider) -> str:
+    if not one.api_token:
+        return "none are fetched: api_token_env would name the variable with an API token"
+    what = "logs of failed jobs and reports of tests" if one.junit else "logs of failed jobs"
+    return f"{what}, by the API token in {one.api_variable} with {' and '.join(one.api_scopes)}"

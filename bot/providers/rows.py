@@ -112,6 +112,19 @@ async def take_up(tx: Transaction, mapped: Sequence[tuple[int, str | None]]) -> 
         await tx.run(sa.update(delivery).where(delivery.c.id == identifier, FOREIGN).values(change))
 
 
+async def find_job(
+    tx: Transaction, repository_id: int, provider: str, project: str, job_id: str
+) -> ProviderJobRow | None:
+    """Return a job of another CI."""
+    query = select(ProviderJobRow, provider_job).where(
+        JOB.repository_id == repository_id,
+        JOB.provider == provider,
+        JOB.project == project,
+        JOB.job_id == job_id,
+    )
+    return await tx.fetch_first(query)
+
+
 async def open_statuses(
     tx: Transaction, repo: str, *, received: tuple[int, int], limit: int
 ) -> list[ProviderJobRow]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,9 +20,19 @@ if TYPE_CHECKING:
 CIRCLECI, BUILDKITE = "circleci", "buildkite"
 SECRETS_MOST = 2  # two while one is rotated
 PROJECTS_MOST, PROJECT_MOST = 1_000, 300
+TOKEN = re.compile(r"[!-~]{1,500}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 PIPELINE = re.compile(r"[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}")
 SLUG = re.compile(r"[A-Za-z0-9]{1,20}/[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}")
+OF_BUILDKITE = frozenset(
+    {"allow_token", "api_token_env", "api_url", "junit"}
+)  # keys that only its entries have
+API_URL = "https://api.buildkite.com"
+API_SCOPES = (
+    "read_build_logs",
+    "read_artifacts",
+)  # of Buildkite's API tokens, the second one for reports of tests
+GLOBS_MOST, GLOB_MOST = 20, 200
 _LONG = {"github/": "gh/", "bitbucket/": "bb/"}  # CircleCI writes either
 
 
@@ -55,6 +66,17 @@ class Provider:
     secrets: tuple[str, ...] = field(repr=False)
     projects: Mapping[str, str]  # see `normalize_project` -> repository
     allow_token: bool = False  # whether Buildkite may send its token in place of a signature
+    api_variable: str = (
+        ""  # the environment variable with the token of Buildkite's REST API; empty: it is not used
+    )
+    api_token: str = field(default="", repr=False)
+    api_url: str = API_URL
+    junit: tuple[str, ...] = ()  # globs over the paths of artifacts that are reports of tests
+
+    @property
+    def api_scopes(self) -> tuple[str, ...]:
+        """The scopes that its API token needs."""
+        return API_SCOPES if self.junit else API_SCOPES[:1]
 
     @property
     def organizations(self) -> frozenset[str]:
@@ -97,19 +119,64 @@ def _read(at: int, table: dict[str, Any], environ: Mapping[str, str], problems: 
         problems.append(f"entry {at}: its kind is one of {', '.join(KINDS)}, not {str(name)[:40]!r}")
         return None
     before = len(problems)
-    known = {"kind", kind.variable, kind.projects} | ({"allow_token"} if name == BUILDKITE else set())
+    entry = f"entry {at} ({name})"
+    known = {"kind", kind.variable, kind.projects} | (OF_BUILDKITE if name == BUILDKITE else set())
     words = f"is none of {', '.join(sorted(known))}"
-    problems += [f"entry {at} ({name}): {key[:40]!r} {words}" for key in sorted(table.keys() - known)]
+    problems += [f"{entry}: {key[:40]!r} {words}" for key in sorted(table.keys() - known)]
     allow_token = table.get("allow_token", False)
     if not isinstance(allow_token, bool):
-        problems.append(f"entry {at} ({name}): allow_token is true or false")
+        problems.append(f"{entry}: allow_token is true or false")
     variable = table.get(kind.variable, kind.default)
-    secrets = _read_secrets(f"entry {at} ({name})", kind, variable, environ, problems)
-    projects = _read_projects(f"entry {at} ({name})", name, kind, table.get(kind.projects), problems)
+    secrets = _read_secrets(entry, kind, variable, environ, problems)
+    projects = _read_projects(entry, name, kind, table.get(kind.projects), problems)
+    api = _read_api(entry, table, environ, problems)
     if len(problems) > before:
         return None
     return Provider(
-        kind=name, variable=str(variable), secrets=secrets, projects=projects, allow_token=bool(allow_token)
+        kind=name,
+        variable=str(variable),
+        secrets=secrets,
+        projects=projects,
+        allow_token=bool(allow_token),
+        **api,
+    )
+
+
+def _read_api(
+    entry: str, table: dict[str, Any], environ: Mapping[str, str], problems: list[str]
+) -> dict[str, Any]:
+    """Return the options of Buildkite's REST API: none where it is not to be used."""
+    variable, junit = table.get("api_token_env"), table.get("junit", [])
+    if variable is None:
+        if junit:
+            problems.append(f"{entry}: junit needs api_token_env: artifacts are fetched with an API token")
+        return {}
+    token = environ.get(variable, "").strip() if isinstance(variable, str) else ""
+    if not isinstance(variable, str) or not VARIABLE.fullmatch(variable):
+        problems.append(f"{entry}: api_token_env names an environment variable, such as BUILDKITE_API_TOKEN")
+    elif not token:
+        problems.append(f"{entry}: the environment variable {variable} is missing; it holds the API token")
+    elif not TOKEN.fullmatch(token):
+        problems.append(f"{entry}: {variable} holds no API token: it is one word of visible characters")
+    url = API_URL
+    try:
+        url = setting_types.https_url(str(table.get("api_url", API_URL)))
+    except ValueError as error:
+        problems.append(f"{entry}: api_url: {error}")
+    globs = [junit] if isinstance(junit, str) else junit
+    if not _are_globs(globs):
+        problems.append(
+            f"{entry}: junit is a glob over the paths of artifacts, or a list of up to {GLOBS_MOST}"
+        )
+        globs = []
+    return {"api_variable": str(variable), "api_token": token, "api_url": url, "junit": tuple(globs)}
+
+
+def _are_globs(given: object) -> bool:
+    return (
+        isinstance(given, list)
+        and len(given) <= GLOBS_MOST
+        and all(isinstance(one, str) and 0 < len(one) <= GLOB_MOST for one in given)
     )
 
 
@@ -163,6 +230,16 @@ class ProviderSettings:
         secret=True,
         environ=True,
     )
+
+    @cached_property
+    def by_secret(self) -> Mapping[str, Mapping[str, tuple[Provider, ...]]]:
+        """The entries of each kind by the secrets that vouch for them."""
+        found: dict[str, dict[str, tuple[Provider, ...]]] = {}
+        for one in self.providers:
+            of_kind = found.setdefault(one.kind, {})
+            for secret in one.secrets:
+                of_kind[secret] = (*of_kind.get(secret, ()), one)
+        return found
 
 
 def providers_of(settings: Settings, kind: str | None = None) -> tuple[Provider, ...]:

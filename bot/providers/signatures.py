@@ -37,8 +37,12 @@ def verify_buildkite(header: str, body: bytes, tokens: Iterable[str], *, now: fl
     found = _SIGNED.fullmatch(header.replace(" ", ""))
     if found is None or abs(now - int(found[1])) > SKEW:
         return []
-    signed = found[1].encode() + b"." + body
-    return [token for token in tokens if _same(found[2], hmac.digest(token.encode(), signed, "sha256").hex())]
+    given, signed = found[2], b"%b.%b" % (found[1].encode(), body)
+    return [
+        token
+        for token in tokens
+        if hmac.compare_digest(given, hmac.digest(token.encode(), signed, "sha256").hex())
+    ]
 
 
 def signed_at(header: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bot.core.errors import Rejected
 from bot.ingest import inbox
 from bot.providers import admission, rows
+from bot.providers.peek import peek_buildkite, peek_circleci
 from bot.providers.settings import CIRCLECI, providers_of
 
 if TYPE_CHECKING:
@@ -38,8 +39,10 @@ async def take_up(context: Context) -> int:
 def _subject(settings: Settings, one: DeliveryRow) -> admission.Subject | None:
     """Return what an event is about by the settings of today, None where it can no longer be read."""
     kind, _, event = one["event"].partition(".")
-    find = admission.circleci_subject if kind == CIRCLECI else admission.buildkite_subject
+    body, trusted = inbox.read_body(one), providers_of(settings, kind)
     try:
-        return find(admission.peek(inbox.read_body(one)), event, providers_of(settings, kind))
+        if kind == CIRCLECI:
+            return admission.circleci_subject(peek_circleci(body), event, trusted)
+        return admission.buildkite_subject(peek_buildkite(body), event, trusted)
     except Rejected:
         return None

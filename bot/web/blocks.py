@@ -190,6 +190,14 @@ async def head_tests(features: Features, tx: Transaction, subject: HeadSubject) 
     return HeadTests()
 
 
+async def head_remarks(features: Features, tx: Transaction, subject: HeadSubject) -> tuple[BlockLine, ...]:
+    """Return the further lines that a pull request's comment has about a head."""
+    found: list[BlockLine] = []
+    for add in sections(features, "remarks"):
+        found += await add(tx, subject)
+    return tuple(found)
+
+
 async def job_lines(
     features: Features, tx: Transaction, subject: BackendsSubject
 ) -> dict[str, list[JobLine]]:

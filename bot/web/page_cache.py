@@ -159,9 +159,9 @@ def _send(request: web.Request, page: CachedPage | web.Response, *, control: str
         "ETag": f'W/"{page.etag}"',
         "Vary": "Accept-Encoding, Authorization, Cookie",
     }
+    headers["Content-Type"] = page.content_type  # chooses the policy: a 304's takes the place of the kept one
     if any(tag.value == page.etag for tag in request.if_none_match or ()):
         return web.Response(status=304, headers=headers)
-    headers["Content-Type"] = page.content_type
     if page.gzipped and "gzip" in request.headers.get("Accept-Encoding", ""):
         return web.Response(body=page.gzipped, headers=headers | {"Content-Encoding": "gzip"})
     return web.Response(body=page.body, headers=headers)

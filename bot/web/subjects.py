@@ -156,7 +156,7 @@ class BackendsSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class HeadSubject:
-    """The subject of sections at `head`: a head of a pull request, in its comment and check runs."""
+    """The subject of sections at `head` and `remarks`: a head of a pull request, in its comment and check runs."""
 
     repo: str
     head_sha: str
@@ -165,3 +165,4 @@ class HeadSubject:
         str, frozenset[tuple[str, int]]
     ]  # backends (as above) that fail: ids and attempts of the runs
     url: str  # the address of this bot
+    settings: Settings

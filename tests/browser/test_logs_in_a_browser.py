@@ -8,7 +8,7 @@ import pytest
 
 from tests import harness
 from tests.browser import chromium, log_story
-from tests.browser.test_pages_in_a_browser import check
+from tests.browser.test_pages_in_a_browser import LOOKS, check
 from tests.serving import SQLITE
 
 pytestmark = pytest.mark.skipif(chromium.find() is None, reason="no Chromium here: apt-get install chromium")
@@ -23,9 +23,10 @@ async def bot(settings, github, issuer, clock):
 
 
 @SQLITE
-async def test_pages_of_logs_have_nothing_that_troubles_a_reader(bot, github):
+@LOOKS
+async def test_pages_of_logs_have_nothing_that_troubles_a_reader(bot, github, looks):
     pages = await log_story.tell(bot, github)
     async with chromium.running() as tab:
-        found = await check(bot, tab, pages)
+        found = await check(bot, tab, pages, looks)
         assert found == [], "\n".join(found)
         assert tab.complaints == []  # no error in the console, no violation of the policy

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests import harness
+from tests import harness, shown_facts
 from tests.browser import chromium, measured, story
 from tests.harness import L3, L4, UPSTREAM
+from tests.walk import walk
 
 pytestmark = [
     pytest.mark.skipif(chromium.find() is None, reason="no Chromium here: apt-get install chromium"),
@@ -21,9 +22,18 @@ pytestmark = [
 
 FINDINGS = (Path(__file__).parent / "findings.js").read_text()
 REACHABLE = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
-SIZES = (390, 1440, 2560)
+EVERY = tuple((width, dark) for width in (390, 1440, 2560) for dark in (False, True))
+SOME = ((390, False), (1440, True))
+LOOKS = pytest.mark.parametrize(
+    "looks", [pytest.param(SOME, id="some"), pytest.param(EVERY, id="every", marks=pytest.mark.nightly)]
+)
 LINK = re.compile(r'href="(/[^"#]*)')
 OF_A_SHAPE = 2
+ALIKE = 6  # pages of one kind that are compared
+COMPARED = {  # of what the story's pages say in several places
+    "last good", "commits that count", "Broken", "Flaky", "took", "Failed", "Runs", "pass rate", "upstream's jobs passed",
+    "full result", "gate", "mark", "jobs", "queued", "cpu avg", "memory avg", "gpu avg", "total of Failed",
+}  # fmt: skip
 PAGES = {
     "health": "/oot",
     "health-24h": "/oot?days=1&level=4",
@@ -171,25 +181,25 @@ async def sign_in(bot, tab):
     await tab.loaded.wait()
 
 
-async def check(bot, tab, pages):
+async def check(bot, tab, pages, looks):
     """Return what troubles a reader; a page follows width and colours while it is open."""
     found = []
     for name, path in pages.items():
-        await tab.look(width=SIZES[0], dark=False)
+        await tab.look(width=looks[0][0], dark=looks[0][1])
         await tab.open(bot.url + path)
-        for width in SIZES:
-            for dark in (False, True):
-                await tab.look(width=width, dark=dark)
-                where = f"{name}, {width} px, {'dark' if dark else 'light'}"
-                found += [f"{where}: {finding}" for finding in await tab.evaluate(FINDINGS)]
+        for width, dark in looks:
+            await tab.look(width=width, dark=dark)
+            where = f"{name}, {width} px, {'dark' if dark else 'light'}"
+            found += [f"{where}: {finding}" for finding in await tab.evaluate(FINDINGS)]
     return found
 
 
-async def test_pages_have_nothing_that_troubles_a_reader(bot, tab):
+@LOOKS
+async def test_pages_have_nothing_that_troubles_a_reader(bot, tab, looks):
     pages = await addresses(bot)
-    found = await check(bot, tab, pages)
+    found = await check(bot, tab, pages, looks)
     await sign_in(bot, tab)
-    found += await check(bot, tab, SIGNED_IN)
+    found += await check(bot, tab, SIGNED_IN, looks)
     assert found == [], "\n".join(found)
     ours = [said for said in tab.complaints if "the server responded with a status of" not in said]
     assert ours == []  # no error in the console, no violation of the policy
@@ -257,3 +267,11 @@ async def test_links_between_pages_lead_somewhere(bot):
             waiting += [html.unescape(found) for found in LINK.findall(shown)]
     assert lost == [], "\n".join(map(str, lost))
     assert len(seen) > len(PAGES)
+
+
+async def test_what_two_pages_show_is_the_same(bot):
+    """Of the whole demo: tests/demo/test_pages_agree.py, by night."""
+    start = (PAGES["home"], PAGES["grid"], "/failures", "/oot", "/oot/metrics", "/oot/levels")
+    pages = await walk(bot.http, bot.url, start=start, alike=ALIKE)
+    assert shown_facts.disagreements(pages) == {}
+    assert COMPARED - shown_facts.compared(pages).keys() == set()

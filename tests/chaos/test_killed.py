@@ -10,11 +10,14 @@ from tests.chaos import killed
 from tests.chaos.scenario import Trial
 from tests.serving import POSTGRES, SQLITE
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [  # by default tests/flows/test_kill.py kills a bot at chosen points
+    pytest.mark.nightly,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
+]
 
 
 @SQLITE
-@pytest.mark.parametrize("kills", [8, pytest.param(60, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [8, 60])
 async def test_kills_lose_nothing_and_nothing_is_said_twice(tmp_path, database_url, kills):
     trial = Trial(n=kills, seed="sixty", folder=tmp_path, database_url=database_url, quiet=True)
     await killed.run(trial, authors=1, talkers=4, longest=0.25, deliveries=8 * kills, reports=kills // 3)

@@ -32,6 +32,8 @@ CACHES = {
         STRANGERS, 2_000, KIB
     ),  # one a connection; the bodies have limits of their own
     "Budgets._held": Kept(GITHUB, 10_000, KIB),  # accounts with an installation
+    "BuildkiteApi._downloads": Kept(SETTINGS, 10, 64 * KIB),  # addresses of the API
+    "BuildkiteApi._pauses": Kept(SETTINGS, 1_000, KIB),  # variables with tokens
     "BytesCache._entries": Kept(STRANGERS, 1, 16 * MIB),  # so many bytes in all
     "Counts._counted": Kept(CODE, 4, MIB),  # windows
     "DaySumsCache._combined": Kept(CODE, 24, MIB),  # kinds of sums, and backends of the allowlist
@@ -83,6 +85,7 @@ CACHES = {
     "_due": Kept(CODE, 4, 16 * KIB),
     "_fields": Kept(CODE, 500, 8 * KIB),
     "_insert": Kept(CODE, 200, 16 * KIB),
+    "_known_lines": Kept(CODE, 2, 16 * KIB),
     "_measured_runs": Kept(CODE, 2, 16 * KIB),
     "_of_keys": Kept(CODE, 2, 16 * KIB),
     "_overtaken": Kept(CODE, 2, 16 * KIB),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from bot.core.errors import StoreUnavailable
-from bot.db import group_commit
 from bot.db.group_commit import GroupCommit
 
 
@@ -26,9 +25,14 @@ class Database:
         self.batches.append([*items])
         return [2 * item for item in items]
 
-    def group(self, *, max_items=10, max_size=1000, pause=0.0):
+    def group(self, *, max_items=10, max_size=1000, pause=0.0, answer_within=60.0):
         return GroupCommit(
-            self.write, max_items=max_items, max_size=max_size, size=lambda item: item, pause=pause
+            self.write,
+            max_items=max_items,
+            max_size=max_size,
+            size=lambda item: item,
+            pause=pause,
+            answer_within=answer_within,
         )
 
 
@@ -90,10 +94,9 @@ async def test_an_unavailable_database_fails_a_whole_batch_at_once():
     assert {str(one) for one in await put_all(database.group(), database, 1, 2, 3)} == {"full"}
 
 
-async def test_a_caller_is_refused_in_time_and_its_waiting_item_is_not_written(monkeypatch):
-    monkeypatch.setattr(group_commit, "ANSWER_WITHIN", 0.05)
+async def test_a_caller_is_refused_in_time_and_its_waiting_item_is_not_written():
     database = Database()
-    group = database.group()
+    group = database.group(answer_within=0.05)
     outcomes = await asyncio.gather(group.put(1), group.put(2), return_exceptions=True)
     assert all("kept others waiting" in str(one) for one in outcomes)
     late = group.put(3)

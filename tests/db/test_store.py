@@ -199,6 +199,7 @@ async def test_sqlite_survives_a_power_cut_and_waits_for_others(store):
     assert values == ["wal", 2, 5000]
 
 
+@pytest.mark.nightly
 @POSTGRES
 async def test_silence_ends_a_transaction_and_much_work_does_not(store):
     async with store.read(answer_within=3) as tx:

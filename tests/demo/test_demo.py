@@ -109,6 +109,7 @@ def test_the_usual_port_is_taken_where_it_is_free_and_another_one_where_not(caps
     assert main.choose_port(port) == port
 
 
+@pytest.mark.nightly
 async def test_unmet_expectations_are_found():
     async with environment.running() as env:
         env.backends[participants.TPU].silent = True

@@ -1,4 +1,7 @@
-"""The demo's month: do all pages, and their JSON, say the same of what two of them show, and do all links lead on?"""
+"""The demo's month: do all pages, and their JSON, say the same of what two of them show, and do all links lead on?
+
+By default tests/browser/test_pages_in_a_browser.py asks so of its story.
+"""
 
 from __future__ import annotations
 
@@ -58,6 +61,7 @@ LATER = {  # pages that answer a question (docs/questions.md) later in the scena
 AGAIN, LONG_ENOUGH = 10, 110  # seconds; sums of days are made within a minute of what happens
 
 
+@pytest.mark.nightly
 async def test_what_two_pages_show_is_the_same_and_questions_are_answered():
     await check(_play_some, alike=SOME)
 

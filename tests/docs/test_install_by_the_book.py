@@ -75,6 +75,7 @@ async def terminal(tmp_path):
     await made.end()
 
 
+@pytest.mark.nightly
 async def test_the_page_leads_from_nothing_to_a_green_gate(terminal, tmp_path):
     assert [command.split()[1] for command in COMMANDS] == ["demo", "init", "serve", "doctor"]
     github, init, serve, doctor = COMMANDS

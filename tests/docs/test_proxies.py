@@ -19,12 +19,19 @@ from tests.process import ADMIN_TOKEN, PATIENCE, Process, options_for
 ISSUE = {"action": "opened", "repository": {"id": UPSTREAM_ID, "full_name": UPSTREAM}}
 READ = re.compile(r'^ootbot_deliveries_read_total\{by="(\w+)"\} (\d+)', re.MULTILINE)
 ALL = ("nginx", "haproxy", "caddy")
+BY_DEFAULT = "nginx"
 
 pytestmark = [
     pytest.mark.parametrize(
         "name",
         [
-            pytest.param(name, marks=pytest.mark.skipif(name not in proxies.installed(), reason=f"no {name}"))
+            pytest.param(
+                name,
+                marks=[
+                    pytest.mark.skipif(name not in proxies.installed(), reason=f"no {name}"),
+                    *([] if name == BY_DEFAULT else [pytest.mark.nightly]),
+                ],
+            )
             for name in ALL
         ],
     )

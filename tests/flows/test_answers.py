@@ -48,6 +48,7 @@ async def test_six_silent_dispatches_beside_a_green_run_leave_it_at_100_percent(
     assert "6 not run" in (await bot.get("/oot"))[1]
 
 
+@pytest.mark.logic
 async def test_the_health_page_still_says_since_when_it_is_silent(bot, github):
     await in_force(bot, f"L2: [{L2}]")
     await github.open_pull(UPSTREAM)

@@ -125,6 +125,7 @@ class TestTwoWorkers:
     def clock(self):
         return SystemClock()
 
+    @pytest.mark.nightly
     @POSTGRES
     async def test_publishing_together_they_write_no_faster_than_one_may(
         self, bot, github, tmp_path, database_url, app_key

@@ -83,6 +83,7 @@ async def test_a_burst_of_reports_is_one_edit(bot, github, pull):
     assert len(written) == 1
 
 
+@pytest.mark.nightly
 async def test_it_is_never_more_than_a_minute_behind_however_much_happens(bot, github, pull):
     await finish(bot, github)
     for number in range(40):

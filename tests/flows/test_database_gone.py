@@ -150,6 +150,7 @@ async def test_a_spool_that_cannot_be_written(tmp_path, app_key):
         await bot.recovers()
 
 
+@pytest.mark.nightly
 async def test_a_locked_database(tmp_path, app_key):
     """Deliveries are still taken; it is not ready, since they cannot be handled."""
     async with running(tmp_path, app_key) as bot:
@@ -160,6 +161,7 @@ async def test_a_locked_database(tmp_path, app_key):
         await bot.recovers()
 
 
+@pytest.mark.nightly
 async def test_a_full_disk(tmp_path, app_key):
     async with running(tmp_path, app_key) as bot:
         _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -201,6 +203,7 @@ async def refused(bot):
     return (await bot.deliver())[0] == 503
 
 
+@pytest.mark.nightly
 async def test_a_file_that_is_taken_away_and_put_back(tmp_path, app_key):
     data, aside = tmp_path / "data", tmp_path / "aside"
     data.mkdir()
@@ -327,6 +330,7 @@ async def deliver_later(bot):
     return await bot.deliver()
 
 
+@pytest.mark.nightly
 async def test_a_postgresql_that_is_there_and_says_nothing(tmp_path_factory, tmp_path, app_key):
     issuer = Issuer(clock=SystemClock())
     await issuer.start()

@@ -119,6 +119,7 @@ async def test_nothing_needs_a_temporary_folder_that_can_be_written(start):
     assert (await served.get("/oot", **ADMIN))[0] == 200
 
 
+@pytest.mark.nightly
 async def test_one_that_dies_at_once_is_waited_for_ever_longer_while_requests_are_answered(start, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(DIES)
     served = await start(TWO_CORES)

@@ -201,6 +201,7 @@ async def seen(bot, github, pull):
     }
 
 
+@pytest.mark.logic
 @pytest.mark.parametrize(
     ("kind", "at"),
     [

@@ -36,7 +36,8 @@ STORIES = {
     ],
 }  # fmt: skip
 LONG = dict.fromkeys(
-    ("after what it has acknowledged", "before its writes have an effect"), pytest.mark.nightly
+    ("after what it has acknowledged", "before its writes have an effect", "when only the answer is lost"),
+    pytest.mark.nightly,
 )
 
 

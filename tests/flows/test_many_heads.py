@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import tracemalloc
 
+import pytest
+
 from bot.oot.results.store import dispatches, jobs
 from tests.harness import L4, UPSTREAM
 from tests.serving import SQLITE
@@ -57,6 +59,7 @@ async def test_what_is_read_of_a_pull_request_does_not_grow_with_its_past(bot, g
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
 
 
+@pytest.mark.logic
 async def test_as_json_it_has_so_many_jobs_and_says_that_there_are_more(bot, github):
     await github.open_pull(UPSTREAM)
     await bot.settle()

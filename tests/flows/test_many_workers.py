@@ -173,6 +173,7 @@ class TestAProcessThatEnds:
         assert sent[L4] == 1
         assert {row["state"] for row in await bot.rows("oot_dispatch")} == {"sent"}
 
+    @pytest.mark.nightly
     async def test_told_to_stop_it_returns_what_it_cannot_finish(self, bot, github, process):
         github.faults.add(method="POST", path=f"/{L4}/dispatches$", status=None, delay=30.0)
         await github.open_pull(UPSTREAM)

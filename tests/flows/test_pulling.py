@@ -67,7 +67,7 @@ async def test_a_pulling_bot_asks_for_nothing_and_catches_up_after_a_stop(pullin
 
 
 @pytest.mark.logic
-@pytest.mark.parametrize("stuck", [1, 5])
+@pytest.mark.parametrize("stuck", [pytest.param(1, marks=pytest.mark.nightly), 5])
 async def test_deliveries_github_cannot_give_keep_no_others_from_coming(bot, github, outage, stuck):
     before = await metric(bot, "ootbot_deliveries_lost_total")
     bad = [log_row(github, "workflow_job", a_job(number)) for number in range(stuck)]
@@ -92,7 +92,7 @@ async def test_deliveries_github_cannot_give_keep_no_others_from_coming(bot, git
 
 
 @pytest.mark.logic
-@pytest.mark.parametrize("stuck", [1, 5])
+@pytest.mark.parametrize("stuck", [pytest.param(1, marks=pytest.mark.nightly), 5])
 async def test_deliveries_github_cannot_give_keep_no_others_from_being_taken(pulling, github, stuck):
     await pulling.wait(6)
     good = [log_row(github, "workflow_job", a_job(number)) for number in range(10, 20)]

@@ -21,6 +21,7 @@ from tests.flows.outages import (
 from tests.harness import L4, SECRET, UPSTREAM, make_settings, running
 
 
+@pytest.mark.logic
 async def test_after_an_outage_everything_is_recovered_and_only_what_was_missed_is_asked_for(
     bot, github, outage
 ):

@@ -74,6 +74,7 @@ async def test_a_nightly_report_counts_for_a_commit_of_the_repository_and_not_of
     assert refused == {pull.head_sha}
 
 
+@pytest.mark.nightly
 @SQLITE
 async def test_an_upstream_we_may_not_read_leaves_nothing_unverified_for_ever(bot, github, pull):
     await bot.list_backends(NIGHTLY)
@@ -165,6 +166,7 @@ async def test_one_backend_has_so_many_jobs_on_a_commit_at_most_and_all_of_them_
     assert not any({"unverified", "refused"} & row["flags"].keys() for row in rows)
 
 
+@pytest.mark.logic
 async def test_one_backend_has_so_much_of_failed_tests_on_a_commit_at_most(bot, pull):
     await bot.list_backends(BUSY)
     many = [{"name": f"test_{number}", "stacktrace": "x" * 4_000} for number in range(200)]

@@ -104,6 +104,7 @@ async def test_a_delivery_is_kept_while_a_backend_may_still_be_run_again_for_it(
     assert needed not in await guids(patient)
 
 
+@pytest.mark.logic
 async def test_the_delivery_of_an_open_head_is_kept_as_it_may_have_to_be_dispatched_afresh(bot, github):
     pull, needed = await relayed(bot, github)
     await bot.report(bot.dispatch(L4), conclusion="failure", run_id="4711")
@@ -133,6 +134,7 @@ async def test_the_delivery_of_a_closing_goes_as_nobody_answers_to_that(bot, git
     )
 
 
+@pytest.mark.logic
 async def test_records_go_after_theirs_but_not_what_is_open_or_decides_who_may_see(bot, github):
     await github.open_pull(UPSTREAM)
     closed = await github.open_pull(UPSTREAM)

@@ -65,6 +65,7 @@ async def test_a_run_that_was_deleted_is_not_asked_about_for_ever(bot, github):
     assert [row["deleted_at"] is None for row in await bot.rows("workflow_run")] == [False]
 
 
+@pytest.mark.nightly
 @pytest.mark.logic
 async def test_upstreams_list_that_is_refused_for_a_day_is_told(bot, github):
     github.faults.add(method="GET", path=r"/pulls$", status=403, body={"message": "No"}, times=10_000)

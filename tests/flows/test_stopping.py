@@ -84,6 +84,7 @@ async def deliver(http, url, half):
         return answer.status
 
 
+@pytest.mark.nightly
 @POSTGRES
 async def test_what_comes_after_it_was_told_to_stop_is_left_to_others(
     tmp_path, database_url, app_key, github

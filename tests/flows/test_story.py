@@ -155,6 +155,7 @@ def seen(github, pull):
     return checks, comments, len(github.check_runs_all(UPSTREAM, pull.head_sha)), len(github.dispatches)
 
 
+@pytest.mark.logic
 async def test_a_new_commit_keeps_the_previous_verdict_until_the_first_report(bot, github, pull):
     await finish_l4(bot, github, conclusion="failure")
     await bot.wait(60)
@@ -172,6 +173,7 @@ async def test_a_new_commit_keeps_the_previous_verdict_until_the_first_report(bo
     assert "previous commit" not in comment.body
 
 
+@pytest.mark.logic
 async def test_the_re_run_button_runs_the_failed_jobs_again_and_the_gate_follows(bot, github, pull):
     run, job = await finish_l4(bot, github, conclusion="failure")
     await github.finish_job(job, "failure")

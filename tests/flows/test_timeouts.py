@@ -118,6 +118,7 @@ async def test_a_dispatch_whose_task_is_gone_fails_in_time(bot, github):
     assert gate(bot, pull)[:2] == ("completed", "failure")
 
 
+@pytest.mark.logic
 async def test_the_time_to_start_counts_from_the_dispatch(bot, github):
     github.faults.add(
         method="POST", path=rf"{L4}/dispatches$", status=429, headers={"Retry-After": str(2 * HOUR)}

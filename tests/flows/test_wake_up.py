@@ -60,6 +60,7 @@ async def test_what_a_web_process_stores_a_worker_takes_at_once(bot, settings, c
             await ask_for_a_task(bot, f"{UPSTREAM}#{number}")
 
 
+@pytest.mark.nightly
 @POSTGRES
 async def test_a_worker_whose_line_was_cut_listens_again(bot, settings, clock):
     cut = sa.text(

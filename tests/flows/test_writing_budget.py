@@ -220,6 +220,7 @@ async def test_very_many_jobs_with_checks_of_their_own_leave_room_for_other_gate
         assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("in_progress", None)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_thousand_reports_within_a_minute_cost_few_writes(github, issuer, clock, settings):
     chosen = harness.replace(settings, rate_limit_per_min=2000)

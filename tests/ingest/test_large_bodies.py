@@ -69,6 +69,7 @@ async def test_large_deliveries_are_replayed_a_few_at_a_time(store):
     assert most <= MOST
 
 
+@pytest.mark.logic
 async def test_bodies_that_are_small_only_as_stored_are_handled_a_few_at_a_time(bot):
     """Anybody can have GitHub send a public App bodies that shrink to a thousandth, with texts that records keep."""
     for number in range(12):

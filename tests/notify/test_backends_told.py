@@ -9,6 +9,7 @@ from tests.notify.receiving import check, verify
 from tests.notify.stories import LATER, recover, run_once, turn_red
 
 
+@pytest.mark.logic
 async def test_a_backend_that_turned_red_is_told_once_and_so_is_its_recovery(bot, inbox):
     await turn_red(bot)
     await check(bot)
@@ -45,6 +46,7 @@ async def test_a_backend_without_news_neither_recovers_nor_turns_red_again(bot, 
     assert inbox.told == ["backend_red"]
 
 
+@pytest.mark.logic
 async def test_silence_is_told_and_that_it_ended(bot, inbox):
     await run_once(bot, "success")
     bot.clock.advance(37 * 3_600)

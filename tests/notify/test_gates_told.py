@@ -16,6 +16,7 @@ async def bot(inbox, serve):
         yield made
 
 
+@pytest.mark.logic
 async def test_a_gate_that_waits_is_told_once(bot, github, inbox):
     pull = await github.open_pull(UPSTREAM, author="octocat", title="Add a kernel")
     await bot.settle()

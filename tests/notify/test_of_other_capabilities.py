@@ -62,6 +62,7 @@ async def test_what_was_found_is_told_once(finding, inbox):
     assert notice["data"]["url"].endswith(f"/{UPSTREAM}/bisects/7")
 
 
+@pytest.mark.nightly
 async def test_it_is_forgotten_a_month_after_it_was_last_said(finding, inbox):
     bot, found = finding
     found.append("search 7")

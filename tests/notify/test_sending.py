@@ -42,6 +42,7 @@ async def test_a_receiver_that_is_away_gets_the_same_notice_later(bot, inbox):
     assert (row["state"], row["attempts"], row["error"]) == ("sent", 3, None)
 
 
+@pytest.mark.nightly
 async def test_a_receiver_that_never_answers_is_given_up_after_a_day_and_can_be_retried(bot, inbox):
     inbox.answers = [(500, {})] * 100
     await turn_red(bot)

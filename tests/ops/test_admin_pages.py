@@ -300,6 +300,7 @@ async def test_pages_are_kept_for_some_seconds_and_say_whether_they_changed(sett
             etag = answer.headers["ETag"]
         async with bot.http.get(f"{bot.url}/oot", headers={"If-None-Match": etag}) as answer:
             assert (answer.status, await answer.text()) == (304, "")
+            assert "script-src 'self'" in answer.headers["Content-Security-Policy"]  # browsers take it over
         await github.open_pull(UPSTREAM)
         await bot.settle()
         await bot.report(bot.dispatch(L4))

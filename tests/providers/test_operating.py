@@ -95,6 +95,7 @@ async def test_the_guide_says_what_to_enter_and_shows_no_secret(bot):
         "job-completed and workflow-completed",
         "all of build.*, job.* and agent.*",
         f"gh/pytorch/vision -> {UPSTREAM}",
+        "no other CI reaches these URLs: set PUBLIC_URL",
     ):
         assert words in out
     assert out.count("buildkite.job.finished") == 5

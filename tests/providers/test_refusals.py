@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 
+from bot.app import make_app
+from bot.providers.settings import ProviderSettings, read_providers
 from bot.providers.signatures import verify_buildkite, verify_circleci
 from bot.web.refusal_limiter import IGNORED_MOST
 from tests.harness import UPSTREAM
+from tests.providers.conftest import ENVIRON
 from tests.providers.sending import (
     CIRCLECI,
+    PIPELINE,
     SECRET,
+    TOKEN,
     agent_event,
     circleci,
     job_event,
@@ -20,7 +26,7 @@ from tests.providers.sending import (
     send_circleci,
     signed_circleci,
 )
-from tests.serving import SQLITE
+from tests.serving import SQLITE, converse, request_head, serving
 
 BODY = json.dumps(circleci()).encode()
 VECTORS = {  # of CircleCI's documents
@@ -196,3 +202,46 @@ async def test_a_job_that_calls_itself_a_workflow_is_taken_for_what_it_is(bot):
     assert (await send_circleci(bot, circleci() | {"type": "workflow-completed"}))[0] == 202
     await bot.settle()
     assert len(await bot.rows("provider_job")) == 1
+
+
+@SQLITE
+async def test_a_body_that_comes_too_slowly_is_cut_off(bot):
+    async with serving(bot, make_app(bot.context, body_seconds=0.3)) as served:
+        sent = {"Content-Length": str(len(BODY))} | signed_circleci(BODY)
+        sent = {name: value.encode() for name, value in sent.items()}
+        drops = [BODY[at : at + 1] for at in range(len(BODY))]
+        status, answer = await converse(served.url, request_head("POST", CIRCLECI, sent), *drops, pause=0.02)
+        assert (status, answer["error"]) == (408, "body_timeout")
+    assert await bot.rows("delivery") == []
+
+
+@SQLITE
+async def test_what_cannot_be_stored_is_said_and_may_be_sent_again(bot, settings):
+    spool = settings.data_dir / "ootbot.db.spool"
+    await bot.settle()
+    spool.unlink(missing_ok=True)
+    spool.mkdir()
+    for send, event in ((send_circleci, circleci()), (send_buildkite, job_event())):
+        status, answer = await send(bot, event)
+        assert (status, answer["error"]) == (503, "store_unavailable")
+    spool.rmdir()
+    assert (await send_circleci(bot, circleci()))[0] == 202
+    assert (await send_buildkite(bot, job_event()))[0] == 202
+
+
+class TestPlainToken:
+    @pytest.fixture
+    def settings(self, settings):
+        entry = {"kind": "buildkite", "pipelines": {PIPELINE: UPSTREAM}, "allow_token": True}
+        chosen = ProviderSettings(providers=read_providers(json.dumps([entry]), ENVIRON))
+        return replace(settings, of_features={**settings.of_features, ProviderSettings: chosen})
+
+    @SQLITE
+    async def test_buildkites_token_is_taken_in_place_of_a_signature_where_its_entry_allows_that(self, bot):
+        for number, (token, expected) in enumerate(
+            ((TOKEN, 202), (TOKEN[:-1], 401), ("", 401), ("ééé", 401))
+        ):
+            headers = {"X-Buildkite-Signature": None, "X-Buildkite-Token": token}
+            answer = await send_buildkite(bot, job_event(job=f"j-{number}"), headers=headers)
+            assert answer[0] == expected, token
+        assert (await send_buildkite(bot, job_event(job="signed")))[0] == 202

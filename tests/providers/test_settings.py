@@ -71,3 +71,28 @@ def test_a_project_is_mapped_once():
 def test_what_is_no_list_of_tables_is_refused(text):
     with pytest.raises(ValueError, match="list of tables"):
         read_providers(text, ENVIRON)
+
+
+def test_mistakes_in_the_options_of_the_api_are_named_at_once():
+    entry = {"kind": "buildkite", "pipelines": {"org/a": "org/project"}}
+    wrong = [
+        entry | {"api_token_env": "NO_SUCH_TOKEN"},
+        entry | {"api_token_env": 7},
+        entry | {"api_token_env": "TWO_WORDS", "api_url": "http://example.org", "junit": [7]},
+        entry | {"junit": "*.xml"},
+        {"kind": "circleci", "projects": {"gh/org/vision": "org/vision"}, "api_token_env": "API_TOKEN"},
+    ]
+    given = BASE | ENVIRON | {"TWO_WORDS": "two words", "OOTBOT_PROVIDERS": json.dumps(wrong)}
+    with pytest.raises(Misconfigured) as found:
+        load(given, features=(ProviderSettings,))
+    said = "\n".join(found.value.problems)
+    for words in (
+        "entry 1 (buildkite): the environment variable NO_SUCH_TOKEN is missing; it holds the API token",
+        "entry 2 (buildkite): api_token_env names an environment variable, such as BUILDKITE_API_TOKEN",
+        "entry 3 (buildkite): TWO_WORDS holds no API token",
+        "entry 3 (buildkite): api_url: plain http is accepted only to loopback",
+        "entry 3 (buildkite): junit is a glob over the paths of artifacts, or a list of up to 20",
+        "entry 4 (buildkite): junit needs api_token_env",
+        "entry 5 (circleci): 'api_token_env' is none of kind, projects, secret_env",
+    ):
+        assert words in said

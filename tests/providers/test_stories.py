@@ -121,10 +121,8 @@ async def test_a_workflow_that_could_not_be_run_is_shown_though_no_job_tells_of_
     assert await grid(bot) == {"circleci / ci / (did not start)": "X"}
 
 
-ROTATED = {
-    "CIRCLECI_SECRET": "the old secret of it, the new secret of it",
-    "BUILDKITE_TOKEN": "a token of Buildkite",
-}
+OLD_AND_NEW = ("the old secret of it", "the new secret of it")
+ROTATED = dict.fromkeys(("CIRCLECI_SECRET", "BUILDKITE_TOKEN"), ", ".join(OLD_AND_NEW))
 
 
 class TestRotation:
@@ -134,13 +132,17 @@ class TestRotation:
 
     @pytest.mark.logic
     async def test_both_secrets_are_accepted_while_one_is_rotated_and_no_third(self, bot):
-        for number, secret in enumerate(("the old secret of it", "the new secret of it")):
-            answer = await send_circleci(bot, circleci(number=number), secret=secret)
-            assert answer[0] == 202
-        answer = await send_circleci(bot, circleci(number=3), secret="the third secret of it")
-        assert (answer[0], answer[1]["error"]) == (401, "invalid_signature")
+        for number, secret in enumerate(OLD_AND_NEW):
+            assert (await send_circleci(bot, circleci(number=number), secret=secret))[0] == 202
+            assert (await send_buildkite(bot, job_event(job=f"j-{number}"), token=secret))[0] == 202
+        third = "the third secret of it"
+        for status_code, answer in (
+            await send_circleci(bot, circleci(number=3), secret=third),
+            await send_buildkite(bot, job_event(job="j-3"), token=third),
+        ):
+            assert (status_code, answer["error"]) == (401, "invalid_signature")
         await bot.settle()
-        assert sorted(row["number"] for row in await bot.rows("provider_job")) == [0, 1]
+        assert len(await bot.rows("provider_job")) == 4
 
 
 @pytest.mark.logic

@@ -61,6 +61,7 @@ async def working(pausing_tasks, settings, github, issuer, clock):
             await running
 
 
+@pytest.mark.logic
 @pytest.mark.parametrize(("key", "pause"), [("a", 1.5), ("fails", 1.0), ("breaks", 1.0)])
 async def test_requests_gather_while_a_task_pauses(working, key, pause):
     bot, module = working

@@ -29,7 +29,8 @@ PAGES = {
     "/{owner}/{repo}/commit/{sha}/tests", "/{owner}/{repo}/run/{id}/tests", "/{owner}/{repo}/test/{digest}", "/{owner}/{repo}/tests",
     "/{owner}/{repo}/tests/file/{path}", "/{owner}/{repo}/tests/lost", "/{owner}/{repo}/flaky", "/oot/{org}/{repo}/tests",
     "/{owner}/{repo}/job/{id}/utilization", "/{owner}/{repo}/run/{id}/utilization", "/{owner}/{repo}/utilization",
-    "/{owner}/{repo}/storage", "/{owner}/{repo}/upload/{id}", "/{owner}/{repo}/upload/{id}/log", "/{owner}/{repo}/upload/{id}/log.txt",
+    "/{owner}/{repo}/storage", "/{owner}/{repo}/other-job/{id}", "/{owner}/{repo}/other-job/{id}/log", "/{owner}/{repo}/other-job/{id}/log.txt",
+    "/{owner}/{repo}/upload/{id}", "/{owner}/{repo}/upload/{id}/log", "/{owner}/{repo}/upload/{id}/log.txt",
     "/hud/{owner}/{repo}/{branch}",  # and what they need: for people, who find the JSON behind each linked there
     "/", "/api", "/red", "/oot", "/oot/dispatches", "/oot/levels", "/oot/metrics", "/oot/{org}/{repo}", "/{owner}/{repo}/pull/{number}",
     "/oot/{org}/{repo}/pings/{id}", "/admin/ping", "/admin/notify",

@@ -54,10 +54,10 @@ def has_workflow(patterns: Sequence[str], name: str | None, path: str | None) ->
     return given == ["*"] or any(fnmatchcase(text, pattern) for text in known for pattern in given)
 
 
-def log_refusal(settings: Settings, job: WorkflowJobRow) -> str | None:
-    """Return why a completed job's log is not fetched by the settings, None where it is."""
+def log_refusal(settings: Settings, conclusion: str | None) -> str | None:
+    """Return why the log of a job that ended so is not fetched by the settings, None where it is."""
     chosen = settings.of(CollectSettings).ci_logs
-    if chosen == "off" or (chosen == "failed" and job["conclusion"] not in FAILED):
+    if chosen == "off" or (chosen == "failed" and conclusion not in FAILED):
         return f"CI_LOGS={chosen}"
     return None
 

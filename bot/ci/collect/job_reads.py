@@ -121,13 +121,12 @@ async def shown_upload(
 
 async def log_state(tx: Transaction, settings: Settings, of: WorkflowJobRow) -> LogState:
     """Return how far a job's log has come; where nothing was ever asked for, why not."""
-    row = await fetches.find_fetch(tx, of["repository_id"], "log", of["id"])
-    if row is not None:
-        return _state(row)
+    if asked := await asked_log_state(tx, of["repository_id"], of["id"]):
+        return asked
     if of["status"] != "completed":
         return LogState(state=State.WANTED, reason="GitHub has it once the job has ended", bytes=None)
     refused = await collection_scope.run_refusal(tx, settings, of["repo"], workflow=of["workflow_name"])
-    refused = refused or collection_scope.log_refusal(settings, of)
+    refused = refused or collection_scope.log_refusal(settings, of["conclusion"])
     if refused:
         return LogState(state=State.SKIPPED, reason=refused, bytes=None)
     return LogState(state=State.WANTED, reason="not asked for yet", bytes=None)
@@ -136,6 +135,12 @@ async def log_state(tx: Transaction, settings: Settings, of: WorkflowJobRow) -> 
 def _state(row: FetchRow) -> LogState:
     words = reason(row["state"], row["error"], tries=row["tries"])
     return LogState(state=row["state"], reason=words, bytes=row["size"])
+
+
+async def asked_log_state(tx: Transaction, repository_id: int, job_id: int) -> LogState | None:
+    """Return how far the log of a job has come, None where it was never asked for."""
+    row = await fetches.find_fetch(tx, repository_id, "log", job_id)
+    return _state(row) if row else None
 
 
 async def upload_state(tx: Transaction, of: UploadRow) -> LogState:

@@ -22,10 +22,11 @@ from bot.ci.collect.parser_turns import Turns
 
 WALL = 180.0  # seconds for one file
 LEAST_CPU = 0.25  # of that time: a child that got less processor time did not fail because of its file
+NICE = 19  # whatever else wants the processor comes first
 ERRORS_KEPT = 4096  # bytes kept of what a child wrote before it ended
 START = (
     "import sys, json; sys.path[:0] = json.loads(sys.argv[1]); "
-    "from bot.ci.collect.parse.child import main; main()"
+    "from bot.ci.collect.parse.child import main; main(int(sys.argv[2]))"
 )
 KILLED = {  # by signal
     signal.SIGKILL: "the system ended the parser, most likely for want of memory",
@@ -110,6 +111,7 @@ async def _start() -> _Child:
         "-c",
         START,
         json.dumps(list(dict.fromkeys(paths))),
+        str(NICE),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

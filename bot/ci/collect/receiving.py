@@ -7,7 +7,7 @@ parser's answer and GitHub's own word about where the file came from.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
 
@@ -20,15 +20,31 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 
+class ToldJob(TypedDict):
+    """A job of another CI of a repository, as that CI tells of it; names come from outside."""
+
+    repo: str
+    workflow: str
+    name: str
+    conclusion: str | None
+    head_sha: str
+    branch: str | None
+    pull: int | None
+    trusted: bool
+    began_at: int | None  # epoch milliseconds, as the next
+    ended_at: int | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
     """A fetched file, as our rows and GitHub describe it; nothing here was read from the file."""
 
     repository_id: int
     repo: str
-    source: Literal["artifact", "log", "upload"]
+    source: Literal["artifact", "log", "upload", "provider"]
     kind: str  # of the file: log, junit, usage, ...
-    object_id: int  # GitHub's id of the artifact, or of the job whose log it is; below 0: of an upload
+    # GitHub's id of the artifact, or of the job whose log it is; below 0: of an upload, or of another CI's job
+    object_id: int
     run_id: int
     run_attempt: int
     job_id: int | None  # None: of the run, not attributed to a job
@@ -38,7 +54,9 @@ class Fetched:
     private: bool  # its repository is private: nothing of it may be shown publicly
     size: int  # bytes as downloaded
     sha256: str
-    failed: bool | None = None  # whether its job failed, of an upload; None: GitHub's record of the job says
+    failed: bool | None = None  # whether its job failed; None: GitHub's record of the job says
+    workflow: str | None = None  # of its job, where GitHub has no record of that
+    told: ToldJob | None = None  # its job, where another CI tells of it
 
 
 async def no_options(_context: Context, _fetched: Fetched) -> Any:

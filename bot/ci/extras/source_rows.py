@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.store import runs
-from bot.ci.extras.tables import SourceRow, ci_source
+from bot.ci.extras.tables import SOURCE_KEY, SourceRow, ci_source
 from bot.ci.test_results.store import job_facts, job_parts
 from bot.db.rows import select
 from bot.ingest.prune import delete_rows
@@ -52,7 +52,7 @@ async def store_source(
 ) -> Stored | None:
     """Store what a file is of, and what was left out of it; None where the job has left the same file before."""
     key = await job_parts.find_key(tx, fetched, [])
-    part = job_facts.FactSource(object_id=fetched.object_id, name=fetched.name)
+    part = job_facts.FactSource(object_id=fetched.object_id, name=fetched.name, told=fetched.told)
     facts = await job_facts.read_facts(tx, context.settings, key, [part])
     row = await _row(tx, fetched, key, facts, parsed)
     if await _is_known(tx, row):
@@ -106,10 +106,21 @@ async def replace_rows(
     tx: Transaction, table: sa.Table, source: SourceRow, rows: Sequence[Mapping[str, Any]]
 ) -> None:
     """Store the rows of a file in place of those it left before."""
-    key = {"repository_id": source["repository_id"], "object_id": source["object_id"]}
-    await tx.run(sa.delete(table).where(*(table.c[name] == value for name, value in key.items())))
+    await tx.run(sa.delete(table).where(*_is_of(table, source)))
     for at in range(0, len(rows), BATCH):
-        await tx.run(sa.insert(table), [{**key, **row} for row in rows[at : at + BATCH]])
+        await tx.run(sa.insert(table), list(rows[at : at + BATCH]))
+
+
+async def rows_of_source(
+    tx: Transaction, table: sa.Table, source: SourceRow, columns: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return some columns of the rows of a file, each combination once."""
+    query = sa.select(*(table.c[name] for name in columns)).where(*_is_of(table, source))
+    return await tx.rows(query.distinct())
+
+
+def _is_of(table: sa.Table, source: SourceRow) -> list[sa.ColumnElement[bool]]:
+    return [table.c[name] == source[name] for name in SOURCE_KEY]  # type: ignore[literal-required]
 
 
 async def delete_old(context: Context, tables: Mapping[str, sa.Table]) -> dict[str, int]:
@@ -117,6 +128,17 @@ async def delete_old(context: Context, tables: Mapping[str, sa.Table]) -> dict[s
     kept = context.settings.of(CollectSettings).ci_result_retention_days
     first = context.clock.now() // DAY - kept
     return {name: await delete_rows(context, table, table.c.day < first) for name, table in tables.items()}
+
+
+async def delete_before(
+    context: Context, columns: Mapping[str, sa.Column[Any]], before: int
+) -> dict[str, int]:
+    """Delete rows whose column has a time, or a day, before another time; of tables named for people."""
+    deleted = {}
+    for name, column in columns.items():
+        first = before if column.info["field"].is_time else before // DAY
+        deleted[name] = await delete_rows(context, column.table, column < first)
+    return deleted
 
 
 async def prune(context: Context) -> dict[str, int]:

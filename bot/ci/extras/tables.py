@@ -16,12 +16,19 @@ class SourceKey(TypedDict):
     object_id: Big  # GitHub's id of the artifact; below 0: of an upload
 
 
+class OfRepository(TypedDict):
+    """Whose days and standings rows are."""
+
+    repository_id: Big
+
+
 class SourceJob(TypedDict):
     """The job that left it."""
 
     run_id: Big  # below 0: of another CI, as the next
     run_attempt: Int
     job_id: Big  # below 0: of no job that is known
+    seconds: Int | None  # that it took
 
 
 class SourceNames(TypedDict):
@@ -34,23 +41,22 @@ class SourceNames(TypedDict):
     config: Text
 
 
+class SourceMeasured(TypedDict):
+    """When, on which commit and how far to be trusted: what the rows of a file repeat of it."""
+
+    day: Int  # since 1970, UTC, on which the job began
+    at: Millis  # when it began
+    trusted: Bool  # may feed baselines and daily sums
+    head_sha: Text  # of the repository itself
+
+
 class SourceSubject(TypedDict):
     """What the job tested, by GitHub's word and our own dispatches; nothing here is read from the file."""
 
-    head_sha: Text  # of the repository itself
     upstream_sha: Text | None  # what of upstream it tested; its own runs: head_sha
     upstream_repo: Text | None
     head_branch: Text | None
     pr_number: Big | None  # upstream's
-    trusted: Bool  # may feed baselines and daily sums
-
-
-class SourceTime(TypedDict):
-    """When the job began, and how long it took."""
-
-    at: Millis
-    day: Int  # since 1970, UTC
-    seconds: Int | None
 
 
 class Problem(TypedDict):
@@ -73,10 +79,11 @@ class SourceRead(TypedDict):
     received_at: Millis
 
 
-class SourceRow(SourceKey, SourceJob, SourceNames, SourceSubject, SourceTime, SourceRead):
+class SourceRow(SourceKey, SourceJob, SourceNames, SourceMeasured, SourceSubject, SourceRead):
     """A file of small documents that a job left."""
 
 
+SOURCE_KEY = ("repository_id", "object_id")
 ci_source = table(
     "ci_source",
     SourceRow,
@@ -84,6 +91,5 @@ ci_source = table(
     sa.Index("ix_ci_source_head_sha", "head_sha"),
     sa.Index("ix_ci_source_upstream_sha", "upstream_sha"),
     sa.Index("ix_ci_source_received_at", "received_at"),
-    key=("repository_id", "object_id"),
+    key=SOURCE_KEY,
 )
-SOURCE_KEY = ("repository_id", "object_id")

@@ -40,6 +40,7 @@ FEATURE = Feature(
         "job": "bot.ci.logs.sections:job_section",
         "job_json": "bot.ci.logs.sections:job_json",
         "run": "bot.ci.logs.sections:run_section",
+        "cell": "bot.ci.logs.sections:cell_lines",
         "comment": "bot.ci.logs.sections:backend_lines",
         "failures": "bot.ci.logs.sections:find_failures",
         "admin": "bot.ci.logs.admin:admin_section",

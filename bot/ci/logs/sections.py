@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from bot.ci.logs import known_failures
 from bot.ci.logs.store import baseline_rows, failed_jobs, failure_rows, log_rows
 from bot.ci.logs.store.baseline_rows import Head
+from bot.ci.trunk.job_numbers import is_elsewhere
 from bot.core.escaping import clean
+from bot.core.text import plural
 from bot.ingest import watched
 from bot.web.blocks import Block, BlockLine, Excerpt, JobLine
 from bot.web.failures import Failures, JobKey, JobRemark, LogLine, Standing
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from bot.ci.logs.tables import VerdictRow
     from bot.db.transaction import Transaction
     from bot.web.failures import FailuresSubject
-    from bot.web.subjects import BackendsSubject, JobSubject, RunSubject
+    from bot.web.subjects import BackendsSubject, CellSubject, JobSubject, RunSubject
 
 LINE_MOST = 300  # characters shown of a line
 EXCERPT_LINE = 500  # of a line around the verdict
@@ -86,6 +88,16 @@ async def find_failures(tx: Transaction, subject: FailuresSubject) -> Failures:
     return Failures(jobs=remarks, links=[_search(subject.repo, subject.sha)] if shown else ())
 
 
+async def cell_lines(tx: Transaction, subject: CellSubject) -> dict[int, BlockLine]:
+    """Return where the logs of other CIs' jobs are: those of GitHub's are on the jobs' pages."""
+    wanted = [one for one in subject.job_ids if is_elsewhere(one)]
+    found = await log_rows.lengths_of_logs(tx, subject.repository_id, wanted) if wanted else {}
+    return {
+        job_id: BlockLine(text=f"its log: {plural(lines, 'line')}", url=log_page(subject.repo, job_id))
+        for job_id, lines in found.items()
+    }
+
+
 async def run_section(tx: Transaction, subject: RunSubject) -> list[Block]:
     """Return why jobs of a run failed."""
     found = await failed_jobs.failures_on_run(tx, subject.repository_id, subject.run_id, limit=SHOWN + 1)
@@ -120,8 +132,10 @@ def log_page(repo: str, job_id: int) -> str:
 
 
 def job_page(repo: str, job_id: int) -> str:
-    """Return the page of a job of GitHub's, or of a log that a backend uploaded."""
-    return f"/{repo}/job/{job_id}" if job_id > 0 else f"/{repo}/upload/{-job_id}"
+    """Return the page of a job of GitHub's or of another CI, or of a log that a backend uploaded."""
+    if job_id > 0:
+        return f"/{repo}/job/{job_id}"
+    return f"/{repo}/{'other-job' if is_elsewhere(job_id) else 'upload'}/{-job_id}"
 
 
 async def _known(tx: Transaction, subject: JobSubject) -> list[BlockLine]:
@@ -182,9 +196,16 @@ def _remark(failed: FailedJob, word: Word | None, *, alone: bool) -> JobRemark:
         page=job_page(failed["repo"], failed["job_id"]),
         infra=known and failed["kind"] == INFRA,
     )
-    key = JobKey(failed["repo"].lower(), failed["run_id"], failed["run_attempt"], failed["name"] or "")
     standing = Standing(word=word.word, why=word.why, url=word.url, tone=word.tone) if word else None
-    return JobRemark(job=key, line=line, standing=standing, alone=alone)
+    return JobRemark(job=_key(failed), line=line, standing=standing, alone=alone)
+
+
+def _key(failed: FailedJob) -> JobKey:
+    """Return a job's key; one of another CI is known by the name of its column in the grid."""
+    repo, name = failed["repo"].lower(), failed["name"] or ""
+    if is_elsewhere(failed["job_id"]):
+        return JobKey(repo, "", 1, f"{failed['workflow_name']} / {name}")
+    return JobKey(repo, failed["run_id"], failed["run_attempt"], name)
 
 
 def _job_line(failed: FailedJob, url: str) -> JobLine:

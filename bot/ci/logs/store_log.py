@@ -98,7 +98,7 @@ async def store_parsed(
 
 async def _job_of_verdict(tx: Transaction, fetched: Fetched, job: WorkflowJobRow | None) -> JobOfVerdict:
     private = fetched.private or await private_failures.is_private(tx, fetched.repository_id)
-    at = (job and job["completed_at"]) or tx.now
+    at = (job and job["completed_at"]) or (fetched.told and fetched.told["ended_at"]) or tx.now
     return {
         "repository_id": fetched.repository_id,
         "job_id": fetched.object_id,
@@ -139,7 +139,7 @@ async def _rules(
 ) -> Ruleset:
     """Return the rules for a job."""
     ruleset = await ruleset_rows.rules_in_force(tx, settings, fetched.repo)
-    return ruleset.applied_to(fetched.repo, job["workflow_name"] if job else None)
+    return ruleset.applied_to(fetched.repo, job["workflow_name"] if job else fetched.workflow)
 
 
 def _verdict_row(found: ParsedVerdict, job: JobOfVerdict) -> VerdictRow:
@@ -179,6 +179,9 @@ def _log_row(tx: Transaction, fetched: Fetched, parsed: ParsedLog, blob: str | N
 
 async def _change(tx: Transaction, fetched: Fetched, job: WorkflowJobRow | None) -> str:
     """Return what a run was about: the pull request where it is known, else its branch."""
+    if told := fetched.told:
+        branch = f"{fetched.repository_id}:{told['branch'] or told['head_sha']}"
+        return f"{fetched.repo}#{told['pull']}" if told["pull"] else branch
     if pulls := await failed_jobs.pulls_of_uploads(tx, [-fetched.object_id]):
         repo, number = min(pulls)
         return f"{repo}#{number}"

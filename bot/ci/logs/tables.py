@@ -16,7 +16,7 @@ class LogKey(TypedDict):
     """The job that a log is of."""
 
     repository_id: Big
-    job_id: Big  # below 0: of an upload
+    job_id: Big  # below 0: of an upload, or a job of another CI, see bot.ci.trunk.job_numbers
 
 
 class LogRun(TypedDict):

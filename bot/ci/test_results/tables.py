@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypedDict
 
 import sqlalchemy as sa
 
+from bot.ci.collect.receiving import ToldJob
 from bot.ci.test_results.job_tables import JOB_KEY, JobKeyRow, Unreadable
 from bot.db.rows import Big, Bool, Bytes, Default, Int, Json, Millis, Text, table
 
@@ -147,7 +148,11 @@ class _Rules(TypedDict):
     rules: Annotated[Int, Default("0")]
 
 
-class PartRow(JobKeyRow, _ObjectId, _PartNames, Unreadable, _Received, _Rules):
+class _Told(TypedDict):
+    told: Json[ToldJob] | None  # its job, as another CI tells of it; None: GitHub, or a backend, has a record
+
+
+class PartRow(JobKeyRow, _ObjectId, _PartNames, Unreadable, _Received, _Rules, _Told):
     """An artifact or upload of a job: its results are made of all of them."""
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from bot.oot.verdict.view import Backend, Pull
+    from bot.web.blocks import BlockLine
 
 MARKER = "<!-- ootbot:summary -->"  # the first line, by which our comment is found
 MAX_CHARACTERS = 62_500  # of at most 4 bytes each; GitHub refuses 262,145 bytes
@@ -123,6 +124,7 @@ def _paragraphs(pull: Pull, extent: Extent, mention: Collection[tuple[str, str]]
             yield _section(backend, extent.detail, mention)
     yield from filter(None, [_other_oncalls(backends, extent, mention)])
     if extent.lists:
+        yield from filter(None, ["\n".join(map(_remark, shown.remarks))])
         yield from comment_backends.list_others(shown, backends)
     if pull.answers:
         yield _answers(pull)
@@ -218,6 +220,10 @@ def _answers(pull: Pull) -> str:
         for given in pull.answers
     ]
     return comment_backends.fold("Last commands", "\n".join(lines), open_=True)
+
+
+def _remark(line: BlockLine) -> str:
+    return f"- {escaping.link(line.text, line.url)}"
 
 
 def _named(backend: Backend) -> str:

@@ -43,8 +43,6 @@ def _failed_runs(pulls: Iterable[Pull]) -> dict[str, frozenset[tuple[str, int]]]
 
 
 async def _of_pull(tx: Transaction, context: Context, pull: Pull, lines: Mapping[str, list[JobLine]]) -> Pull:
-    if not any(backend.jobs for backend in pull.backends):
-        return pull
     failing = _failed_runs([pull])
     subject = HeadSubject(
         repo=pull.repo,
@@ -52,7 +50,11 @@ async def _of_pull(tx: Transaction, context: Context, pull: Pull, lines: Mapping
         labels={backend.repo.casefold(): backend.label for backend in pull.backends},
         failing=failing,
         url=context.settings.url,
+        settings=context.settings,
     )
+    pull = replace(pull, remarks=await blocks.head_remarks(context.features, tx, subject))
+    if not any(backend.jobs for backend in pull.backends):
+        return pull
     tests = await blocks.head_tests(context.features, tx, subject)
     backends = []
     for backend in pull.backends:

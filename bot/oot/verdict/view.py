@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bot.oot.results.tables import JobRow
     from bot.oot.verdict.facts import Facts
     from bot.oot.verdict.verdict import Verdict
-    from bot.web.blocks import HeadTests, JobLine
+    from bot.web.blocks import BlockLine, HeadTests, JobLine
 
 _LEVELS = frozenset(Level)
 
@@ -194,6 +194,7 @@ class Pull:
     gate_unknown: str = ""  # why the blocking backends are unknown; empty when they are known
     answers: tuple[Answer, ...] = ()  # to the last commands, oldest first
     tests: HeadTests | None = None  # that fail on backends
+    remarks: tuple[BlockLine, ...] = ()  # of other capabilities, for the comment
     base: Base | None = None
 
     @property

@@ -49,7 +49,8 @@ async def reached(states, wanted):
         await asyncio.sleep(0.2)
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(200, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kills", [3, 200])
 async def test_nothing_is_lost_or_kept_twice(github, issuer, tmp_path, app_key, kills):
     options = options_for(
         tmp_path, private_key=app_key, app_id=github.app.app_id, api_url=github.api_url, issuer=issuer

@@ -113,7 +113,7 @@ def answer(tmp_path):
     return msgspec.msgpack.decode((tmp_path / "answer").read_bytes())
 
 
-async def test_a_child_has_the_core_and_the_parsers_only(pool, request_for, tmp_path):
+async def test_a_child_has_the_core_and_the_parsers_only(nice_parsers, pool, request_for, tmp_path):
     reply = await pool.parse(request_for("look", options={"rules": ["a"]}))
     assert reply.state == "parsed"
     seen = answer(tmp_path)

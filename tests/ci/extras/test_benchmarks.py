@@ -8,8 +8,10 @@ import pytest
 
 from bot.ci.extras import trends
 from bot.ci.extras.benchmarks import directions
-from tests.ci.extras.conftest import examples
-from tests.harness import L3, UPSTREAM
+from bot.ci.extras.benchmarks.directions import BenchmarkSettings
+from tests import harness
+from tests.ci.extras.conftest import Jobs, examples
+from tests.harness import L2, L3, UPSTREAM, replace
 
 API = f"/api/ci/benchmarks/{UPSTREAM}"
 
@@ -44,7 +46,8 @@ async def test_a_record_becomes_a_point_of_a_series(bot, jobs):
     assert [point["head_sha"] for point in answer["points"]] == [job.run.head_sha]
     status, page = await bot.get(f"/{UPSTREAM}/benchmarks/{one['series']}")
     assert status == 200
-    assert f'href="/{UPSTREAM}/commit/{job.run.head_sha}"' in page
+    assert f'<a href="/{UPSTREAM}/commit/{job.run.head_sha}" tabindex=-1><circle' in page
+    assert "cuda inductor 2</title>" in page
     assert (await bot.get(f"{API}/{'0' * 16}"))[0] == 404
 
 
@@ -156,4 +159,24 @@ async def test_a_pull_request_cannot_bring_any_number_of_series(bot, jobs):
     assert source["problem_count"] == 30
     job = await jobs.leaves("benchmark-results", encoded(*many[:1] * 5_002))
     (source,) = [one for one in await bot.rows("ci_source") if one["run_id"] == job.run.id]
-    assert (source["records"], source["problem_count"]) == (5_000, 1)
+    assert (source["records"], source["problem_count"]) == (5_000, 2)
+
+
+@pytest.mark.logic
+@pytest.mark.nightly
+async def test_the_comment_tells_what_changed_where_the_settings_ask_for_it(settings, github, issuer, clock):
+    chosen = replace(
+        settings, of_features={BenchmarkSettings: BenchmarkSettings(ci_benchmark_comment="changes")}
+    )
+    async with harness.running(chosen, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        jobs = Jobs(bot, github)
+        for value in (100, 101, 99, 100):
+            await jobs.leaves("benchmark-results", encoded(record(value)), minutes=1)
+        pull = await github.open_pull(UPSTREAM)
+        await bot.settle()
+        await bot.report(bot.dispatch(L2), conclusion="failure")
+        await bot.settle(horizon=60)
+        await jobs.leaves("benchmark-results", encoded(record(107)), trusted=False, sha=pull.head_sha)
+        await bot.settle(horizon=60)
+        (comment,) = github.comments(pull)
+        assert "resnet50 on cuda · latency 7 % slower" in comment.body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import statistics
 import sys
 import time
@@ -30,11 +31,14 @@ async def insert(bot, table, rows):
 
 async def p95(bot, path):
     times = []
+    gc.collect()
+    gc.freeze()  # the rows of the test itself are not to be looked through
     for _ in range(20):
         start = time.process_time()
         status, _ = await bot.get(path)
         times.append((time.process_time() - start) * 1000)
         assert status == 200
+    gc.unfreeze()
     return statistics.quantiles(times, n=20)[-1]
 
 

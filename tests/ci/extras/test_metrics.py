@@ -51,6 +51,7 @@ async def test_a_line_becomes_a_row_and_its_day_a_sum(bot, jobs):
     assert status == 200
     assert f'href="/{UPSTREAM}/commit/{job.run.head_sha}"' in page
     assert "medians by config" in page
+    assert f'<a href="/hud/{UPSTREAM}?on=' in page
 
 
 @pytest.mark.logic

@@ -24,6 +24,7 @@ async def job_with(bot, github, log, *messages, conclusion="cancelled", **change
     return job
 
 
+@pytest.mark.logic
 @pytest.mark.parametrize(
     ("message", "rule", "kind"), [(OVER, "Job timed out", "timeout"), (LOST, "Runner lost", "infra")]
 )
@@ -62,6 +63,7 @@ async def test_a_log_is_classified_where_the_notes_cannot_be_read(bot, github, l
     assert (await logs.verdicts(job))[0]["rule"] == "Cancelled"
 
 
+@pytest.mark.logic
 async def test_a_lost_runner_is_the_verdict_on_a_job_that_left_no_log(bot, github, logs):
     github.faults.add(path="/logs", status=404, times=100)
     job = await job_with(bot, github, CANCELED, LOST, conclusion="failure")

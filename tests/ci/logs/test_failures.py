@@ -40,6 +40,7 @@ async def test_failures_that_are_the_same_stand_together(bot, logs):
     assert (await bot.get(f"/failures/{'0' * 64}"))[0] == 404
 
 
+@pytest.mark.logic
 async def test_a_repository_that_turns_private_takes_its_failures_along(bot, github, logs):
     for _ in range(2):
         await logs.arrives("FAILED t.py::test_shared\n")

@@ -92,6 +92,7 @@ async def test_a_failure_of_other_pull_requests_is_likely_not_the_change(bot, lo
     assert "likely" not in await page_of(bot, late)
 
 
+@pytest.mark.logic
 async def test_a_backends_runs_have_a_baseline_of_their_own(bot, github, logs):
     Path(bot.context.settings.allowlist).write_text(f"L4: [{{repo: {L4}, events: [pull_request, push]}}]")
     bot.clock.advance(61)

@@ -56,6 +56,7 @@ async def test_verdicts_counts_grid_and_comment_follow_the_rules(bot, github, lo
     assert len({one["ruleset"] for one in await bot.rows("ci_verdict") if one["job_id"] == job.id}) == 2
 
 
+@pytest.mark.logic
 async def test_it_takes_up_where_it_was_and_looks_at_each_log_once(bot, github, logs, monkeypatch):
     jobs = [await logs.arrives("##[error]odd\n") for _ in range(3)]
     named = await logs.arrives("FAILED t.py::test_x\nodd\n")

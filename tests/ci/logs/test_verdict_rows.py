@@ -75,6 +75,7 @@ async def test_another_verdict_moves_the_count_and_the_former_one_stays_until_it
     assert await bot.rows("ci_signature") == await bot.rows("ci_signature_day") == []
 
 
+@pytest.mark.logic
 async def test_rules_of_the_settings_come_first_and_a_wrong_file_changes_nothing(
     settings, github, issuer, clock, tmp_path
 ):

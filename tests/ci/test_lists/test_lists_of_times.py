@@ -58,6 +58,7 @@ async def test_times_of_trusted_runs_become_lists(bot, github):
     assert await listed(bot, query=f"?backend={L3}") == (404, "unknown_repository")
 
 
+@pytest.mark.logic
 async def test_what_was_not_measured_again_stays_and_old_jobs_go(bot, github):
     await ran(github, report(case("test_a", time="4")), name="old / test (default)")
     await look(bot)

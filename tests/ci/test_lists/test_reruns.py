@@ -37,6 +37,7 @@ def test_repetitions_count_for_their_test():
     assert [one.flaky for one in (Reruns(3, 1), Reruns(0, 0), Reruns(1, 0))] == [True, True, False]
 
 
+@pytest.mark.logic
 async def test_jobs_that_rerun_disabled_tests_are_counted_once(bot, github):
     note = '{"num_green": 50, "num_red": 2, "rerun_disabled_test": true}'
     skipped = f"<testcase file='f.py' classname='TestX' name='test_x' time='1'><skipped message='{note}'/></testcase>"

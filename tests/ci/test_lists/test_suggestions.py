@@ -168,6 +168,7 @@ class TestSuggesting:
     def options(self, options):
         return options | {DisabledSettings: DisabledSettings(ci_disable="suggest")}
 
+    @pytest.mark.logic
     async def test_a_person_follows_a_link_to_a_new_issue(self, bot, github):
         await flaky_jobs(bot, github, 2)
         await flaky_jobs(bot, github, 3, event="pull_request", head_branch="main")  # of a fork, called main

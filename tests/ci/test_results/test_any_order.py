@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 import sqlalchemy as sa
 
 from bot.db.columns import metadata
@@ -17,6 +18,7 @@ MADE = (
 )  # fmt: skip
 
 
+@pytest.mark.logic
 async def test_every_order_of_artifacts_comes_to_the_same(bot, github):
     """Three jobs of a trusted run, each with two artifacts, stored one by one in some of their orders."""
     run = await github.start_run(UPSTREAM, event="push")

@@ -37,8 +37,8 @@ async def crashed(bot):
     ("before", "now", "conclusion", "expected"),
     [
         (3, ["test_a.py"], "failure", FILES[1:]),
-        (3, [], "timed_out", FILES),  # not one report
-        (3, FILES[:2], "failure", []),  # half of them
+        pytest.param(3, [], "timed_out", FILES, marks=pytest.mark.nightly),  # not one report
+        pytest.param(3, FILES[:2], "failure", [], marks=pytest.mark.nightly),  # half of them
         (2, [], "failure", []),  # too few runs before
         (3, ["test_a.py"], "success", []),
     ],
@@ -63,7 +63,7 @@ async def test_files_that_gave_no_report_are_named(bot, github, before, now, con
 
 
 @SQLITE
-@pytest.mark.parametrize("now", [[], ["test_a.py"]])
+@pytest.mark.parametrize("now", [pytest.param([], marks=pytest.mark.nightly), ["test_a.py"]])
 async def test_files_are_missed_also_once_the_trusted_runs_are_known_later(bot, github, now):
     """A run on the branch that began before the failed job, and is collected after it."""
     await trusted(bot, github, 2)

@@ -380,6 +380,7 @@ def test_words_from_outside_are_one_visible_line(tmp_path):
     assert "  a b: x" in plain
 
 
+@pytest.mark.nightly
 def test_reports_of_very_many_suites_are_refused(read):
     def of(count):
         return suite("".join(f"<testcase classname='c{number}'/>" for number in range(count)))

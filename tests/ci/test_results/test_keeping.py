@@ -60,6 +60,7 @@ async def test_what_a_crash_left_half_written_is_not_shown_and_goes(bot, github)
     assert await count(bot, "test_failure", "test_summary") == [2, 1]
 
 
+@pytest.mark.logic
 async def test_a_job_that_is_recorded_after_its_reports_names_them(bot, github):
     run, job = await ran(github, REPORT)
     await bot.settle(horizon=HORIZON)

@@ -63,6 +63,7 @@ async def test_lists_have_an_order_and_go_on_page_by_page(bot, runs):
         assert found == whole
 
 
+@pytest.mark.logic
 async def test_lists_are_narrowed(bot, runs):
     for query, found in (
         ("q=mul", ["test_mul"]),
@@ -88,6 +89,7 @@ async def test_lists_are_narrowed(bot, runs):
         assert (await bot.get(f"{LISTS}?{query}"))[0] == status, query
 
 
+@pytest.mark.logic
 async def test_tests_that_trusted_runs_no_longer_have_are_gone(bot, github, runs):
     assert await names(bot, "state=gone") == []
     bot.clock.advance(10 * 86_400)

@@ -86,7 +86,15 @@ async def test_fewer_than_a_fifth_and_small_suites_are_not_told(bot, github):
     assert [one for one in await lost(bot) if one[0] != "gone"] == []
 
 
-@pytest.mark.parametrize("why", ["a shard", "failed", "unreadable", "pull request"])
+@pytest.mark.parametrize(
+    "why",
+    [
+        pytest.param("a shard", marks=pytest.mark.nightly),
+        pytest.param("failed", marks=pytest.mark.nightly),
+        "unreadable",
+        "pull request",
+    ],
+)
 async def test_runs_that_are_not_complete_or_not_trusted_say_nothing(bot, github, why):
     fork = github.add_repo("someone/pytorch", install=[])
     await push(bot, github, cases(40))

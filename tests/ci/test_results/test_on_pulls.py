@@ -159,7 +159,10 @@ async def test_pages_show_what_stands_after_a_re_run_has_passed(bot, github, pul
         assert failing_on(page) == {"tpu"}, place
 
 
-@pytest.mark.parametrize("again", ["attempt", "attempt without a report of tests", "dispatch"])
+@pytest.mark.parametrize(
+    "again",
+    ["attempt", pytest.param("attempt without a report of tests", marks=pytest.mark.nightly), "dispatch"],
+)
 async def test_pages_show_no_failure_of_what_has_passed_since(bot, github, pull, again):
     run = await backend_ci(bot, github, L3, case("test_add", "failed"))
     pages = [f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}/tests"]
@@ -237,7 +240,7 @@ async def test_a_green_that_ran_little_is_told_at_the_gate_and_in_the_comment(bo
     [
         ({"excluded": [{"test_file": "test_big"}, {"test_file": "test_gone"}], "included": []}, True),
         ({"excluded": [{"test_file": "test_ops"}]}, False),  # which has few tests
-        ({"excluded": "everything"}, False),
+        pytest.param({"excluded": "everything"}, False, marks=pytest.mark.nightly),
     ],
 )
 async def test_a_green_that_left_tests_out_on_purpose_is_no_thin_one(bot, github, excluded, explained):

@@ -37,6 +37,7 @@ async def tested(bot, github):
     return pull
 
 
+@pytest.mark.logic
 async def test_a_backend_beside_upstream(bot, tested):
     status, answer = await bot.get(f"/api/ci/parity/{L3}")
     assert status == 200

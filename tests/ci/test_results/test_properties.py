@@ -32,6 +32,7 @@ async def failures(bot):
     return answer["failures"], page
 
 
+@pytest.mark.logic
 async def test_flags_and_properties_stand_beside_the_failure(bot, github):
     head = {"flags": {"USE_NPU": "1", "HF_TOKEN": "hunter2"}, "properties": {"pytest": "9.1", "shards": 3}}
     run = {"properties": {"dtype": "<b>bf16", "stack": "line 1", "sizes": [1, 2]}}

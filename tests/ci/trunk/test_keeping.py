@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import sqlalchemy as sa
 
 from bot.db.columns import metadata
@@ -24,6 +25,7 @@ async def later(bot, days):
     await bot.wait(60)
 
 
+@pytest.mark.logic
 async def test_the_grid_is_kept_as_long_as_records_are(bot):
     await deliver(bot, *example(bot), push(bot, "E", parent="D", at=40), run(bot, "A", conclusion="failure"),
                job(bot, "linux / test (default, 1, 2, linux.4xlarge)", "E", "failure", number=61, at=40))  # fmt: skip
@@ -48,6 +50,7 @@ async def test_the_grid_is_kept_as_long_as_records_are(bot):
     assert {row["job"] for row in await bot.rows("ci_column")} == {"build"}
 
 
+@pytest.mark.logic
 async def test_a_cell_without_any_time_goes_with_its_record(bot):
     event, body = job(bot, "build", "A", number=7)
     body["workflow_job"] |= {"created_at": None, "started_at": None, "completed_at": None}

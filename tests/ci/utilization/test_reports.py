@@ -108,6 +108,7 @@ async def test_idle_hours_cost_and_what_was_not_measured(settings, github, issue
         assert "2.00 for idle accelerators" in page
 
 
+@pytest.mark.logic
 async def test_pages_of_a_report(bot, usage, github):
     for day in range(3):
         await usage.arrives(busy(gpu=2.0, memory=40.0 + day), trusted=True)

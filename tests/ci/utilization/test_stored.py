@@ -75,6 +75,7 @@ async def test_the_same_log_twice_changes_nothing(bot, usage):
     assert (await bot.rows("utilization_job"), await bot.rows("utilization_day")) == before
 
 
+@pytest.mark.logic
 async def test_of_several_logs_the_fullest_counts_in_any_order(bot, usage):
     job = await usage.start()
     logs = [busy(seconds=100), busy(seconds=300), busy(seconds=300, memory=41.0)]

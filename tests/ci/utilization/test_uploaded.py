@@ -68,6 +68,7 @@ async def test_an_uploaded_log_of_a_job_of_githubs_is_that_jobs(bot, github, usa
     assert (row["job_id"], row["records"], row["flags"]) == (job.id, 60, ["several_logs"])
 
 
+@pytest.mark.logic
 async def test_an_uploaded_log_is_shown_where_its_results_are(bot, github, usage):
     pull = await github.open_pull(UPSTREAM)
     await github.start_run(L3, event="push")  # by which the repository is known to be public

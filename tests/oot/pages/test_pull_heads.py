@@ -25,6 +25,7 @@ def choice(page):
     return page.partition('<nav class="choice commits"')[2].partition("</nav>")[0]
 
 
+@pytest.mark.logic
 @pytest.mark.parametrize("pause", [0, 60])
 async def test_heads_pushed_while_nobody_was_listed_can_be_chosen(bot, github, tmp_path, pause):
     """`pause`: seconds between two pushes; GitHub's times have no smaller unit."""

@@ -95,12 +95,12 @@ async def test_logs_and_lists_of_tests_are_offered_last(bot, pull):
     assert found[-1]["url"].startswith(f"{bot.url}/{UPSTREAM}/logs?q=out+of+memory+%5C%28x%5C%29")
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:20]))
-async def test_whatever_is_searched_for_is_only_a_text(bot, pull, text):
-    await hits(bot, text)
-    status, page = await bot.get(f"/search?q={quote(text, safe='')}")
-    assert status == 200
-    check_escaped(page)
+async def test_whatever_is_searched_for_is_only_a_text(bot, pull):
+    for text in HOSTILE:
+        await hits(bot, text)
+        status, page = await bot.get(f"/search?q={quote(text, safe='')}")
+        assert status == 200, text
+        check_escaped(page)
 
 
 @pytest.mark.logic

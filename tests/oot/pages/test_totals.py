@@ -92,6 +92,7 @@ def rows_of(page):
     return found
 
 
+@pytest.mark.logic
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
 async def test_numbers_shown_again_are_those_of_the_rows_there_are_now(bot, seed):
     chance = random.Random(seed)

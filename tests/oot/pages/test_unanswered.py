@@ -92,6 +92,7 @@ async def test_only_the_newest_of_the_window_are_listed(bot, pull):
     assert len(await unanswered(bot, L4, "?days=7")) == NEWEST
 
 
+@pytest.mark.logic
 async def test_those_for_a_private_upstream_are_left_out(settings, github, issuer, clock):
     github.add_repo("open/one")
     two = replace(settings, upstream_repo=(UPSTREAM, "open/one"))

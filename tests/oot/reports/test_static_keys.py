@@ -24,6 +24,7 @@ async def made_key(bot, repo, *more):
     return out.strip(), err
 
 
+@pytest.mark.logic
 async def test_a_static_key_reports_for_its_backend_until_it_is_revoked(bot, pull):
     key, warning = await made_key(bot, L2, "--note", "the old lab")
     assert warning == ""

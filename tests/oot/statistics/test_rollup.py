@@ -189,6 +189,7 @@ async def test_what_changes_while_a_day_is_counted_has_it_counted_again(store, c
     assert (await kept(store, 0))["org/npu"].success == 1
 
 
+@pytest.mark.logic
 async def test_a_day_is_counted_in_the_same_room_however_many_jobs_it_has(store, clock):
     dispatch = dispatch_row("d", "org/npu", clock.now())
     rows = [reported(dispatch, clock.now(), job=f"job {n}") for n in range(6_000)]

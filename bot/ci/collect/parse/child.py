@@ -28,18 +28,17 @@ REQUEST = msgspec.msgpack.Decoder(Request)
 MEMORY = 1024 * 1024 * 1024  # bytes of address space
 CPU = 120  # seconds for one file
 FILES = 200  # then a new child takes over
-NICE = 19
 DESCRIPTORS_MOST = 2**20
 MIB = 1024 * 1024
 TOO_MUCH_MEMORY = f"reading it takes more than {MEMORY // MIB:,} MiB of memory"
 NO_FAULT_OF_FILE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})  # the machine's errors
 
 
-def main() -> None:
-    """Serve requests until standard input ends."""
+def main(nice: int) -> None:
+    """Serve requests until standard input ends, with this niceness or a higher one that it was started with."""
     os.closerange(3, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], DESCRIPTORS_MOST))  # none is ours
     with contextlib.suppress(OSError):  # of a system that does not allow it
-        os.nice(NICE - os.nice(0))
+        os.nice(max(nice - os.nice(0), 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")

@@ -5,7 +5,10 @@ Every end is a state with its reason. A crash in between leaves the fetch as it 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import structlog
@@ -13,6 +16,7 @@ import structlog
 from bot.ci.collect import budget
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.parse.contract import Broken, Refused, Request
+from bot.ci.collect.receiving import Fetched
 from bot.ci.collect.states import State, over_limit
 from bot.ci.collect.store import fetches
 from bot.ci.collect.tasks import ranged_zip
@@ -25,9 +29,7 @@ from bot.github.download import Gone, TooLarge
 from bot.github.download_address import DownloadRefused
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bot.ci.collect.receiving import Fetched, Receiver
+    from bot.ci.collect.receiving import Receiver
     from bot.ci.collect.tables import FetchRow
     from bot.context import Context
 
@@ -37,6 +39,9 @@ MOST_TRIES = 12  # of what breaks off or comes wrong
 DAILY = 86_400.0  # seconds until what is forbidden is asked for again
 DISK_WAIT = 600.0
 EMPTY_WAIT = 600.0  # until GitHub is asked again for what came empty
+
+# (where to write it) -> what is known of the file then; raises NotThere, or what `Downloads.fetch` does
+Download = Callable[[Path], Awaitable[Fetched]]
 
 log = structlog.get_logger("bot.ci.collect")
 
@@ -76,8 +81,13 @@ def reader_of(context: Context, kind: str) -> Reader | None:
     return None
 
 
-async def fetch_file(context: Context, row: FetchRow, wanted: Wanted) -> None:
-    """Fetch, parse and store one file, and settle its state; raises NotThere, or RetryLater to be run again."""
+async def fetch_file(
+    context: Context, row: FetchRow, wanted: Wanted, *, download: Download | None = None
+) -> None:
+    """Fetch, parse and store one file, and settle its state; raises NotThere, or RetryLater to be run again.
+
+    `download` writes a file that is not at GitHub.
+    """
     reader = reader_of(context, wanted.fetched.kind)
     if reader is None:
         await end_fetch(context, row, State.SKIPPED, f"nothing reads {wanted.fetched.kind} yet")
@@ -89,7 +99,9 @@ async def fetch_file(context: Context, row: FetchRow, wanted: Wanted) -> None:
         await _note(context, row, "disk full", DISK_WAIT)
         raise RetryLater("the disk of DATA_DIR is nearly full: nothing is collected", after=DISK_WAIT)
     try:
-        await _download_and_parse(context, row, wanted, reader)
+        await _download_and_parse(
+            context, row, wanted, reader, download or partial(_download, context, wanted, reader.receiver)
+        )
     except NotInstalled:
         await forbid_fetch(context, row, wanted.fetched.repo, installed=False)
     except GitHubRefused as error:
@@ -103,11 +115,13 @@ async def fetch_file(context: Context, row: FetchRow, wanted: Wanted) -> None:
         await retry_later(context, row, error)
 
 
-async def _download_and_parse(context: Context, row: FetchRow, wanted: Wanted, reader: Reader) -> None:
+async def _download_and_parse(
+    context: Context, row: FetchRow, wanted: Wanted, reader: Reader, download: Download
+) -> None:
     """Download and parse; an error of the file becomes its state."""
     try:
         async with context.resource(WORKSPACE).folder() as folder:
-            fetched = await _download(context, wanted, reader.receiver, folder / "file")
+            fetched = await download(folder / "file")
             await _require_twice_if_empty(context, row, fetched)
             await parse_file(context, row, replace(wanted, fetched=fetched), reader, folder)
     except TooLarge as error:
@@ -121,12 +135,12 @@ async def _download_and_parse(context: Context, row: FetchRow, wanted: Wanted, r
 
 
 async def _require_twice_if_empty(context: Context, row: FetchRow, fetched: Fetched) -> None:
-    """Raise RetryLater where nothing came for the first time: GitHub may answer so while it still stores the file."""
+    """Raise RetryLater where nothing came for the first time: it may be so while the file is still being stored."""
     if fetched.size or row["size"] == 0:
         return
     async with context.store.transaction() as tx:
         await fetches.settle_fetch(tx, row, State.WANTED, size=0)
-    raise RetryLater("GitHub sent nothing; it is asked once more", after=EMPTY_WAIT)
+    raise RetryLater("nothing came; it is asked for once more", after=EMPTY_WAIT)
 
 
 async def _download(context: Context, wanted: Wanted, receiver: Receiver, into: Path) -> Fetched:

@@ -38,7 +38,7 @@ async def fetch_log(context: Context, task: Task) -> None:
             tx, context.settings, job["repo"], workflow=job["workflow_name"]
         ):
             return
-        if refused := collection_scope.log_refusal(context.settings, job):
+        if refused := collection_scope.log_refusal(context.settings, job["conclusion"]):
             if job["conclusion"] in FAILED:
                 await fetches.want_fetches(tx, [_intent(job)])
                 await _skip(tx, job, refused)

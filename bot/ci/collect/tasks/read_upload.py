@@ -93,4 +93,5 @@ async def _fetched(tx: Transaction, settings: Settings, found: UploadRow, *, fai
         size=found["size"],
         sha256=found["sha256"],
         failed=failed,
+        workflow=found["workflow"],
     )

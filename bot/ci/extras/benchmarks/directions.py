@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from bot.core import setting_types
 from bot.core.settings import option
 
 Direction = Literal["lower", "higher"]
@@ -98,4 +99,9 @@ class BenchmarkSettings:
         parse_directions,
         default=(),
         show=format_directions,
+    )
+    ci_benchmark_comment: str = option(
+        "Whether the comment on a pull request tells which benchmarks it changed: never, changes (only then).",
+        setting_types.one_of("never", "changes"),
+        default="never",
     )

@@ -7,11 +7,11 @@ from bot.core.feature import Feature, NavigationEntry
 FEATURE = Feature(
     name="benchmarks",
     tables="bot.ci.extras.benchmarks.tables",
-    tasks={"benchmarks": "bot.ci.extras.benchmarks.receive_benchmarks:judge_source"},
+    tasks={"benchmarks": "bot.ci.extras.benchmarks.documents:judge_source"},
     background=frozenset({"benchmarks"}),
     parsers={"benchmark": "bot.ci.extras.parse.benchmark_records:parse_benchmarks"},
-    receivers={"benchmark": "bot.ci.extras.benchmarks.receive_benchmarks:RECEIVER"},
-    prune="bot.ci.extras.benchmarks.receive_benchmarks:prune",
+    receivers={"benchmark": "bot.ci.extras.benchmarks.documents:RECEIVER"},
+    prune="bot.ci.extras.benchmarks.documents:prune",
     views="bot.ci.extras.benchmarks.routes:VIEWS",
     navigation=(
         NavigationEntry(
@@ -24,6 +24,9 @@ FEATURE = Feature(
         ),
     ),
     routes="bot.ci.extras.benchmarks.routes:setup",
-    sections={"pull": "bot.ci.extras.benchmarks.sections:show_pull"},
+    sections={
+        "pull": "bot.ci.extras.benchmarks.sections:show_pull",
+        "remarks": "bot.ci.extras.benchmarks.sections:tell_comment",
+    },
     settings="bot.ci.extras.benchmarks.directions:BenchmarkSettings",
 )

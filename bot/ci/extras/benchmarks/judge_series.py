@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.ci.extras.benchmarks import directions
-from bot.ci.extras.trends import BEFORE, Change, compare, find_step
+from bot.ci.extras.trends import SEEN, Change, compare, find_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ def judge(repository_id: int, series: SeriesRow, points: Sequence[Point], chosen
     least = directions.least_change(series["metric"])
     step = find_step(values, least=least)
     first = known[step.first] if step else None
-    change = compare(values[-1], values[-BEFORE - 1 : -1], least=least) if values else None
+    change = compare(values[-1], values[-SEEN - 1 : -1], least=least) if values else None
     return {
         "repository_id": repository_id,
         "series_id": series["id"],
@@ -41,7 +41,7 @@ def judge(repository_id: int, series: SeriesRow, points: Sequence[Point], chosen
 
 def compare_point(series: SeriesName, point: Point, before: Sequence[Point]) -> Change | None:
     """Return a point beside the newest trusted ones before it; None where these are too few."""
-    usual = [one["median"] for one in before[-BEFORE:] if one["median"] is not None]
+    usual = [one["median"] for one in before[-SEEN:] if one["median"] is not None]
     if point["median"] is None:
         return None
     return compare(point["median"], usual, least=directions.least_change(series["metric"]))

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from bot.ci.extras import shown_days, shown_repositories
+from bot.ci.extras import shown_repositories
 from bot.ci.extras.benchmarks import directions, series_rows
 from bot.ci.extras.benchmarks.directions import BenchmarkSettings
 from bot.ci.extras.benchmarks.series_rows import SHOWN
 from bot.ci.extras.benchmarks.tables import PointRow, SeriesName
-from bot.ci.extras.source_rows import DAY
+from bot.ci.extras.shown_window import DAYS, read_window
 from bot.web import operations as op
-from bot.web import parameters
 from bot.web import view_parameters as declare
 from bot.web.answers import Answer, fill, matching
-from bot.web.charts import chart
 from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY, Refused
 from bot.web.row_answers import RowAnswer
 from bot.web.view import Json, Page, View
@@ -28,14 +26,14 @@ from bot.web.view_parameters import REPO, REPOSITORY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bot.ci.extras.benchmarks.tables import NamedTrend, SeriesRow, SeriesSubject
+    from bot.ci.extras.benchmarks.tables import SeriesRow, TrendRow
+    from bot.ci.extras.shown_window import Window
     from bot.web.asked import Asked
     from bot.web.charts import Chart
 
 BESIDE, CURVES, LISTED = 12, 6, 100  # series read, lines of the chart, points of the table
 DIGITS = rf"[0-9a-f]{{{SHOWN}}}"
 NO_SERIES = Refused(404, "not_found", "no series of that digest was measured here")
-DAYS = declare.days()
 SERIES = declare.in_path(
     "series", Annotated[str, matching(DIGITS)], "the series, as other answers name it", parse=str, default=""
 )
@@ -67,12 +65,9 @@ class BenchmarkSeries(Answer, frozen=True, kw_only=True):
 class Found:
     """A series with its points, beside others of the same model."""
 
-    repo: str
-    window: int
-    first: int
-    last: int
+    window: Window
     series: SeriesRow
-    trend: NamedTrend | None
+    trend: TrendRow | None
     points: list[PointRow]
     lines: Mapping[str, list[PointRow]]  # by name: upstream's and backends', on any device
     better: str | None
@@ -81,29 +76,18 @@ class Found:
 
 async def read_series(asked: Asked) -> Found:
     """Read a series; raises Rejected 404."""
-    tx, window = asked.tx, asked[DAYS]
-    own = await shown_repositories.owners(asked)
-    last = tx.now // DAY
-    first = last - window + 1
-    series = await series_rows.series_by_digest(tx, asked[SERIES])
-    points = await series_rows.points_of(tx, own, [series["id"]], first=0, trusted=False) if series else []
+    window = await read_window(asked)
+    own, first = window.owners, window.first
+    series = await series_rows.series_by_digest(asked.tx, asked[SERIES])
+    known = [series["id"]] if series else []
+    points = await series_rows.points_of(asked.tx, own, known, first=0, trusted=False)
     if series is None or not points:
         raise NO_SERIES.because(f"no series {asked[SERIES]} was measured in {asked[REPO]}")
-    these: SeriesSubject = {
-        "benchmark": series["benchmark"],
-        "model": series["model"],
-        "metric": series["metric"],
-        "device": series["device"],
-    }
-    trends = await series_rows.trends(tx, own, these, since=0, limit=BESIDE)
-    trend = next((one for one in trends if one["id"] == series["id"]), None)
+    trend = await series_rows.trend_of(asked.tx, own, series["id"])
     chosen = asked.settings.of(BenchmarkSettings).ci_benchmark_directions
     step = trend and trend["step_change"]
     return Found(
-        repo=asked[REPO],
         window=window,
-        first=first,
-        last=last,
         series=series,
         trend=trend,
         points=[one for one in points if one["day"] >= first],
@@ -124,23 +108,24 @@ async def _lines(asked: Asked, own: set[int], series: SeriesRow, first: int) -> 
             labels |= dict.fromkeys(ids, called.get(repo.casefold(), repo))
     beside = await series_rows.beside(asked.tx, series, limit=BESIDE)
     names = {one["id"]: one for one in beside}
-    found: dict[str, list[PointRow]] = {}
+    found: dict[str, list[PointRow]] = {_name(series, ""): []}  # its own line is the first
     for point in await series_rows.points_of(asked.tx, labels, names, first=first):
-        one = names[point["series_id"]]
-        parts = (labels[point["repository_id"]], one["device"], one["arch"], one["backend"])
-        name = " ".join(part for part in dict.fromkeys(parts) if part)
-        found.setdefault(name or series["model"], []).append(point)
+        name = _name(names[point["series_id"]], labels[point["repository_id"]])
+        found.setdefault(name, []).append(point)
     return found
+
+
+def _name(series: SeriesRow, label: str) -> str:
+    parts = (label, series["device"], series["arch"], series["backend"])
+    return " ".join(part for part in dict.fromkeys(parts) if part) or series["model"] or series["metric"]
 
 
 def show(found: Found) -> dict[str, Any]:
     """Return what the page shows."""
-    return {
-        "repo": found.repo,
+    return found.window.page | {
         "found": found,
         "series": found.series,
         "trend": found.trend,
-        "windows": parameters.windows(found.window),
         "charts": [_chart(found)] if found.lines else [],
         "listed": found.points[:LISTED],
         "more": max(len(found.points) - LISTED, 0),
@@ -148,17 +133,20 @@ def show(found: Found) -> dict[str, Any]:
 
 
 def _chart(found: Found) -> Chart:
-    labels, window = shown_days.labels(found.first, found.last), range(found.first, found.last + 1)
-    lines = [(name, _by_day(points, window)) for name, points in list(found.lines.items())[:CURVES]]
-    return chart(f"{found.series['metric']}, medians of a day", labels, lines, show=shown_days.number)
+    """Return the chart of a series and those beside it; a click leads to the commit that the series had on that day."""
+    lines = [(name, _by_day(points)) for name, points in list(found.lines.items())[:CURVES]]
+    title = f"{found.series['metric']}, medians of a day"
+    measured = {one["day"]: one["head_sha"] for one in reversed(found.points) if one["trusted"]}
+    links = {day: f"/{found.window.repo}/commit/{sha}" for day, sha in measured.items()}
+    return found.window.chart(title, lines, links=links)
 
 
-def _by_day(points: Iterable[PointRow], window: range) -> list[float | None]:
+def _by_day(points: Iterable[PointRow]) -> dict[int, float]:
     by_day: defaultdict[int, list[float]] = defaultdict(list)
     for point in points:
         if point["median"] is not None:
             by_day[point["day"]].append(point["median"])
-    return [median(by_day[day]) if day in by_day else None for day in window]
+    return {day: median(values) for day, values in by_day.items()}
 
 
 def answer(found: Found) -> BenchmarkSeries:
@@ -185,9 +173,9 @@ VIEW = View(
         topic=op.CI,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, NO_SERIES),
         link=lambda found: {
-            "repo": found.repo,
+            "repo": found.window.repo,
             "series": found.series["digest"].hex()[:SHOWN],
-            "days": found.window,
+            "days": found.window.size,
         },
     ),
 )

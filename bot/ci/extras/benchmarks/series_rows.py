@@ -125,6 +125,14 @@ async def trends(
     )
 
 
+async def trend_of(tx: Transaction, owners: Collection[int], series_id: int) -> TrendRow | None:
+    """Return how a series stands in a repository."""
+    query = select(TrendRow, benchmark_trend).where(
+        T.repository_id.in_(sorted(owners)), T.series_id == series_id
+    )
+    return await tx.fetch_first(query.order_by(T.at.desc()).limit(1))
+
+
 def _chosen(asked: SeriesSubject) -> list[sa.ColumnElement[bool]]:
     return [S[name] == value for name, value in asked.items() if value]
 
@@ -196,14 +204,10 @@ async def points_of_sources(tx: Transaction, keys: Collection[tuple[int, int]]) 
     return await tx.fetch(query.order_by(P.series_id).limit(POINTS_MOST))
 
 
-async def delete_trends(context: Context, *, before: int) -> dict[str, int]:
-    """Delete how series stood that are no longer measured, and series without any point."""
-    deleted = await delete_rows(context, benchmark_trend, T.at < before)
+async def delete_unused(context: Context) -> dict[str, int]:
+    """Delete series without any point that do not stand anywhere."""
     unused = ~sa.exists().where(P.series_id == S.id) & ~sa.exists().where(T.series_id == S.id)
-    return {
-        "benchmarks": deleted,
-        "series of benchmarks": await delete_rows(context, benchmark_series, unused),
-    }
+    return {"series of benchmarks": await delete_rows(context, benchmark_series, unused)}
 
 
 def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from bot.ci.extras.tables import SourceKey
+from bot.ci.extras.tables import OfRepository, SourceKey, SourceMeasured
 from bot.db.rows import Big, Bool, Bytes, Float, Int, Json, Millis, Text, table
 
 
@@ -53,15 +53,6 @@ class _Series(TypedDict):
     series_id: Big
 
 
-class PointTime(TypedDict):
-    """When and on which commit it was measured."""
-
-    day: Int
-    at: Millis
-    trusted: Bool
-    head_sha: Text
-
-
 class PointValue(TypedDict):
     """What was measured."""
 
@@ -78,11 +69,11 @@ class _PointDetails(TypedDict):
     extra: Json[dict[str, Any]] | None
 
 
-class Point(_Series, SourceKey, PointTime, PointValue):
+class Point(_Series, SourceKey, SourceMeasured, PointValue):
     """A point, without its details."""
 
 
-class PointRow(_Series, SourceKey, PointTime, PointValue, _PointDetails):
+class PointRow(_Series, SourceKey, SourceMeasured, PointValue, _PointDetails):
     """What one job measured of a series."""
 
 
@@ -95,10 +86,6 @@ benchmark_point = table(
     sa.Index("ix_benchmark_point_day", "day"),
     key=("series_id", "repository_id", "object_id"),
 )
-
-
-class _Repository(TypedDict):
-    repository_id: Big
 
 
 class TrendValue(TypedDict):
@@ -116,7 +103,7 @@ class TrendValue(TypedDict):
     worse: Bool  # whether that is a regression
 
 
-class TrendRow(_Repository, _Series, TrendValue):
+class TrendRow(OfRepository, _Series, TrendValue):
     """How a series stands in a repository."""
 
 

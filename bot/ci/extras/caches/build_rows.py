@@ -17,17 +17,14 @@ from bot.ci.extras.caches.tables import (
     ci_cache_stats,
     ci_cache_trend,
 )
-from bot.ci.extras.source_rows import DAY
 from bot.ci.extras.tables import ci_source
 from bot.db.rows import select
-from bot.ingest.prune import delete_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from bot.ci.extras.caches.hit_rates import Rate, Standing
     from bot.ci.extras.tables import SourceRow
-    from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.queue.sums import Place
 
@@ -124,12 +121,3 @@ async def days(
     if base_name is not None:
         query = query.where(D.base_name == base_name)
     return await tx.fetch(query.order_by(D.day))
-
-
-async def delete_sums(context: Context, tables: tuple[sa.Table, sa.Table], *, before: int) -> dict[str, int]:
-    """Delete days, and standings of builds that are no longer made."""
-    by_day, trend = tables
-    return {
-        "days of caches": await delete_rows(context, by_day, by_day.c.day < before // DAY),
-        "builds with caches": await delete_rows(context, trend, trend.c.at < before),
-    }

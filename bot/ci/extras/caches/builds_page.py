@@ -11,18 +11,15 @@ from msgspec import Meta
 
 from bot.ci.extras import shown_days, shown_repositories
 from bot.ci.extras.caches import build_rows, hit_rates
-from bot.ci.extras.caches.receive_stats import CACHES
+from bot.ci.extras.caches.documents import CACHES
+from bot.ci.extras.caches.hit_rates import ALL
 from bot.ci.extras.caches.tables import CacheDay, CacheTrend
-from bot.queue import sums
-from bot.web import html, parameters
-from bot.web import operations as op
+from bot.ci.extras.shown_window import read_window, repository_view
+from bot.web import html
 from bot.web import view_parameters as declare
 from bot.web.answers import Answer, fill
-from bot.web.charts import chart
-from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY
 from bot.web.row_answers import RowAnswer
-from bot.web.view import Json, Page, View
-from bot.web.view_parameters import REPO, REPOSITORY
+from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,13 +28,14 @@ if TYPE_CHECKING:
 
     from bot.ci.extras.caches.hit_rates import Rate
     from bot.ci.extras.caches.tables import CacheDayRow, CacheTrendRow
+    from bot.ci.extras.shown_window import Window
     from bot.web.asked import Asked
     from bot.web.charts import Chart
 
 SHOWN = 200  # lines of the table
 REASONS = 8
 LANGUAGES = 4  # lines of the chart beside all together
-DAYS = declare.days()
+UNKNOWN = 2.0  # the place of a rate that is not known: after all others
 BUILD = declare.text("build", "one build: the name of its jobs, without shard and configuration")
 
 
@@ -67,34 +65,25 @@ class BuildCaches(Answer, frozen=True, kw_only=True):
 class Found:
     """The builds of a repository."""
 
-    repo: str
-    window: int
+    window: Window
     build: str
-    first: int
-    last: int
     builds: list[CacheTrendRow]
     days: list[CacheDayRow]
     backends: list[tuple[str, Rate, int]]  # name, rate, seconds
-    counted_until: int | None
 
 
 async def read_builds(asked: Asked) -> Found:
     """Read the builds of a repository."""
-    tx, days, build = asked.tx, asked[DAYS], asked[BUILD]
-    owners = await shown_repositories.owners(asked)
-    last = tx.now // sums.DAY
-    first = last - days + 1
-    found = await build_rows.builds(tx, owners, since=first * sums.DAY)
+    tx, build = asked.tx, asked[BUILD]
+    window = await read_window(asked, CACHES)
+    found = await build_rows.builds(tx, window.owners, since=window.since)
+    days = await build_rows.days(tx, window.owners, first=window.first, base_name=build or None)
     return Found(
-        repo=asked[REPO],
-        window=days,
+        window=window,
         build=build,
-        first=first,
-        last=last,
         builds=[one for one in found if build in ("", one["base_name"])],
-        days=_sum_by_day(await build_rows.days(tx, owners, first=first, base_name=build or None)),
-        backends=await _backends(asked, first) if asked.for_page and not build else [],
-        counted_until=await sums.counted_until(tx, CACHES, owners, first=first),
+        days=_sum_by_day(days),
+        backends=await _backends(asked, window.first) if asked.for_page and not build else [],
     )
 
 
@@ -104,12 +93,12 @@ async def _backends(asked: Asked, first: int) -> list[tuple[str, Rate, int]]:
     for name, owners in await shown_repositories.backends(asked, asked[REPO]):
         if rows := await build_rows.days(asked.tx, owners, first=first):
             found.append((name, _rate(rows), sum(one["seconds"] for one in rows)))
-    return sorted(found, key=lambda one: (2.0 if one[1].share is None else one[1].share, one[0]))
+    return sorted(found, key=lambda one: (UNKNOWN if one[1].share is None else one[1].share, one[0]))
 
 
 def _rate(rows: Sequence[CacheDayRow]) -> Rate:
-    hits, misses = (hit_rates.add_counts(one[name] for one in rows) for name in ("hits", "misses"))
-    return hit_rates.rates(hits, misses)[hit_rates.ALL]
+    counted = hit_rates.add_up(rows)
+    return hit_rates.rates(counted["hits"], counted["misses"])[ALL]
 
 
 def _sum_by_day(rows: Sequence[CacheDayRow]) -> list[CacheDayRow]:
@@ -121,60 +110,45 @@ def _sum_by_day(rows: Sequence[CacheDayRow]) -> list[CacheDayRow]:
 
 
 def _added(rows: list[CacheDayRow]) -> CacheDayRow:
-    if len(rows) == 1:
-        return rows[0]
-    return {
-        "repository_id": rows[0]["repository_id"],
-        "base_name": "",
-        "day": rows[0]["day"],
-        "jobs": sum(one["jobs"] for one in rows),
-        "seconds": sum(one["seconds"] for one in rows),
-        "hits": hit_rates.add_counts(one["hits"] for one in rows),
-        "misses": hit_rates.add_counts(one["misses"] for one in rows),
-        "errors": sum(one["errors"] for one in rows),
-        "not_cacheable": sum(one["not_cacheable"] for one in rows),
-        "reasons": hit_rates.add_counts(one["reasons"] for one in rows),
-    }
+    counted = hit_rates.add_up(rows)
+    jobs, seconds = (sum(one[name] for one in rows) for name in ("jobs", "seconds"))
+    return {**rows[0], "base_name": "", "jobs": jobs, "seconds": seconds, **counted}  # type: ignore[typeddict-item]
 
 
 def show(found: Found) -> dict[str, Any]:
     """Return what the page shows."""
-    reasons = hit_rates.add_counts(one["reasons"] for one in found.days)
-    return {
-        "repo": found.repo,
+    counted = hit_rates.add_up(found.days)
+    return found.window.page | {
         "found": found,
-        "windows": parameters.windows(found.window),
         "listed": found.builds[:SHOWN],
         "more": max(len(found.builds) - SHOWN, 0),
         "total": _rate(found.days),
         "charts": _charts(found),
-        "reasons": list(reasons.items())[:REASONS],
-        "not_cacheable": sum(one["not_cacheable"] for one in found.days),
+        "reasons": list(counted["reasons"].items())[:REASONS],
+        "not_cacheable": counted["not_cacheable"],
         "rest": f"&build={quote(found.build)}" if found.build else "",
-        "counted_until": found.counted_until,
     }
 
 
 def _charts(found: Found) -> list[Chart]:
-    by_day = {one["day"]: one for one in found.days}
-    labels, days = shown_days.labels(found.first, found.last), range(found.first, found.last + 1)
-    known = {day: hit_rates.rates(row["hits"], row["misses"]) for day, row in by_day.items()}
+    rates = {one["day"]: hit_rates.rates(one["hits"], one["misses"]) for one in found.days}
     lookups = hit_rates.add_counts(
-        {language: sum(rate) for language, rate in one.items() if language} for one in known.values()
+        {language: sum(rate) for language, rate in one.items() if language} for one in rates.values()
     )
-    lines = [("all", _line(known, hit_rates.ALL, days))]
-    if len(lookups) > 1:
-        lines += [(language, _line(known, language, days)) for language in list(lookups)[:LANGUAGES]]
-    minutes = [by_day[day]["seconds"] / 60 if day in by_day else None for day in days]
+    languages = list(lookups)[:LANGUAGES] if len(lookups) > 1 else []
+    shares = [("all", _shares(rates, ALL)), *((one, _shares(rates, one)) for one in languages)]
+    minutes = {one["day"]: one["seconds"] / 60 for one in found.days}
+    draw = found.window.chart
     return [
-        chart("Hit rate of trusted runs", labels, lines, show=lambda value: f"{value:.0f} %", top=100.0),
-        chart("Build minutes", labels, [("minutes", minutes)], show=lambda value: f"{value:,.0f} min"),
+        draw("Hit rate of trusted runs", shares, show=lambda value: f"{value:.0f} %", top=100.0),
+        draw("Build minutes", [("minutes", minutes)], show=lambda value: f"{value:,.0f} min"),
     ]
 
 
-def _line(known: dict[int, dict[str, Rate]], language: str, days: range) -> list[float | None]:
-    shares = (known[day][language].share if day in known and language in known[day] else None for day in days)
-    return [None if share is None else share * 100 for share in shares]
+def _shares(rates: dict[int, dict[str, Rate]], language: str) -> dict[int, float]:
+    """Return the hit rate of a language in percent, by day."""
+    known = ((day, one[language].share) for day, one in rates.items() if language in one)
+    return {day: share * 100 for day, share in known if share is not None}
 
 
 def answer(found: Found) -> BuildCaches:
@@ -185,20 +159,17 @@ def answer(found: Found) -> BuildCaches:
     )
 
 
-VIEW = View(
+VIEW = repository_view(
+    "builds",
     read=read_builds,
-    parameters=(REPO, DAYS, BUILD),
-    page=Page(path=f"{REPOSITORY}/builds", template="builds.html", values=show),
-    json=Json(
-        path="/api/ci/builds/{owner}/{repo}",
-        answer=answer,
-        content=BuildCaches,
-        name="buildCaches",
-        summary="What compiler caches save, by build and language",
-        topic=op.CI,
-        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
-        link=lambda found: {"repo": found.repo, "days": found.window, "build": found.build},
-    ),
+    parameters=(BUILD,),
+    template="builds.html",
+    values=show,
+    answer=answer,
+    content=BuildCaches,
+    name="buildCaches",
+    summary="What compiler caches save, by build and language",
+    link=lambda found: {"repo": found.window.repo, "days": found.window.size, "build": found.build},
 )
 VIEWS = (VIEW,)
 

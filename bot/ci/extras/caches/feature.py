@@ -7,10 +7,10 @@ from bot.core.feature import Feature, NavigationEntry
 FEATURE = Feature(
     name="caches",
     tables="bot.ci.extras.caches.tables",
-    sums=("bot.ci.extras.caches.receive_stats:CACHES",),
+    sums=("bot.ci.extras.caches.documents:CACHES",),
     parsers={"sccache": "bot.ci.extras.parse.cache_stats:parse_stats"},
-    receivers={"sccache": "bot.ci.extras.caches.receive_stats:RECEIVER"},
-    prune="bot.ci.extras.caches.receive_stats:prune",
+    receivers={"sccache": "bot.ci.extras.caches.documents:RECEIVER"},
+    prune="bot.ci.extras.caches.documents:prune",
     views="bot.ci.extras.caches.builds_page:VIEWS",
     navigation=(
         NavigationEntry(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bot.ci.extras.trends import BEFORE, LEAST_BEFORE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from bot.ci.extras.caches.tables import CacheDayRow, CacheJob
 
 ALL = ""  # all languages together
 FALL = 0.2  # 20 points
@@ -67,6 +69,17 @@ def judge(shares: Sequence[float]) -> Standing:
             usual.append(share)
     before = usual[-BEFORE:] if fell_at is not None else usual[-BEFORE - 1 : -1]
     return Standing(shares[-1], median(before) if len(before) >= LEAST_BEFORE else None, fell_at)
+
+
+def add_up(rows: Collection[CacheJob | CacheDayRow]) -> dict[str, Any]:
+    """Return what jobs, or days, come to together."""
+    return {
+        "hits": add_counts(one["hits"] for one in rows),
+        "misses": add_counts(one["misses"] for one in rows),
+        "errors": sum(one["errors"] for one in rows),
+        "not_cacheable": sum(one["not_cacheable"] for one in rows),
+        "reasons": add_counts(one["reasons"] for one in rows),
+    }
 
 
 def add_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -6,8 +6,8 @@ from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from bot.ci.extras.tables import SourceKey
-from bot.db.rows import Big, Bool, Float, Int, Json, Millis, Text, table
+from bot.ci.extras.tables import OfRepository, SourceKey, SourceMeasured
+from bot.db.rows import Big, Float, Int, Json, Millis, Text, table
 
 
 class _Tool(TypedDict):
@@ -16,13 +16,6 @@ class _Tool(TypedDict):
 
 class _Build(TypedDict):
     base_name: Text  # what is built
-
-
-class _Place(TypedDict):
-    day: Int
-    at: Millis
-    trusted: Bool
-    head_sha: Text
 
 
 class CacheCounts(TypedDict):
@@ -44,11 +37,11 @@ class _Raw(TypedDict):
     raw: Json[dict[str, Any]] | None  # all fields, flattened
 
 
-class CacheJob(_Build, _Place, CacheCounts):
+class CacheJob(_Build, SourceMeasured, CacheCounts):
     """What of a job its day is counted from."""
 
 
-class CacheStatsRow(SourceKey, _Tool, _Build, _Place, CacheCounts, _Raw):
+class CacheStatsRow(SourceKey, _Tool, _Build, SourceMeasured, CacheCounts, _Raw):
     """What the cache of a job said, its documents added up."""
 
 
@@ -59,10 +52,6 @@ ci_cache_stats = table(
     sa.Index("ix_ci_cache_stats_day", "day"),
     key=("repository_id", "object_id", "tool"),
 )
-
-
-class _Repository(TypedDict):
-    repository_id: Big
 
 
 class CacheDay(TypedDict):
@@ -78,7 +67,7 @@ class CacheDay(TypedDict):
     reasons: Json[dict[str, int]]
 
 
-class CacheDayRow(_Repository, _Build, CacheDay):
+class CacheDayRow(OfRepository, _Build, CacheDay):
     """A day of a build of a repository."""
 
 
@@ -99,7 +88,7 @@ class CacheTrend(_Build):
     fell_sha: Text | None
 
 
-class CacheTrendRow(_Repository, CacheTrend):
+class CacheTrendRow(OfRepository, CacheTrend):
     """The same of a repository."""
 
 

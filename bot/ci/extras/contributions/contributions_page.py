@@ -13,15 +13,12 @@ from bot.ci.extras import shown_days, shown_repositories
 from bot.ci.extras.contributions import pull_rows
 from bot.ci.extras.contributions.count_days import CONTRIBUTIONS
 from bot.ci.extras.contributions.outsiders import DAY, ContributionSettings
-from bot.queue import sums
-from bot.web import html, parameters
-from bot.web import operations as op
+from bot.ci.extras.shown_window import read_window, repository_view
+from bot.web import html
 from bot.web import view_parameters as declare
 from bot.web.answers import Answer
 from bot.web.charts import chart
-from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY
-from bot.web.view import Json, Page, View
-from bot.web.view_parameters import REPO, REPOSITORY
+from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +26,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.ci.extras.contributions.tables import ContributionDayRow
+    from bot.ci.extras.shown_window import Window
     from bot.web.asked import Asked
     from bot.web.charts import Chart
 
@@ -36,6 +34,7 @@ WEEK, MONDAY = 7, 4  # days, and from the Thursday that 1970 began with to a Mon
 LONG = 7 * DAY  # that somebody waits
 WAITING_SHOWN = 30
 MEAN_OF = 4  # weeks
+OVER = "Week from (UTC)"
 DAYS = declare.days(default=90)
 
 
@@ -74,35 +73,30 @@ class Week:
 class Found:
     """What outside people contribute to a repository."""
 
-    repo: str
-    window: int
+    window: Window
     names: bool
     days: list[ContributionDayRow]
     weeks: list[Week]
     waiting: int
     oldest: list[dict[str, Any]]
     backends: list[tuple[str, int, int]]  # name, pull requests, people
-    counted_until: int | None
 
 
 async def read_contributions(asked: Asked) -> Found:
     """Read what outside people contribute."""
-    tx, window = asked.tx, asked[DAYS]
-    owners = await shown_repositories.owners(asked)
-    today = tx.now // DAY
-    first = _monday(today - window + 1)
-    days = await pull_rows.days(tx, owners, first=first)
-    waiting, oldest = await pull_rows.waiting(tx, owners, before=tx.now - LONG, limit=WAITING_SHOWN)
+    tx = asked.tx
+    window = await read_window(asked, CONTRIBUTIONS, days=DAYS)
+    first = _monday(window.first)
+    days = await pull_rows.days(tx, window.owners, first=first)
+    waiting, oldest = await pull_rows.waiting(tx, window.owners, before=tx.now - LONG, limit=WAITING_SHOWN)
     return Found(
-        repo=asked[REPO],
         window=window,
         names=asked.settings.of(ContributionSettings).ci_contributors == "names",
         days=days,
-        weeks=_weeks(days, first, today),
+        weeks=_weeks(days, first, window.last),
         waiting=waiting,
         oldest=oldest,
         backends=await _backends(asked, first) if asked.for_page else [],
-        counted_until=await sums.counted_until(tx, CONTRIBUTIONS, owners, first=first),
     )
 
 
@@ -142,13 +136,10 @@ def _week(monday: int, rows: Sequence[ContributionDayRow]) -> Week:
 
 def show(found: Found) -> dict[str, Any]:
     """Return what the page shows."""
-    return {
-        "repo": found.repo,
+    return found.window.page | {
         "found": found,
-        "windows": parameters.windows(found.window),
         "charts": _charts(found.weeks) if any(one.pulls for one in found.weeks) else [],
         "weeks": found.weeks[::-1],
-        "counted_until": found.counted_until,
     }
 
 
@@ -166,8 +157,9 @@ def _charts(weeks: Sequence[Week]) -> list[Chart]:
             labels,
             [("merged", pulls), ("mean of 4 weeks", means)],
             show=shown_days.number,
+            over=OVER,
         ),
-        chart("Median hours to", labels, waits, show=lambda value: f"{value:,.0f} h"),
+        chart("Median hours to", labels, waits, show=lambda value: f"{value:,.0f} h", over=OVER),
     ]
 
 
@@ -190,20 +182,17 @@ def answer(found: Found) -> Contributions:
     )
 
 
-VIEW = View(
+VIEW = repository_view(
+    "contributions",
     read=read_contributions,
-    parameters=(REPO, DAYS),
-    page=Page(path=f"{REPOSITORY}/contributions", template="contributions.html", values=show),
-    json=Json(
-        path="/api/ci/contributions/{owner}/{repo}",
-        answer=answer,
-        content=Contributions,
-        name="contributions",
-        summary="What outside people contribute, day by day",
-        topic=op.CI,
-        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
-        link=lambda found: {"repo": found.repo, "days": found.window},
-    ),
+    days=DAYS,
+    template="contributions.html",
+    values=show,
+    answer=answer,
+    content=Contributions,
+    name="contributions",
+    summary="What outside people contribute, day by day",
+    link=lambda found: {"repo": found.window.repo, "days": found.window.size},
 )
 VIEWS = (VIEW,)
 

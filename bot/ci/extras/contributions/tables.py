@@ -6,11 +6,8 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
+from bot.ci.extras.tables import OfRepository
 from bot.db.rows import Big, Int, Json, Millis, Text, table
-
-
-class _Repository(TypedDict):
-    repository_id: Big
 
 
 class Contribution(TypedDict):
@@ -25,7 +22,7 @@ class Contribution(TypedDict):
     reviewed_at: Millis | None  # first, by a member
 
 
-class ContributionRow(_Repository, Contribution):
+class ContributionRow(OfRepository, Contribution):
     """The same of a repository."""
 
 
@@ -50,7 +47,7 @@ class ContributionDay(TypedDict):
     merge_hours: Json[list[float]]
 
 
-class ContributionDayRow(_Repository, ContributionDay):
+class ContributionDayRow(OfRepository, ContributionDay):
     """The same of a repository."""
 
 

@@ -7,10 +7,10 @@ from bot.core.feature import Feature, NavigationEntry
 FEATURE = Feature(
     name="metrics",
     tables="bot.ci.extras.metrics.tables",
-    sums=("bot.ci.extras.metrics.receive_metrics:METRICS",),
+    sums=("bot.ci.extras.metrics.documents:METRICS",),
     parsers={"metrics": "bot.ci.extras.parse.metric_lines:parse_metrics"},
-    receivers={"metrics": "bot.ci.extras.metrics.receive_metrics:RECEIVER"},
-    prune="bot.ci.extras.metrics.receive_metrics:prune",
+    receivers={"metrics": "bot.ci.extras.metrics.documents:RECEIVER"},
+    prune="bot.ci.extras.metrics.documents:prune",
     views="bot.ci.extras.metrics.metrics_page:VIEWS",
     navigation=(
         NavigationEntry(

@@ -18,13 +18,11 @@ from bot.ci.extras.metrics.tables import (
 )
 from bot.ci.extras.source_rows import sources_by_key
 from bot.db.rows import select
-from bot.ingest.prune import delete_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bot.ci.extras.tables import SourceRow
-    from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.queue.sums import Place
 
@@ -39,12 +37,6 @@ class RunLine(NamedTuple):
 
     line: MetricRow
     source: SourceRow
-
-
-async def metrics_of_source(tx: Transaction, repository_id: int, object_id: int) -> set[str]:
-    """Return the metrics that a file left."""
-    query = sa.select(M.metric).where(M.repository_id == repository_id, M.object_id == object_id).distinct()
-    return set((await tx.run(query)).scalars())
 
 
 async def lines_of_source(tx: Transaction, source: SourceRow) -> list[MetricRow]:
@@ -133,12 +125,3 @@ async def newest_lines(
     known = await sources_by_key(tx, {(one["repository_id"], one["object_id"]) for one in lines})
     keyed = (((one["repository_id"], one["object_id"]), one) for one in lines)
     return [RunLine(one, known[key]) for key, one in keyed if key in known]
-
-
-async def delete_sums(context: Context, tables: tuple[sa.Table, sa.Table], *, first: int) -> dict[str, int]:
-    """Delete days, and values that are no longer emitted."""
-    by_day, trend = tables
-    return {
-        "days of metrics": await delete_rows(context, by_day, by_day.c.day < first),
-        "metrics": await delete_rows(context, trend, trend.c.last_day < first),
-    }

@@ -4,41 +4,38 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
 from msgspec import Meta
 
-from bot.ci.extras import shown_days, shown_repositories
+from bot.ci.extras import shown_days
 from bot.ci.extras.metrics import alerts, daily, metric_rows
-from bot.ci.extras.metrics.receive_metrics import METRICS
+from bot.ci.extras.metrics.documents import METRICS
 from bot.ci.extras.metrics.tables import MetricDay, MetricTrend
-from bot.queue import sums
-from bot.web import html, parameters
-from bot.web import operations as op
+from bot.ci.extras.shown_window import read_window, repository_view
+from bot.web import html
 from bot.web import view_parameters as declare
 from bot.web.answers import Answer, fill
-from bot.web.charts import chart, sparkline
-from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY
+from bot.web.charts import sparkline
 from bot.web.row_answers import RowAnswer
-from bot.web.view import Json, Page, View
-from bot.web.view_parameters import REPO, REPOSITORY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from aiohttp import web
 
     from bot.ci.extras.metrics.alerts import Factors
     from bot.ci.extras.metrics.metric_rows import RunLine
     from bot.ci.extras.metrics.tables import MetricTrendRow
+    from bot.ci.extras.shown_window import Window
     from bot.web.asked import Asked
     from bot.web.charts import Chart
 
 SHOWN = 200  # lines of the list
 LINES = 50  # of the table of runs
 CURVES = 6  # lines of a chart that is split
-DAYS = declare.days()
 METRIC = declare.text("metric", "one metric; without it, all are listed", most=80)
 VALUE = declare.text("value", "one of its values; without it, its first", most=80)
 GROUP = declare.text("group", "a label by which it is split, or config: the configuration of jobs", most=80)
@@ -75,10 +72,7 @@ class CustomMetrics(Answer, frozen=True, kw_only=True):
 class Found:
     """Metrics of a repository, or one of them."""
 
-    repo: str
-    window: int
-    first: int
-    last: int
+    window: Window
     metric: str
     value: str
     group: str
@@ -88,7 +82,6 @@ class Found:
     groups: list[str]
     lines: list[RunLine]
     began: list[RunLine]  # of the first day of the present level
-    counted_until: int | None
 
     @property
     def chosen(self) -> MetricTrendRow | None:
@@ -98,10 +91,9 @@ class Found:
 
 async def read_metrics(asked: Asked) -> Found:
     """Read the metrics of a repository."""
-    tx, window, metric = asked.tx, asked[DAYS], asked[METRIC]
-    owners = await shown_repositories.owners(asked)
-    last = tx.now // sums.DAY
-    first = last - window + 1
+    tx, metric = asked.tx, asked[METRIC]
+    window = await read_window(asked, METRICS)
+    owners, first = window.owners, window.first
     trends = await metric_rows.trends(tx, owners, since_day=first)
     known = alerts.factors(asked.settings)
     trends.sort(key=lambda one: not alerts.is_regressed(one, known))
@@ -111,11 +103,9 @@ async def read_metrics(asked: Asked) -> Found:
     since = next((one["since_day"] for one in mine if metric and one["value_name"] == chosen), None)
     detailed = bool(metric) and asked.for_page
     group = asked[GROUP] or None
+    newest = partial(metric_rows.newest_lines, tx, owners, metric)
     return Found(
-        repo=asked[REPO],
         window=window,
-        first=first,
-        last=last,
         metric=metric,
         value=chosen,
         group=asked[GROUP],
@@ -123,34 +113,28 @@ async def read_metrics(asked: Asked) -> Found:
         factors=known,
         days=await metric_rows.days_of(tx, owners, metric, first=first, group=group) if metric else [],
         groups=await metric_rows.groups_of(tx, owners, metric, first=first) if detailed else [],
-        lines=await metric_rows.newest_lines(tx, owners, metric, limit=LINES) if detailed else [],
-        began=await metric_rows.newest_lines(tx, owners, metric, limit=1, day=since)
-        if detailed and since is not None
-        else [],
-        counted_until=await sums.counted_until(tx, METRICS, owners, first=first),
+        lines=await newest(limit=LINES) if detailed else [],
+        began=await newest(limit=1, day=since) if detailed and since is not None else [],
     )
 
 
 def show(found: Found) -> dict[str, Any]:
     """Return what the page shows."""
-    return {
-        "repo": found.repo,
+    return found.window.page | {
         "found": found,
-        "windows": parameters.windows(found.window),
         "listed": found.trends[:SHOWN],
         "more": max(len(found.trends) - SHOWN, 0),
         "chosen": found.chosen if found.metric else None,
         "regressed": lambda one: alerts.is_regressed(one, found.factors),
         "spark": _spark,
-        "charts": _charts(found) if found.metric else [],
-        "link": lambda **asked: f"/{found.repo}/custom?{_query(found, asked)}",
+        "charts": [_chart(found)] if found.metric else [],
+        "link": lambda **asked: f"/{found.window.repo}/custom?{_query(found, asked)}",
         "rest": f"&{_query(found, {'days': ''})}" if found.metric else "",
-        "counted_until": found.counted_until,
     }
 
 
 def _query(found: Found, changed: dict[str, object]) -> str:
-    now = {"days": found.window, "metric": found.metric, "value": found.value, "group": found.group}
+    now = {"days": found.window.size, "metric": found.metric, "value": found.value, "group": found.group}
     return urlencode({name: value for name, value in (now | changed).items() if value})
 
 
@@ -163,27 +147,31 @@ def _spark(trend: MetricTrend) -> str:
     return sparkline([max(known[day], 0) / top if day in known else None for day in window])
 
 
-def _charts(found: Found) -> list[Chart]:
-    labels, window = shown_days.labels(found.first, found.last), range(found.first, found.last + 1)
+def _chart(found: Found) -> Chart:
     by_group: defaultdict[str, defaultdict[int, list[MetricDay]]]
     by_group = defaultdict(lambda: defaultdict(list))
     for row in found.days:
         if row["value_name"] == found.value:
             by_group[row["group_key"]][row["day"]].append(row)
+    called = f"{found.metric} {found.value}"
+    draw = partial(found.window.chart, links=None if found.window.has_grid else _commits(found))
     if not found.group:
-        days = by_group[daily.ALL]
-        lines = [(name, _line(days, window, share)) for name, share in (("median", 0.5), ("p90", 0.9))]
-    else:
-        most = sorted(by_group, key=lambda one: -sum(map(len, by_group[one].values())))[:CURVES]
-        lines = [(key.partition("=")[2], _line(by_group[key], window, 0.5)) for key in sorted(most)]
-    title = f"{found.metric} {found.value}, " + (
-        f"medians by {found.group}" if found.group else "trusted runs"
-    )
-    return [chart(title, labels, lines, show=shown_days.number)]
+        shares = (("median", 0.5), ("p90", 0.9))
+        lines = [(name, _quantiles(by_group[daily.ALL], share)) for name, share in shares]
+        return draw(f"{called}, trusted runs", lines)
+    most = sorted(by_group, key=lambda one: -sum(map(len, by_group[one].values())))[:CURVES]
+    lines = [(key.partition("=")[2], _quantiles(by_group[key], 0.5)) for key in sorted(most)]
+    return draw(f"{called}, medians by {found.group}", lines)
 
 
-def _line(days: defaultdict[int, list[MetricDay]], window: range, share: float) -> list[float | None]:
-    return [daily.quantile(days[day], share) if day in days else None for day in window]
+def _commits(found: Found) -> dict[int, str]:
+    """Return the page of the first commit of each of the newest days that emitted the metric."""
+    page = f"/{found.window.repo}/commit"
+    return {one.line["day"]: f"{page}/{one.source['head_sha']}" for one in found.lines if one.line["trusted"]}
+
+
+def _quantiles(days: Mapping[int, list[MetricDay]], share: float) -> dict[int, float]:
+    return {day: daily.quantile(rows, share) for day, rows in days.items()}
 
 
 def answer(found: Found) -> CustomMetrics:
@@ -212,29 +200,23 @@ def answer(found: Found) -> CustomMetrics:
     )
 
 
-def _json_link(found: Found) -> dict[str, object]:
-    asked: Sequence[tuple[str, object]] = (
-        ("metric", found.metric),
-        ("value", found.value),
-        ("group", found.group),
-    )
-    return {"repo": found.repo, "days": found.window, **dict(asked)}
-
-
-VIEW = View(
+VIEW = repository_view(
+    "custom",
     read=read_metrics,
-    parameters=(REPO, DAYS, METRIC, VALUE, GROUP),
-    page=Page(path=f"{REPOSITORY}/custom", template="custom_metrics.html", values=show),
-    json=Json(
-        path="/api/ci/custom/{owner}/{repo}",
-        answer=answer,
-        content=CustomMetrics,
-        name="customMetrics",
-        summary="Metrics of CI's own scripts, and how they change",
-        topic=op.CI,
-        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
-        link=_json_link,
-    ),
+    parameters=(METRIC, VALUE, GROUP),
+    template="custom_metrics.html",
+    values=show,
+    answer=answer,
+    content=CustomMetrics,
+    name="customMetrics",
+    summary="Metrics of CI's own scripts, and how they change",
+    link=lambda found: {
+        "repo": found.window.repo,
+        "days": found.window.size,
+        "metric": found.metric,
+        "value": found.value,
+        "group": found.group,
+    },
 )
 VIEWS = (VIEW,)
 

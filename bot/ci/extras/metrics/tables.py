@@ -6,7 +6,7 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
-from bot.ci.extras.tables import SourceKey
+from bot.ci.extras.tables import OfRepository, SourceKey
 from bot.db.rows import Big, Bool, Float, Int, Json, Millis, Text, table
 
 
@@ -52,10 +52,6 @@ ci_metric = table(
 )
 
 
-class _Repository(TypedDict):
-    repository_id: Big
-
-
 class _Value(TypedDict):
     value_name: Text
 
@@ -84,7 +80,7 @@ class MetricDay(MetricGroup):
     day: Int
 
 
-class MetricDayRow(_Repository, _Metric, MetricDay):
+class MetricDayRow(OfRepository, _Metric, MetricDay):
     """A day of a repository's metric, trusted runs alone."""
 
 
@@ -105,7 +101,7 @@ class MetricTrend(_Metric, _Value):
     days: Json[list[tuple[int, float]]]  # medians of the newest 35
 
 
-class MetricTrendRow(_Repository, MetricTrend):
+class MetricTrendRow(OfRepository, MetricTrend):
     """The same of a repository."""
 
 

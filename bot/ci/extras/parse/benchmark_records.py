@@ -1,95 +1,81 @@
 """The parser of benchmarks, in the parser child: records of PyTorch's format v3, and tables as CSV.
 
 A record needs no more than the name of a benchmark and a metric with its values; what it says of its run is not read.
-A table has a model in each line, in the column `name`, its device in `dev` or `device`, and metrics in the others.
+The format: https://github.com/pytorch/pytorch/wiki/PyTorch-OSS-benchmark-infra
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import statistics
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.extras.parse.documents import (
-    LeftOut,
-    Problems,
-    as_number,
-    as_object,
-    as_text,
-    finish,
-    keep_raw,
-    read_documents,
-    read_values,
-)
+from bot.ci.extras.parse.benchmark_tables import records_of_table
+from bot.ci.extras.parse.benchmark_values import one_line, require_name, summarize
+from bot.ci.extras.parse.documents import Limits, read_each, read_rows
+from bot.ci.extras.parse.json_values import LeftOut, as_number, as_object, keep_raw
 from bot.ci.extras.parse.parsed import BenchmarkRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from bot.ci.collect.parse.contract import Given
-    from bot.ci.extras.parse.documents import Document
+    from bot.ci.extras.parse.documents import Document, Problems
     from bot.ci.extras.parse.parsed import Parsed
 
-GLOBS = ("*.json", "*.jsonl", "*.csv")
-BYTES_MOST = 64 * 1024 * 1024
-RECORDS_MOST = 5_000
+LIMITS = Limits(globs=("*.json", "*.jsonl", "*.csv"), bytes=64 * 1024 * 1024, rows=5_000, called="records")
 VALUES_MOST = 10_000  # of a record
-NAME_MOST, EXTRA_MOST = 160, 4 * 1024  # bytes
-CSV_PARTS = ("_performance", "_accuracy", "_results", "_compilation_metrics")  # that end a table's name
-CSV_KNOWN = frozenset({"name", "dev", "device", "batch_size"})
-FIRST, SECOND = 1, 2
+EXTRA_MOST = 4 * 1024  # bytes
+ACCURACY = "accuracy"
 
 
 def parse_benchmarks(given: Given) -> Parsed[BenchmarkRecord]:
     """Return the records of a file, as far as they can be used."""
-    problems = Problems()
-    rows: list[BenchmarkRecord] = []
-    for document in read_documents(given, GLOBS, most=BYTES_MOST):
-        is_table = document.member.casefold().endswith(".csv")
-        for row in _of_table(document, problems) if is_table else _of_records(document, problems):
-            if len(rows) == RECORDS_MOST:
-                problems.add(document.member, 0, f"over {RECORDS_MOST:,} records")
-                break
-            rows.append(row)
-    return finish(rows, problems)
+    return read_rows(given, LIMITS, _read)
 
 
-def _of_records(document: Document, problems: Problems) -> Iterator[BenchmarkRecord]:
-    for one in read_values(document, problems):
-        try:
-            yield _record(as_object(one.value, "the record"))
-        except LeftOut as error:
-            problems.add(one.member, one.line, str(error))
+def _read(document: Document, problems: Problems) -> Iterable[BenchmarkRecord]:
+    if document.member.casefold().endswith(".csv"):
+        return records_of_table(document, problems)
+    return read_each(document, problems, _record)
 
 
-def _record(record: dict[str, Any]) -> BenchmarkRecord:
+def _record(value: Any) -> BenchmarkRecord:
+    record = as_object(value, "the record")
     benchmark = as_object(record.get("benchmark"), "benchmark")
     model = as_object(record.get("model") or {}, "model")
     metric = as_object(record.get("metric"), "metric")
     about = as_object(benchmark.get("extra_info") or {}, "benchmark.extra_info")
-    runner = _first_runner(record.get("runners"))
     values, status = _values(metric)
-    extra = {name: record[name] for name in ("inputs", "dependencies", "runners") if record.get(name)} | (
-        {"benchmark": about} if about else {}
-    )
-    if info := model.get("extra_info"):
-        extra["model"] = info
+    device, arch = _machine(about, _first_runner(record.get("runners")))
     target = metric.get("target_value")
     return BenchmarkRecord(
-        benchmark=_name(benchmark.get("name"), "benchmark.name"),
-        mode=_text(benchmark.get("mode"), "benchmark.mode"),
-        dtype=_text(benchmark.get("dtype"), "benchmark.dtype"),
-        model=_text(model.get("name"), "model.name"),
-        backend=_text(model.get("backend"), "model.backend"),
-        metric=_name(metric.get("name"), "metric.name"),
-        device=_text(about.get("device"), "device") or _text(runner.get("gpu_info"), "runners.gpu_info"),
-        arch=_text(about.get("arch"), "arch") or _text(runner.get("type"), "runners.type"),
+        benchmark=require_name(benchmark.get("name"), "benchmark.name"),
+        mode=one_line(benchmark.get("mode"), "benchmark.mode"),
+        dtype=one_line(benchmark.get("dtype"), "benchmark.dtype"),
+        model=one_line(model.get("name"), "model.name"),
+        backend=_backend(model, about, metric),
+        metric=require_name(metric.get("name"), "metric.name"),
+        device=device,
+        arch=arch,
         target=None if target is None else as_number(target, "metric.target_value"),
-        extra=keep_raw(extra, EXTRA_MOST) or None,
+        extra=_extra(record, about, model),
         status=status,
-        **_numbers(values),
+        **summarize(values),
     )
+
+
+def _machine(about: Mapping[str, Any], runner: Mapping[str, Any]) -> tuple[str, str]:
+    """Return device and architecture, from where PyTorch's own dashboard takes them."""
+    device = (
+        one_line(runner.get("name"), "runners.name")
+        or one_line(about.get("device"), "device")
+        or one_line(runner.get("gpu_info"), "runners.gpu_info")
+    )
+    arch = (
+        one_line(runner.get("type"), "runners.type")
+        or one_line(about.get("arch"), "arch")
+        or one_line(runner.get("cpu_info"), "runners.cpu_info")
+    )
+    return device, arch
 
 
 def _first_runner(runners: Any) -> Mapping[str, Any]:
@@ -98,78 +84,52 @@ def _first_runner(runners: Any) -> Mapping[str, Any]:
     return runners[0]
 
 
+def _backend(model: Mapping[str, Any], about: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
+    """Return the compiler of a model.
+
+    TorchInductor's jobs measure a model with several settings of one backend, and tell them apart by the file that they
+    write: `.../inductor_with_cudagraphs_torchbench_amp_training_cuda_performance.csv`, where the suite is the first
+    origin.
+    """
+    backend = one_line(model.get("backend"), "model.backend")
+    output, origins = about.get("output"), model.get("origins")
+    origin = origins[0] if isinstance(origins, list) and origins else None
+    if not isinstance(output, str) or not isinstance(origin, str):
+        return backend
+    file = output.rpartition("/")[2]
+    compiler, suite, _ = file.partition(f"_{origin}_")
+    named = one_line(compiler, "benchmark.extra_info.output") if suite else backend
+    # a run that checks accuracy measures the same as the one of performance, under other conditions
+    other = "_accuracy" in file and metric.get("name") != ACCURACY
+    return f"{named} {ACCURACY}" if other else named
+
+
+def _extra(
+    record: Mapping[str, Any], about: Mapping[str, Any], model: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return what is kept beside the names and values: as many parts as fit, those that are large at last."""
+    given = {
+        **{name: record.get(name) for name in ("runners", "inputs", "dependencies")},
+        "model": model.get("extra_info"),
+        "benchmark": about,  # of TorchInductor all its settings
+    }
+    kept: dict[str, Any] = {}
+    for name, value in given.items():
+        if value:
+            kept = keep_raw(kept | {name: value}, EXTRA_MOST) or kept
+    return kept or None
+
+
 def _values(metric: Mapping[str, Any]) -> tuple[list[float], str]:
-    """Return the numbers of a metric, or its word: `pass`, `fail_accuracy`."""
-    given = metric.get("benchmark_values")
+    """Return the numbers of a metric, or its word, such as `pass`: TorchInductor has these in the extra info alone."""
+    called = "metric.benchmark_values"
+    extra = as_object(metric.get("extra_info") or {}, "metric.extra_info").get("benchmark_values")
+    given = metric.get("benchmark_values") or extra
     if not isinstance(given, list) or not given:
-        raise LeftOut("metric.benchmark_values is not a list of numbers")
+        raise LeftOut(f"{called} is not a list of numbers")
     if len(given) > VALUES_MOST:
         raise LeftOut(f"over {VALUES_MOST:,} values")
-    words = as_object(metric.get("extra_info") or {}, "metric.extra_info").get("benchmark_values")
-    if isinstance(given[0], str):
-        return [], _text(given[0], "metric.benchmark_values")
-    if isinstance(words, list) and words and isinstance(words[0], str):
-        return [], _text(words[0], "metric.extra_info.benchmark_values")
+    word = next((one[0] for one in (extra, given) if isinstance(one, list) and one), None)
+    if isinstance(word, str):
+        return [], one_line(word, called)
     return [as_number(one, "a value") for one in given], ""
-
-
-def _numbers(values: list[float]) -> dict[str, Any]:
-    return {
-        "n": len(values),
-        "median": statistics.median(values) if values else None,
-        "min": min(values, default=None),
-        "max": max(values, default=None),
-        "stdev": statistics.stdev(values) if len(values) >= SECOND else None,
-    }
-
-
-def _name(value: Any, called: str) -> str:
-    if not (text := _text(value, called)):
-        raise LeftOut(f"{called} is missing")
-    return text
-
-
-def _text(value: Any, called: str) -> str:
-    return " ".join(as_text(value, called, most=NAME_MOST).split())
-
-
-def _of_table(document: Document, problems: Problems) -> Iterator[BenchmarkRecord]:
-    """Yield the records of a table: one for each line and metric."""
-    file = document.member.rpartition("/")[2][: -len(".csv")]
-    suite = next((file.removesuffix(part) for part in CSV_PARTS if file.endswith(part)), file)
-    reader = csv.DictReader(io.StringIO(document.content.decode("utf-8", "replace")))
-    try:
-        if "name" not in (reader.fieldnames or ()):
-            problems.add(document.member, FIRST, "the table has no column `name`")
-            return
-        for line in reader:
-            try:
-                yield from _of_line(suite, line)
-            except LeftOut as error:
-                problems.add(document.member, reader.line_num, str(error))
-    except csv.Error as error:
-        problems.add(document.member, reader.line_num, f"no CSV: {error}")
-
-
-def _of_line(suite: str, line: Mapping[str, Any]) -> Iterator[BenchmarkRecord]:
-    model = _name(line.get("name"), "name")
-    device = _text(line.get("dev") or line.get("device"), "device")
-    for column, text in line.items():
-        if not column or column in CSV_KNOWN or not isinstance(text, str) or not text.strip():
-            continue
-        value = _as_float(text)
-        status = _text(text, column) if value is None else ""
-        if value is None and column != "accuracy":
-            continue
-        yield BenchmarkRecord(
-            benchmark=_name(suite, "the table's name"), mode="", dtype="", model=model, backend="",
-            metric=_name(column, "a column"), device=device, arch="", target=None, extra=None, status=status,
-            **_numbers([] if value is None else [as_number(value, column)]),
-        )  # fmt: skip
-
-
-def _as_float(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

@@ -1,83 +1,78 @@
-"""The parser of compiler caches' statistics, in the parser child: sccache's JSON, and ccache's lines.
+"""The parser of compiler caches' statistics, in the parser child: sccache's JSON, and ccache's names with numbers.
 
-`sccache --show-stats --stats-format=json` writes one document, `ccache --print-stats` a name and a number in each line.
-Their fields vary with the version: what is not known is kept as it is.
+`sccache --show-stats --stats-format=json` writes one document; `ccache --print-stats` a name and a number in each line,
+or one JSON object with `--format=json`. Their fields vary with the version: what is not known is kept as it is.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.extras.parse.documents import (
-    LeftOut,
-    Problems,
-    as_count,
-    as_object,
-    as_text,
-    cut,
-    finish,
-    keep_raw,
-    read_documents,
-    read_values,
-)
+from bot.ci.extras.parse.documents import Limits, Problems, finish, read_documents, read_each
+from bot.ci.extras.parse.json_values import LeftOut, as_count, as_object, as_text, cut, keep_raw
 from bot.ci.extras.parse.parsed import CacheStats
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from bot.ci.collect.parse.contract import Given
     from bot.ci.extras.parse.documents import Document
     from bot.ci.extras.parse.parsed import Parsed
 
-GLOBS = ("*.json", "*.jsonl", "*.txt", "*.tsv", "*.log")
-BYTES_MOST = 16 * 1024 * 1024
-DOCUMENTS_MOST = 200  # of a job
+LIMITS = Limits(
+    globs=("*.json", "*.jsonl", "*.txt", "*.tsv", "*.log"),
+    bytes=16 * 1024 * 1024,
+    rows=200,  # of a tool
+    called="documents",
+)
 NAMES_MOST = 50  # languages, and reasons
 LANGUAGE_MOST, REASON_MOST = 60, 120  # bytes
 C = "C/C++"  # all that ccache compiles
 CCACHE_HITS = ("direct_cache_hit", "preprocessed_cache_hit")
+# what ccache itself counts as errors and as uncacheable, since 4.0: src/ccache/core/statistics.cpp
 CCACHE_ERRORS = (
-    "internal_error", "missing_cache_file", "error_hashing_extra_file", "remote_storage_error",
-    "remote_storage_timeout", "bad_output_file",
+    "bad_input_file", "bad_output_file", "compiler_check_failed", "could_not_find_compiler",
+    "error_hashing_extra_file", "internal_error", "missing_cache_file", "modified_input_file",
 )  # fmt: skip
 CCACHE_UNCACHEABLE = (
     "autoconf_test", "bad_compiler_arguments", "called_for_link", "called_for_preprocessing", "compile_failed",
-    "compiler_check_failed", "compiler_produced_empty_output", "compiler_produced_no_output",
-    "compiler_produced_stdout", "could_not_find_compiler", "could_not_use_modules",
-    "could_not_use_precompiled_header", "disabled", "multiple_source_files", "no_input_file", "output_to_stdout",
-    "preprocessor_error", "recache", "unsupported_code_directive", "unsupported_compiler_option",
-    "unsupported_environment_variable", "unsupported_source_encoding", "unsupported_source_language",
+    "compiler_produced_empty_output", "compiler_produced_no_output", "compiler_produced_stdout",
+    "could_not_use_modules", "could_not_use_precompiled_header", "disabled", "multiple_source_files",
+    "no_input_file", "output_to_stdout", "preprocessor_error", "recache", "unsupported_code_directive",
+    "unsupported_compiler_option", "unsupported_environment_variable", "unsupported_source_encoding",
+    "unsupported_source_language",
 )  # fmt: skip
+CCACHE_REMOTE = ("remote_storage_error", "remote_storage_timeout")  # of a call that then had no hit there
 SCCACHE_ERRORS = ("cache_timeouts", "cache_read_errors", "cache_write_errors")
+ADDED = ("requests", "executed", "errors", "not_cacheable", "write_seconds", "read_seconds", "documents")
 
 
 def parse_stats(given: Given) -> Parsed[CacheStats]:
-    """Return the statistics of each tool."""
+    """Return the statistics of each tool, its documents added up."""
     problems, found = Problems(), dict[str, CacheStats]()
-    for document in read_documents(given, GLOBS, most=BYTES_MOST):
+    for document in read_documents(given, LIMITS.globs, most=LIMITS.bytes):
         for one in _read(document, problems):
             total = found.setdefault(one.tool, CacheStats(tool=one.tool))
-            if total.documents == DOCUMENTS_MOST:
-                problems.add(document.member, 0, f"over {DOCUMENTS_MOST} documents")
-                continue
-            _add(total, one)
+            if total.documents < LIMITS.rows:
+                _add(total, one)
+            else:
+                problems.add(document.member, 0, f"over {LIMITS.rows} {LIMITS.called}")
     return finish([found[tool] for tool in sorted(found)], problems)
 
 
-def _read(document: Document, problems: Problems) -> list[CacheStats]:
-    if b"direct_cache_hit" in document.content:
-        try:
-            return [_of_ccache(document)]
-        except LeftOut as error:
-            problems.add(document.member, 0, str(error))
-            return []
-    found = []
-    for one in read_values(document, problems):
-        try:
-            found.append(_of_sccache(as_object(one.value, "the document")))
-        except LeftOut as error:
-            problems.add(one.member, one.line, str(error))
-    return found
+def _read(document: Document, problems: Problems) -> Iterable[CacheStats]:
+    if b"direct_cache_hit" not in document.content or document.content.lstrip()[:1] in {b"{", b"["}:
+        return read_each(document, problems, _of_object)
+    try:
+        return [_of_ccache(_lines(document))]
+    except LeftOut as error:
+        problems.add(document.member, 0, str(error))
+        return []
+
+
+def _of_object(value: Any) -> CacheStats:
+    document = as_object(value, "the document")
+    return _of_ccache(document) if "direct_cache_hit" in document else _of_sccache(document)
 
 
 def _of_sccache(document: dict[str, Any]) -> CacheStats:
@@ -116,27 +111,33 @@ def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _of_ccache(document: Document) -> CacheStats:
-    stats: dict[str, int] = {}
-    for line in document.content.decode("utf-8", "replace").splitlines():
-        name, _, number = line.partition("\t")
-        if number.strip().isascii() and number.strip().isdigit():
-            stats[cut(name.strip(), REASON_MOST)] = as_count(int(number), name[:40])
+def _lines(document: Document) -> dict[str, Any]:
+    """Return the names and numbers of lines, divided by a tab; other lines say nothing."""
+    lines = (line.partition("\t") for line in document.content.decode("utf-8", "replace").splitlines())
+    return {
+        cut(name.strip(), REASON_MOST): int(number)
+        for name, _, number in lines
+        if number.strip().isascii() and number.strip().isdigit() and len(number) < 20
+    }
+
+
+def _of_ccache(stats: dict[str, Any]) -> CacheStats:
     if "cache_miss" not in stats:
         raise LeftOut("no statistics of ccache: cache_miss is missing")
-    hits, misses = sum(stats.get(name, 0) for name in CCACHE_HITS), stats["cache_miss"]
-    reasons = {name: stats[name] for name in CCACHE_UNCACHEABLE if stats.get(name)}
+    hits, misses = sum(_count(stats, name) for name in CCACHE_HITS), _count(stats, "cache_miss")
+    reasons = {name: count for name in CCACHE_UNCACHEABLE if (count := _count(stats, name))}
+    errors = sum(_count(stats, name) for name in CCACHE_ERRORS)
     return CacheStats(
         tool="ccache",
-        requests=hits + misses + sum(reasons.values()),
+        requests=hits + misses + errors + sum(reasons.values()),
         executed=hits + misses,
         hits={C: hits},
         misses={C: misses},
-        errors=sum(stats.get(name, 0) for name in CCACHE_ERRORS),
+        errors=errors + sum(_count(stats, name) for name in CCACHE_REMOTE),
         not_cacheable=sum(reasons.values()),
         reasons=reasons,
         documents=1,
-        raw=keep_raw(dict(stats)),
+        raw=keep_raw(stats),
     )
 
 
@@ -166,15 +167,7 @@ def _seconds(stats: Mapping[str, Any], name: str) -> float:
 
 
 def _add(total: CacheStats, one: CacheStats) -> None:
-    for name in (
-        "requests",
-        "executed",
-        "errors",
-        "not_cacheable",
-        "write_seconds",
-        "read_seconds",
-        "documents",
-    ):
+    for name in ADDED:
         setattr(total, name, getattr(total, name) + getattr(one, name))
     for name in ("hits", "misses", "reasons"):
         counts = getattr(total, name)

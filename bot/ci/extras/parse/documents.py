@@ -1,12 +1,11 @@
 """Small documents of an artifact, in the parser child: their JSON, and what of them was left out and why.
 
-A parser makes rows of what `read_values` yields, and returns `finish(rows, problems)`: a file with only problems is
-broken, one with some is parsed and says so.
+A parser says with `Limits` how much of a file is read, and makes rows of each document: see `read_rows`.
 """
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -14,20 +13,28 @@ import msgspec
 
 from bot.ci.collect.parse import zip_members
 from bot.ci.collect.parse.contract import Broken, Refused
-from bot.ci.extras.parse.parsed import NAME, PROBLEMS_MOST, Parsed, Problem
+from bot.ci.extras.parse.json_values import LeftOut, cut
+from bot.ci.extras.parse.parsed import PROBLEMS_MOST, Parsed, Problem
 from bot.core.json_fields import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from bot.ci.collect.parse.contract import Given
     from bot.ci.collect.parse.zip_members import Member
 
 R = TypeVar("R")
-REASON_MOST, MEMBER_MOST, TEXT_MOST = 200, 100, 256
-RAW_MOST = 16 * 1024  # bytes of what is kept of a document beside its known fields
-NUMBER_MOST = 1e300  # sums of some of these are still finite
-ELLIPSIS = "…"
+REASON_MOST, MEMBER_MOST = 200, 100  # bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much of a file is read."""
+
+    globs: tuple[str, ...]  # members of an archive, in lower case
+    bytes: int  # of all documents
+    rows: int
+    called: str  # the rows, in words
 
 
 class Document(NamedTuple):
@@ -45,10 +52,6 @@ class Value(NamedTuple):
     value: Any
 
 
-class LeftOut(Exception):
-    """A row cannot be used; the message says why."""
-
-
 class Problems:
     """What is left out of a file, while it is read."""
 
@@ -61,6 +64,33 @@ class Problems:
         self.count += 1
         if len(self.first) < PROBLEMS_MOST:
             self.first.append(Problem(_printable(member, MEMBER_MOST), line, _printable(reason, REASON_MOST)))
+
+
+def read_rows(given: Given, limits: Limits, read: Callable[[Document, Problems], Iterable[R]]) -> Parsed[R]:
+    """Return the rows that `read` makes of each document, and what was left out.
+
+    Raises Refused over the limit of bytes, and Broken where there is nothing but problems.
+    """
+    problems = Problems()
+    rows: list[R] = []
+    for document in read_documents(given, limits.globs, most=limits.bytes):
+        for row in read(document, problems):
+            if len(rows) < limits.rows:
+                rows.append(row)
+            else:
+                problems.add(document.member, 0, f"over {limits.rows:,} {limits.called}")
+    return finish(rows, problems)
+
+
+def read_each(document: Document, problems: Problems, read: Callable[[Any], R]) -> Iterator[R]:
+    """Yield what `read` makes of each JSON value of a document; where it raises LeftOut, that is a problem."""
+    for one in read_values(document, problems):
+        try:
+            row = read(one.value)
+        except LeftOut as error:
+            problems.add(one.member, one.line, str(error))
+        else:
+            yield row
 
 
 def finish(rows: list[R], problems: Problems) -> Parsed[R]:
@@ -107,7 +137,7 @@ def _base_name(member: Member) -> str:
 
 
 def read_values(document: Document, problems: Problems) -> Iterator[Value]:
-    """Yield the JSON values of a document: its own, those of its list, or one of each line."""
+    """Yield the JSON values of a document: its own, those of its list, or those of each line."""
     member, content = document
     try:
         whole = _decode(content)
@@ -132,8 +162,10 @@ def _values_of_lines(member: str, lines: Sequence[bytes], problems: Problems) ->
             value = _decode(line)
         except LeftOut as error:
             problems.add(member, number, str(error))
-        else:
-            yield Value(member, number, value)
+            continue
+        # a line may be a list: PyTorch's collector of benchmarks reads such files, too
+        several = value if isinstance(value, list) and value else [value]
+        yield from (Value(member, number, one) for one in several)
 
 
 def _decode(content: bytes) -> Any:
@@ -141,62 +173,6 @@ def _decode(content: bytes) -> Any:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise LeftOut(f"no JSON: {error}") from None
-
-
-def as_object(value: Any, called: str) -> dict[str, Any]:
-    """Return a JSON object; raises LeftOut."""
-    if not isinstance(value, dict):
-        raise LeftOut(f"{called} is no object")
-    return value
-
-
-def as_number(value: Any, called: str) -> float:
-    """Return a finite number; raises LeftOut."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise LeftOut(f"{called} is no number")
-    if not math.isfinite(value) or abs(value) > NUMBER_MOST:
-        raise LeftOut(f"{called} is not finite")
-    return value
-
-
-def as_count(value: Any, called: str) -> int:
-    """Return a whole number from 0; raises LeftOut."""
-    number = as_number(value, called)
-    if number < 0 or number != int(number) or number >= 2**53:
-        raise LeftOut(f"{called} is no count")
-    return int(number)
-
-
-def as_name(value: Any, called: str) -> str:
-    """Return a name of lower-case letters, digits, `_`, `.` and `-`; raises LeftOut."""
-    if not isinstance(value, str) or not NAME.fullmatch(value):
-        raise LeftOut(f"{called} is not of 1 to 80 characters a-z 0-9 _ . -")
-    return value
-
-
-def as_text(value: Any, called: str, *, most: int = TEXT_MOST) -> str:
-    """Return a text, cut off by bytes; the empty text for none; raises LeftOut."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise LeftOut(f"{called} is no text")
-    return cut(clean(value), most)
-
-
-def cut(text: str, most: int) -> str:
-    """Return a text of at most so many bytes; one that is cut off ends with an ellipsis."""
-    encoded = text.encode("utf-8", "replace")
-    if len(encoded) <= most:
-        return text
-    return encoded[: most - len(ELLIPSIS.encode())].decode("utf-8", "ignore") + ELLIPSIS
-
-
-def keep_raw(value: dict[str, Any], most: int = RAW_MOST) -> dict[str, Any] | None:
-    """Return what may be kept of a document, None where it is too large or could not be stored."""
-    encoded = msgspec.json.encode(value)
-    if len(encoded) > most or b"\\u0000" in encoded:
-        return None
-    return value
 
 
 def _printable(text: str, most: int) -> str:

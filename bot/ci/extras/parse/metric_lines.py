@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.ci.extras.parse.documents import (
-    LeftOut,
-    Problems,
-    as_name,
-    as_number,
-    as_object,
-    as_text,
-    finish,
-    read_documents,
-    read_values,
-)
+from bot.ci.extras.parse.documents import Limits, read_each, read_rows
+from bot.ci.extras.parse.json_values import LeftOut, as_name, as_number, as_object, as_text
 from bot.ci.extras.parse.parsed import NAME, MetricLine, Scalar
 
 if TYPE_CHECKING:
@@ -29,9 +20,7 @@ if TYPE_CHECKING:
     from bot.ci.collect.parse.contract import Given
     from bot.ci.extras.parse.parsed import Parsed
 
-GLOBS = ("*.jsonl", "*.json", "*.txt")
-BYTES_MOST = 4 * 1024 * 1024
-LINES_MOST = 10_000
+LIMITS = Limits(globs=("*.jsonl", "*.json", "*.txt"), bytes=4 * 1024 * 1024, rows=10_000, called="lines")
 NAMES_MOST = 200  # metrics of one file
 VALUES_MOST = 32
 LABELS_MOST, LABEL_MOST = 16, 80  # and bytes of a label
@@ -49,31 +38,17 @@ TIME_MOST = 2**53
 
 def parse_metrics(given: Given) -> Parsed[MetricLine]:
     """Return the metrics of a file, as far as they can be used."""
-    problems = Problems()
-    rows: list[MetricLine] = []
     names: set[str] = set()
-    for document in read_documents(given, GLOBS, most=BYTES_MOST):
-        for one in read_values(document, problems):
-            try:
-                row = _read(as_object(one.value, "the line"))
-                _require_room(row, len(rows), names)
-            except LeftOut as error:
-                problems.add(one.member, one.line, str(error))
-            else:
-                names.add(row.metric)
-                rows.append(row)
-    return finish(rows, problems)
 
+    def read(value: Any) -> MetricLine:
+        line = as_object(value, "the line")
+        row = _of_emit_metric(line) if "metric_name" in line else _of_ours(line)
+        if row.metric not in names and len(names) == NAMES_MOST:
+            raise LeftOut(f"over {NAMES_MOST} metrics")
+        names.add(row.metric)
+        return row
 
-def _require_room(row: MetricLine, rows: int, names: set[str]) -> None:
-    if rows == LINES_MOST:
-        raise LeftOut(f"over {LINES_MOST:,} lines")
-    if row.metric not in names and len(names) == NAMES_MOST:
-        raise LeftOut(f"over {NAMES_MOST} metrics")
-
-
-def _read(line: dict[str, Any]) -> MetricLine:
-    return _of_emit_metric(line) if "metric_name" in line else _of_ours(line)
+    return read_rows(given, LIMITS, lambda document, problems: read_each(document, problems, read))
 
 
 def _of_ours(line: dict[str, Any]) -> MetricLine:

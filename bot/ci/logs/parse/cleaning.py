@@ -9,20 +9,24 @@ from datetime import UTC, datetime
 
 import re2
 
+from bot.core.json_fields import LATEST
+
 BOM = b"\xef\xbb\xbf"
 ESCAPE = b"\x1b"
 DIGITS = bytes.maketrans(b"123456789", b"000000000")
 TO_SECONDS = b"0000-00-00T00:00:00"
 USUAL = TO_SECONDS + b".0000000Z "  # as GitHub's runners write it
 FRACTION_MOST = 9
-# a control sequence; an operating system command, as hyperlinks are; any other sequence of two characters
+STAMP, STAMP_END, STAMP_MOST = b"\x1b_bk;t=", b"\x07", 32  # Buildkite's: epoch milliseconds between the two
+# a control sequence; an operating system or application command, as hyperlinks and Buildkite's times are; any other
+# sequence of two characters
 SEQUENCE = re2.compile(
-    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\\]^_])",
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]_][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\\]^_])",
 )
 C1 = re2.compile(rb"[\x{80}-\x{9f}]")
 REMOVED = b"\xff"  # in no UTF-8, so what stood beside a removed sequence forms no other one with it
 DISTINCT_MOST = 6  # sequences that are removed everywhere at once; further ones one by one
-PARTS = frozenset((b"\x1b]", b"\x1b\\"))  # sequences that may also begin or end a longer one
+PARTS = frozenset((b"\x1b]", b"\x1b_", b"\x1b\\"))  # sequences that may also begin or end a longer one
 
 
 def valid(raw: bytes) -> bytes:
@@ -42,7 +46,7 @@ def timestamp_length(line: bytes) -> int:
     if head.startswith(USUAL):
         return len(USUAL)
     if not head.startswith(TO_SECONDS):
-        return 0
+        return _stamp_length(line) if line.startswith(STAMP) else 0
     at = len(TO_SECONDS)
     if head[at : at + 1] == b".":
         end = at + 1
@@ -52,10 +56,18 @@ def timestamp_length(line: bytes) -> int:
     return at + 2 if head[at : at + 2] == b"Z " else 0
 
 
+def _stamp_length(line: bytes) -> int:
+    end = line.find(STAMP_END, len(STAMP), STAMP_MOST)
+    return end + 1 if line[len(STAMP) : end].isdigit() and end > 0 else 0
+
+
 def time_of(line: bytes) -> int | None:
     """Return the time that a line begins with, in epoch milliseconds."""
     if not (length := timestamp_length(line)):
         return None
+    if line.startswith(STAMP):
+        at = int(line[len(STAMP) : length - 1])
+        return at if at < LATEST else None
     stamp = line[: length - 2].decode()
     try:
         seconds = datetime.fromisoformat(stamp[: len(TO_SECONDS)]).replace(tzinfo=UTC).timestamp()
@@ -93,7 +105,7 @@ def without_timestamps(text: bytes) -> bytes:
     return b"\n".join(
         [
             line[length if zero.startswith(USUAL) else timestamp_length(line) :]
-            if zero[:5] == b"0000-"
+            if zero[:5] == b"0000-" or zero.startswith(STAMP)
             else line
             for line, zero in zip(lines, zeros.split(b"\n"), strict=True)
         ]

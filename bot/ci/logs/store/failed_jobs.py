@@ -1,4 +1,4 @@
-"""Failed jobs of a commit or of reported runs, with the verdicts on their logs: GitHub's, or uploaded by a backend."""
+"""Failed jobs of a commit or of reported runs, with the verdicts on their logs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 import sqlalchemy as sa
 
 from bot.ci.collect.tables import ci_upload
+from bot.ci.logs.store.job_of_log import (
+    JOB,
+    LOG,
+    LOGS,
+    NAME,
+    OVERTAKEN,
+    REPO,
+    RUN,
+    UPLOAD,
+    WORKFLOW,
+    JobName,
+)
 from bot.ci.logs.tables import (
     FIRST,
     PUBLIC,
@@ -26,7 +38,7 @@ from bot.db.rows import Bool, Int, Text, select
 from bot.db.statements import Statement
 from bot.db.transaction import among_given
 from bot.ingest.tables import records, repository_name
-from bot.oot.results.store.overtaken import dispatched_later, passed_later, reported_later
+from bot.oot.results.store.overtaken import dispatched_later
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.results.task_keys import request_publish
 
@@ -38,28 +50,11 @@ if TYPE_CHECKING:
 
 RUN_ID = re.compile(r"[1-9][0-9]{0,17}")  # GitHub's; other CIs have ids of all kinds
 RUNS_MOST = 1_000  # that backends reported for one commit
-JOB, LOG, VERDICT, UPLOAD = records["workflow_job"].c, ci_log.c, ci_verdict.c, ci_upload.c
+VERDICT = ci_verdict.c
 REPORTED, NAMED = oot_workflow_job.c, repository_name.c
-LOGS = ci_log.outerjoin(
-    records["workflow_job"], sa.and_(JOB.repository_id == LOG.repository_id, JOB.id == LOG.job_id)
-).outerjoin(ci_upload, UPLOAD.id == -LOG.job_id)
-REPO = sa.func.coalesce(JOB.repo, UPLOAD.backend).label("repo")
-NAME = sa.func.coalesce(JOB.name, UPLOAD.job).label("name")
-WORKFLOW = sa.func.coalesce(JOB.workflow_name, UPLOAD.workflow).label("workflow_name")
-RUN = sa.func.coalesce(UPLOAD.run_id, sa.cast(LOG.run_id, sa.Text))
-OVERTAKEN = passed_later(LOG.repository_id, LOG.job_id) | reported_later(
-    UPLOAD.backend_key, UPLOAD.run_id, UPLOAD.run_attempt, UPLOAD.job
-)
 # put together once: it is run for every batch of reports
 _REPOS: sa.BindParameter[Any] = sa.bindparam("repos", expanding=True)
 NAMES = Statement(sa.select(NAMED.repository_id, NAMED.name).where(NAMED.name.in_(_REPOS)))
-
-
-class JobName(TypedDict):
-    """What GitHub or the backend calls a job."""
-
-    name: Text | None
-    workflow_name: Text | None
 
 
 class ReportedRun(TypedDict):

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 
 from bot.ci.collect import job_names
 from bot.ci.logs.store import baseline_rows, failed_jobs
-from bot.ci.logs.store.failed_jobs import JOB, LOG, LOGS, NAME, REPO, VERDICT, WORKFLOW, JobName
+from bot.ci.logs.store.failed_jobs import VERDICT
+from bot.ci.logs.store.job_of_log import JOB, LOG, LOGS, NAME, REPO, WORKFLOW, JobName
 from bot.ci.logs.tables import FIRST, PUBLIC, LogHead, LogKey, VerdictAt, ci_log, ci_verdict
 from bot.ci.trunk import branch_history
 from bot.ci.trunk.branch_history import FailedJob

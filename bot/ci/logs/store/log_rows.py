@@ -48,6 +48,16 @@ async def find_log(tx: Transaction, repository_id: int, job_id: int) -> LogRow |
     )
 
 
+async def lengths_of_logs(tx: Transaction, repository_id: int, job_ids: Iterable[int]) -> dict[int, int]:
+    """Return how many lines the stored logs of some jobs have."""
+    query = sa.select(ci_log.c.job_id, ci_log.c.lines).where(
+        ci_log.c.repository_id == repository_id,
+        ci_log.c.job_id.in_(sorted(job_ids)),
+        ci_log.c.blob.is_not(None),
+    )
+    return {row.job_id: row.lines for row in await tx.run(query)}
+
+
 async def verdicts_of_jobs(tx: Transaction, repository_id: int, job_ids: Iterable[int]) -> list[VerdictRow]:
     """Return the verdicts on some jobs of a repository, by job and rank."""
     query = select(VerdictRow, ci_verdict).where(

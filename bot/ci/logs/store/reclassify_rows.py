@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.ci.collect.tables import ci_upload
-from bot.ci.logs.store.failed_jobs import JobName
 from bot.ci.logs.store.failure_rows import UNNAMED
+from bot.ci.logs.store.job_of_log import JOB, NAME, REPO, WORKFLOW, JobName, with_jobs
 from bot.ci.logs.tables import (
     FIRST,
     LogKey,
@@ -72,18 +71,14 @@ async def following_candidates(
     tx: Transaction, reached: Progress, *, since: int, limit: int
 ) -> list[Candidate]:
     """Return the verdicts behind the one that was looked at last, on logs that are kept since a time."""
-    job, log, upload = records["workflow_job"].c, ci_log.c, ci_upload.c
+    log = ci_log.c
     kind = VERDICT.kind.in_(UNNAMED)
     of_log = sa.and_(log.repository_id == VERDICT.repository_id, log.job_id == VERDICT.job_id)
-    of_job = sa.and_(job.repository_id == VERDICT.repository_id, job.id == VERDICT.job_id)
+    logged = with_jobs(ci_verdict.join(ci_log, of_log), VERDICT.repository_id, VERDICT.job_id)
+    computed = {"repo": REPO, "name": NAME, "workflow_name": WORKFLOW, "steps": JOB.steps}
     query = (
-        select(Candidate, ci_verdict, ci_log, repo=sa.func.coalesce(job.repo, upload.backend), name=job.name,
-               workflow_name=job.workflow_name, steps=job.steps)
-        .select_from(
-            ci_verdict.join(ci_log, of_log)
-            .outerjoin(records["workflow_job"], of_job)
-            .outerjoin(ci_upload, upload.id == -VERDICT.job_id)
-        )
+        select(Candidate, ci_verdict, ci_log, **computed)
+        .select_from(logged)
         .where(
             FIRST,
             VERDICT.repository_id == reached["repository_id"],
@@ -95,5 +90,5 @@ async def following_candidates(
         )
         .order_by(VERDICT.at.desc(), VERDICT.job_id.desc())
         .limit(limit)
-    )  # fmt: skip
+    )
     return await tx.fetch(query)

@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.logs.store.failed_jobs import (
-    JOB,
-    LOG,
-    LOGS,
-    NAME,
-    REPO,
-    REPORTED,
-    WORKFLOW,
-    JobName,
-    logs_of_runs,
-    reported_for,
-)
+from bot.ci.logs.store.failed_jobs import REPORTED, logs_of_runs, reported_for
+from bot.ci.logs.store.job_of_log import JOB, LOG, LOGS, NAME, REPO, WORKFLOW, JobName
 from bot.ci.logs.tables import LogKey, ci_log
 from bot.ci.trunk.tables import branch_commit
 from bot.db.rows import Big, Text, select

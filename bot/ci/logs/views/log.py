@@ -1,4 +1,7 @@
-"""GET /{owner}/{repo}/job/{id}/log and .../log.txt: some lines of a job's log, and all of it; of an upload's alike."""
+"""GET /{owner}/{repo}/job/{id}/log and .../log.txt: some lines of a job's log, and all of it.
+
+Of an upload and of a job of another CI alike.
+"""
 
 from __future__ import annotations
 
@@ -122,6 +125,6 @@ def _range(request: web.Request, size: int) -> tuple[int, int]:
 
 ENDPOINTS = tuple(
     Endpoint(web.get(rf"/{{owner}}/{{repo}}/{kind}/{{id:\d+}}/{name}", handler))
-    for kind in ("job", "upload")
+    for kind in ("job", "other-job", "upload")
     for name, handler in (("log", show_log), (r"log.txt", send_plain))
 )

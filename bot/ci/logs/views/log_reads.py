@@ -13,6 +13,7 @@ from bot.ci.collect.blob_store import BlobsUnavailable
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.logs.parse import stored
 from bot.ci.logs.store import log_rows
+from bot.ci.trunk.store import other_jobs
 from bot.core.errors import Rejected
 from bot.web import parameters
 from bot.web.app_keys import CONTEXT
@@ -35,10 +36,10 @@ TAIL = 64 * 1024  # bytes read at once from the end of a blob
 
 @dataclass(frozen=True, kw_only=True)
 class LogOf:
-    """The job that a log is of: GitHub's, or a backend's that uploaded it."""
+    """The job that a log is of: GitHub's, another CI's, or a backend's that uploaded it."""
 
     repo: str
-    job_id: int  # below 0: of an upload
+    job_id: int  # below 0: of an upload or of another CI
     name: str
 
 
@@ -51,6 +52,12 @@ async def requested_log(request: web.Request) -> tuple[LogOf, LogRow]:
             upload = await job_reads.shown_upload(request, tx, owners, repo, identifier)
             repository_id = upload["repository_id"]
             job = LogOf(repo=upload["backend"], job_id=-upload["id"], name=upload["job"])
+        elif "/other-job/" in request.path:
+            other = await other_jobs.find_job(tx, owners, -identifier)
+            if other is None:
+                raise job_reads.not_known("job")
+            repository_id = other["repository_id"]
+            job = LogOf(repo=repo, job_id=other["job_id"], name=other["job"])
         else:
             record = await job_reads.shown_job(tx, owners, identifier)
             repository_id = record["repository_id"]

@@ -1,4 +1,4 @@
-"""The tests that failed in upstream's jobs on a commit, for the cells of the grid."""
+"""The tests that failed in jobs of the repository's own CIs on a commit, for the cells of the grid."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bot.ci.test_results.parse.block import FAILING
 from bot.ci.test_results.store.rows import JOB
 from bot.ci.test_results.tables import test, test_failure
 from bot.ci.test_results.verdict import Verdict
+from bot.ci.trunk import job_numbers
 from bot.ci.trunk.store import job_causes
 from bot.ci.trunk.store.job_causes import JobTests
 
@@ -30,7 +31,9 @@ async def write(tx: Transaction, sha: str) -> None:
     query = query.select_from(joined).where(
         F.head_sha == sha,
         JOB.head_sha == sha,
-        JOB.job_id > 0,
+        sa.or_(
+            JOB.job_id > 0, JOB.job_id <= job_numbers.LARGEST
+        ),  # not those known by an artifact's name only
         JOB.backend.is_(None),
         F.outcome.in_(sorted(FAILING)),
         F.verdict.is_not(None),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
+from bot.ci.collect.receiving import ToldJob
 from bot.ci.collect.settings import CollectSettings, is_trusted_branch
 from bot.ci.collect.store import runs as collect_rows
 from bot.ci.collect.store import trusted_runs
@@ -37,6 +38,7 @@ class FactSource(TypedDict):
 
     object_id: int
     name: str  # of the artifact
+    told: ToldJob | None  # its job, as another CI tells of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,8 @@ async def read_facts(
 ) -> Facts | None:
     """Return the facts of a job, None where there is no record of its run."""
     if key["run_id"] < 0:
-        return await _of_upload(tx, settings, parts)
+        told = next((one["told"] for one in parts if one["told"]), None)
+        return _of_told(settings, told) if told else await _of_upload(tx, settings, parts)
     run = await collect_rows.find_attempt(tx, key["run_id"], key["run_attempt"])
     if run is None or run["repository_id"] != key["repository_id"]:
         return None
@@ -87,6 +90,29 @@ async def read_facts(
         subject=subject,
         conclusion=job and job["conclusion"],
         at=began or run["run_started_at"] or run["created_at"] or 0,
+    )
+
+
+def _of_told(settings: Settings, told: ToldJob) -> Facts:
+    """Return the facts of a job of another CI, as that tells of it."""
+    own = settings.is_upstream(told["repo"])
+    subject: JobSubject = {
+        "head_sha": told["head_sha"],
+        "upstream_sha": told["head_sha"] if own else None,
+        "upstream_repo": told["repo"] if own else None,
+        "backend": None,
+        "dispatch_id": None,
+        "head_branch": told["branch"],
+        "event": None,
+        "trusted": told["trusted"],
+        "pr_number": told["pull"],
+    }
+    return Facts(
+        repo=told["repo"],
+        name=job_names.parse_name(told["workflow"], told["name"]),
+        subject=subject,
+        conclusion=told["conclusion"],
+        at=told["began_at"] or told["ended_at"] or 0,
     )
 
 

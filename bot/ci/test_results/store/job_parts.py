@@ -49,6 +49,7 @@ async def store(
         "notes": [{"member": member, "reason": words} for member, words in stored.notes] or None,
         "received_at": tx.now,
         "rules": RULES,
+        "told": fetched.told,
     }
     c = test_part.c
     elsewhere = (c.repository_id == key["repository_id"], c.object_id == fetched.object_id)
@@ -62,7 +63,7 @@ async def find_key(tx: Transaction, fetched: Fetched, job_ids: Sequence[int]) ->
     """Return the job that a file is of, of the run's; `job_ids` are those that the file names as its own."""
     if fetched.source == "upload":
         return await _key_of_upload(tx, fetched)
-    job_id = fetched.job_id
+    job_id = fetched.job_id  # also of another CI, whose run has a number as its job does
     if job_id is None and len(job_ids) == 1:
         known = await collect_rows.jobs_of_run(tx, fetched.repository_id, fetched.run_id)
         jobs = [Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in known]

@@ -19,6 +19,7 @@ from bot.ci.test_results.tables import (
     test_env,
     test_part,
 )
+from bot.ci.trunk import job_numbers
 from bot.db.rows import select
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 DAY = 86_400_000  # milliseconds
 GENERATIONS = 1 << 20  # a generation is when it was made, in milliseconds, times this, and something random
 JOB = test_job.c
-PROVEN = sa.or_(  # that GitHub or our dispatch says which commit it tested, not only the uploader
-    JOB.run_id > 0, JOB.dispatch_id.is_not(None)
+PROVEN = sa.or_(  # that GitHub, our dispatch or upstream's other CI says which commit it tested, not only an uploader
+    JOB.run_id > 0, JOB.dispatch_id.is_not(None), JOB.run_id <= job_numbers.LARGEST
 )
 JOBS = select(TestJobRow, test_job)
 TESTS = select(TestRow, test, test_class).select_from(

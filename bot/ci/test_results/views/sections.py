@@ -39,7 +39,8 @@ async def job_blocks(tx: Transaction, subject: JobSubject) -> list[Block]:
     """Return what a job's tests came to."""
     jobs = await rows.jobs_of_run(tx, subject.repository_id, subject.run_id, subject.run_attempt)
     mine = [job for job in jobs if job["job_id"] == subject.job_id]
-    return await _of_jobs(tx, mine, subject.repo, f"/{subject.repo}/run/{subject.run_id}/tests")
+    page = _tests_page(mine[0], subject.repo, mine[0]["head_sha"]) if mine else ""
+    return await _of_jobs(tx, mine, subject.repo, page)
 
 
 async def run_blocks(tx: Transaction, subject: RunSubject) -> list[Block]:
@@ -84,12 +85,17 @@ async def cell_lines(tx: Transaction, subject: CellSubject) -> dict[int, BlockLi
     return {
         job["job_id"]: BlockLine(
             text=_counts([job]),
-            url=f"/{subject.repo}/run/{job['run_id']}/tests",
+            url=_tests_page(job, subject.repo, subject.sha),
             tone="bad" if job["failed"] or job["errors"] else "good",
         )
         for job in await rows.jobs_on(tx, [subject.repository_id], subject.sha)
         if job["job_id"] in subject.job_ids
     }
+
+
+def _tests_page(job: TestJobRow, repo: str, sha: str) -> str:
+    """Return the page of a job's tests with those of its run; runs of other CIs have none, their commits do."""
+    return f"/{repo}/run/{job['run_id']}/tests" if job["run_id"] > 0 else f"/{repo}/commit/{sha}/tests"
 
 
 async def head_tests(tx: Transaction, subject: HeadSubject) -> HeadTests:

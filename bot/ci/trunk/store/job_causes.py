@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import cells
+from bot.ci.trunk import cells, job_numbers
 from bot.ci.trunk.store import changed_days, stored_cells
 from bot.ci.trunk.tables import ci_cell
 
@@ -34,7 +34,12 @@ class JobTests(NamedTuple):
 async def write_line(
     tx: Transaction, repository_id: int, job_id: int, *, kind: str, signature: str | None, line: str | None
 ) -> None:
-    """Write why a job failed into its cell, in place of what was there; None and kind `none` where no rule says."""
+    """Write why a job failed into its cell, in place of what was there; None and kind `none` where no rule says.
+
+    Of a job that ran elsewhere what its CI said stays where no rule says more.
+    """
+    if signature is None and job_numbers.is_elsewhere(job_id):
+        return
     values = {"failure_kind": kind, "signature": signature, "line": line and line[:LINE_MOST]}
     await _write(tx, repository_id, job_id, values)
 

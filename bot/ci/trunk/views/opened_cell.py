@@ -56,6 +56,7 @@ async def read_opened(
     facts = await reading.read_facts(tx, settings, branch, [line.commit], jobs=True)
     runs = grid.runs_of_column(facts, settings.of(TrunkSettings), column.name, shards=chosen.shards)
     more = max(0, len(runs) - RUNS_MOST)
+    numbers = {row["other_id"] or str(row["job_id"]): row["job_id"] for row in facts.jobs}
     known, runs = runs, runs[:RUNS_MOST]
     on_github = f"{web_url(settings.github_api_url)}/{branch.repository['full_name']}"
     return Opened(
@@ -65,15 +66,22 @@ async def read_opened(
         runs=runs,
         more=more,
         twins=any(run.twin for run in known),
-        beside=await _beside(tx, context, branch, line, column=column, runs=runs),
+        beside=await _beside(tx, context, branch, line, column=column, runs=runs, numbers=numbers),
         reruns=_rerun_pages(known, on_github, now=tx.now) if column.source == "actions" else {},
     )
 
 
 async def _beside(
-    tx: Transaction, context: Context, branch: Branch, line: Line, *, column: Column, runs: tuple[Run, ...]
+    tx: Transaction,
+    context: Context,
+    branch: Branch,
+    line: Line,
+    *,
+    column: Column,
+    runs: tuple[Run, ...],
+    numbers: Mapping[str, int],
 ) -> dict[str, list[BlockLine]]:
-    """Return what other features know of upstream's jobs, or of a backend's runs."""
+    """Return what other features know of upstream's jobs, or of a backend's runs; `numbers` are those of the jobs."""
     if column.source == "oot":
         reported = BackendRunsSubject(
             repo=branch.repository["full_name"],
@@ -81,16 +89,16 @@ async def _beside(
             run_ids=frozenset(run.id for run in runs),
         )
         return await blocks.backend_run_lines(context.features, tx, reported)
-    if column.source != "actions":
+    if column.source not in {"actions", "elsewhere"}:
         return {}
     subject = CellSubject(
         repo=branch.repository["full_name"],
         repository_id=branch.repository["repository_id"],
         sha=line.commit["sha"],
-        job_ids=frozenset(int(run.id) for run in runs if run.id.isdigit()),
+        job_ids=frozenset(numbers[run.id] for run in runs if run.id in numbers),
     )
     found = await blocks.cell_lines(context.features, tx, subject)
-    return {str(job_id): lines for job_id, lines in found.items()}
+    return {run.id: found[numbers[run.id]] for run in runs if numbers.get(run.id) in found}
 
 
 def _rerun_pages(runs: Sequence[Run], repository: str, *, now: int) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.ci.trunk.cells import WORDS
-from bot.ci.trunk.views import grid, home, last_good, metrics, queue, reliability
+from bot.ci.trunk.views import grid, home, last_good, metrics, other_job, queue, reliability
 from bot.web import html
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 VIEWS = (
     *home.ENDPOINTS,
     grid.VIEW,
+    other_job.VIEW,
     last_good.VIEW,
     metrics.VIEW,
     reliability.VIEW,

@@ -112,13 +112,16 @@ def _remarks(
     ]
     repo = subject.repo.lower()
     for name, cell in found.failing.items():
-        if cell.job is None and cell.line:  # a run without jobs: nothing else on the page tells of it
-            page = said[name].url or ""
-            line = LogLine(kind="", text=cell.line, place="its runs", url=page, page=page)
-            remarks.append(
-                JobRemark(job=JobKey(repo, "", 1, name), line=line, standing=said[name], alone=True)
-            )
+        # a run without jobs, or another CI's: nothing else on the page tells of it, but for what its log says
+        if (cell.job is None and cell.line) or name in found.elsewhere:
+            key = JobKey(repo, "", 1, name)
+            line = _line(cell, said[name].url or "") if cell.line and not cell.signature else None
+            remarks.append(JobRemark(job=key, line=line, standing=said[name], alone=True))
     return remarks
+
+
+def _line(cell: Cell, page: str) -> LogLine:
+    return LogLine(kind="", text=cell.line or "", place="its runs", url=page, page=page)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +132,7 @@ class _Found:
     jobs: int
     sharded: bool  # whether any of them has shards
     failing: dict[str, Cell]
+    elsewhere: frozenset[str]  # of these: the jobs of other CIs
     history: Grid
     facts: Facts
     options: TrunkSettings
@@ -169,6 +173,7 @@ async def _read_failing(
         jobs=len(found),
         sharded=sharded,
         failing=failing,
+        elsewhere=frozenset(one.name for one in here.columns if one.source == "elsewhere"),
         history=past,
         facts=facts,
         options=options,

@@ -313,11 +313,11 @@ def upgrade() -> None:
     index("ix_ci_signature_day_day", "ci_signature_day", "day", "family")
     table(
         "ci_source", must("repository_id", Big), must("object_id", Big), must("run_id", Big),
-        must("run_attempt", Integer), must("job_id", Big), must("repo", Text), must("workflow", Text),
-        must("job_name", Text), must("base_name", Text), must("config", Text), must("head_sha", Text),
+        must("run_attempt", Integer), must("job_id", Big), column("seconds", Integer), must("repo", Text),
+        must("workflow", Text), must("job_name", Text), must("base_name", Text), must("config", Text),
+        must("day", Integer), must("at", Big), must("trusted", Boolean), must("head_sha", Text),
         column("upstream_sha", Text), column("upstream_repo", Text), column("head_branch", Text),
-        column("pr_number", Big), must("trusted", Boolean), must("at", Big), must("day", Integer),
-        column("seconds", Integer), must("kind", Text), must("artifact", Text), must("sha256", Text),
+        column("pr_number", Big), must("kind", Text), must("artifact", Text), must("sha256", Text),
         must("records", Integer), must("problems", Json), must("problem_count", Integer),
         must("received_at", Big), key=["repository_id", "object_id"],
     )
@@ -919,7 +919,7 @@ def upgrade() -> None:
         "test_part", must("repository_id", Big), must("run_id", Big), must("run_attempt", Integer),
         must("job_id", Big), must("object_id", Big), must("kind", Text), must("name", Text),
         column("blob", Text), must("unreadable", Json), column("notes", Json), must("received_at", Big),
-        must("rules", Integer, server_default=sa.text("'0'")),
+        must("rules", Integer, server_default=sa.text("'0'")), column("told", Json),
         key=["repository_id", "run_id", "run_attempt", "job_id", "object_id"],
     )
     index("ix_test_part_object", "test_part", "repository_id", "object_id")

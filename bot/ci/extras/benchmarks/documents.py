@@ -1,4 +1,4 @@
-"""The receiver of benchmarks, and the task that judges series once they have new points."""
+"""Benchmarks that jobs leave: points of series, and the task that judges a series once it has a new one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from bot.ci.collect.receiving import MIB, Receiver
 from bot.ci.extras import source_rows
 from bot.ci.extras.benchmarks import judge_series, series_rows
 from bot.ci.extras.benchmarks.directions import BenchmarkSettings
-from bot.ci.extras.benchmarks.tables import benchmark_point
+from bot.ci.extras.benchmarks.tables import benchmark_point, benchmark_trend
 from bot.ci.extras.parse.parsed import PROBLEMS_MOST, BenchmarkRecord, Parsed, Problem
+from bot.ci.extras.small_documents import SmallDocument, make_row
 from bot.core.errors import GiveUp
+from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from bot.ci.collect.receiving import Fetched
-    from bot.ci.extras.benchmarks.tables import PointRow
     from bot.ci.extras.tables import SourceRow
     from bot.context import Context
     from bot.db.transaction import Transaction
@@ -25,30 +28,57 @@ if TYPE_CHECKING:
 TASK = "benchmarks"
 NEW_MOST = 200  # series that a run may bring which is not trusted
 TOGETHER = 200  # series judged in one transaction
+POINTS = SmallDocument(
+    table=benchmark_point,
+    called="points of benchmarks",
+    answer=Parsed[BenchmarkRecord],
+    most_written=64 * MIB,
+    kept={"benchmarks": benchmark_trend.c.at},
+)
 
 
 async def store_benchmarks(
     tx: Transaction, context: Context, fetched: Fetched, parsed: Parsed[BenchmarkRecord], _blob: str | None
 ) -> None:
     """Store what a job measured; of trusted runs, the series are judged afterwards."""
-    by_digest = {series_rows.digest_of(msgspec.structs.asdict(one)): one for one in parsed.rows}
-    ids = await series_rows.known_ids(tx, by_digest)
-    new = [digest for digest in by_digest if digest not in ids]
-    if not fetched.trusted and len(new) > NEW_MOST:
-        _leave_out(parsed, fetched.name, len(new) - NEW_MOST)
-        new = new[:NEW_MOST]
-    ids |= await series_rows.add_series(tx, {one: msgspec.structs.asdict(by_digest[one]) for one in new})
+    records = {series_rows.digest_of(msgspec.structs.asdict(one)): one for one in parsed.rows}
+    ids = await _identify(tx, fetched, parsed, records)
     stored = await source_rows.store_source(tx, context, fetched, parsed)
     if stored is None:
         return
-    before = await series_rows.series_of_source(tx, stored.row["repository_id"], fetched.object_id)
-    rows = [_point(stored.row, identifier, by_digest[digest]) for digest, identifier in ids.items()]
+    repository_id, object_id = stored.row["repository_id"], stored.row["object_id"]
+    before = await series_rows.series_of_source(tx, repository_id, object_id)
+    rows = [
+        make_row(benchmark_point, stored.row, records[digest], series_id=identifier)
+        for digest, identifier in ids.items()
+    ]
     await source_rows.replace_rows(tx, benchmark_point, stored.row, rows)
-    gone = before - set(ids.values())
-    if gone and stored.trusted:
-        await _judge(tx, context, stored.row["repository_id"], gone)
     if stored.trusted:
-        tx.enqueue(TASK, f"{stored.row['repository_id']}/{stored.row['object_id']}")
+        await _judge(tx, context, repository_id, before - set(ids.values()))
+        tx.enqueue(TASK, f"{repository_id}/{object_id}")
+    _request_comment(tx, context, stored.row)
+
+
+def _request_comment(tx: Transaction, context: Context, source: SourceRow) -> None:
+    """Bring the comment of a pull request up to date, where it tells of benchmarks."""
+    told = context.settings.of(BenchmarkSettings).ci_benchmark_comment == "changes"
+    if told and source["upstream_repo"] and source["pr_number"]:
+        request_publish(tx, source["upstream_repo"], source["pr_number"])
+
+
+async def _identify(
+    tx: Transaction,
+    fetched: Fetched,
+    parsed: Parsed[BenchmarkRecord],
+    records: dict[bytes, BenchmarkRecord],
+) -> dict[bytes, int]:
+    """Return the ids of series by digest, new ones among them; some new ones may be left out of what is not trusted."""
+    ids = await series_rows.known_ids(tx, records)
+    new = [digest for digest in records if digest not in ids]
+    if not fetched.trusted and len(new) > NEW_MOST:
+        _leave_out(parsed, fetched.name, len(new) - NEW_MOST)
+        new = new[:NEW_MOST]
+    return ids | await series_rows.add_series(tx, {one: msgspec.structs.asdict(records[one]) for one in new})
 
 
 def _leave_out(parsed: Parsed[BenchmarkRecord], name: str, count: int) -> None:
@@ -56,26 +86,6 @@ def _leave_out(parsed: Parsed[BenchmarkRecord], name: str, count: int) -> None:
     if len(parsed.problems) < PROBLEMS_MOST:
         reason = f"{count:,} series that no trusted run has: at most {NEW_MOST} at once"
         parsed.problems.append(Problem(name[:100], 0, reason))
-
-
-def _point(source: SourceRow, series_id: int, record: BenchmarkRecord) -> PointRow:
-    return {
-        "series_id": series_id,
-        "repository_id": source["repository_id"],
-        "object_id": source["object_id"],
-        "day": source["day"],
-        "at": source["at"],
-        "trusted": source["trusted"],
-        "head_sha": source["head_sha"],
-        "n": record.n,
-        "median": record.median,
-        "status": record.status,
-        "min": record.min,
-        "max": record.max,
-        "stdev": record.stdev,
-        "target": record.target,
-        "extra": record.extra,
-    }
 
 
 async def judge_source(context: Context, task: Task) -> None:
@@ -88,7 +98,7 @@ async def judge_source(context: Context, task: Task) -> None:
             await _judge(tx, context, repository_id, series[at : at + TOGETHER])
 
 
-async def _judge(tx: Transaction, context: Context, repository_id: int, series: set[int] | list[int]) -> None:
+async def _judge(tx: Transaction, context: Context, repository_id: int, series: Collection[int]) -> None:
     chosen = context.settings.of(BenchmarkSettings).ci_benchmark_directions
     names = await series_rows.series_by_id(tx, series)
     points = await series_rows.newest_points(tx, repository_id, series)
@@ -109,10 +119,8 @@ def _key(text: str) -> tuple[int, int]:
 
 
 async def prune(context: Context) -> dict[str, int]:
-    """Delete points past the retention of results."""
-    deleted = await source_rows.delete_old(context, {"points of benchmarks": benchmark_point})
-    kept = context.settings.record_retention_days * source_rows.DAY
-    return deleted | await series_rows.delete_trends(context, before=context.clock.now() - kept)
+    """Delete points and standings past their retention, and series that have neither."""
+    return await POINTS.prune(context) | await series_rows.delete_unused(context)
 
 
-RECEIVER = Receiver(store=store_benchmarks, answer=Parsed[BenchmarkRecord], most_written=64 * MIB)
+RECEIVER = Receiver(store=store_benchmarks, answer=POINTS.answer, most_written=POINTS.most_written)
