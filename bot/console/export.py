@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import os
 import sys
 import tempfile
 import time
@@ -31,7 +32,8 @@ KINDS = {  # what a file holds -> the export it is made of
     "utilization": "util_metadata",
 }
 DAY = 86_400_000  # milliseconds
-SAID = 100_000  # rows between two lines of progress
+LOOKED = 1_000  # rows after which the time is looked at
+SAID = 5.0  # seconds between two lines of progress
 NULL = "\\N"  # of a file that is read again
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DUCK = {
@@ -66,7 +68,8 @@ def export_rows(
 
     tests: all cases of trusted branches; failures: cases that failed in some attempt, of pull requests, too; jobs:
     GitHub's; backend-jobs: those that backends reported; utilization: what machines did. Private repositories are
-    part of it. Parquet needs the extra `analytics`.
+    part of it. In CSV an apostrophe stands before a text that a spreadsheet would take for a formula. Parquet keeps
+    texts and types as they are, and needs the extra `analytics`.
 
     \b
       ootbot export tests --days 30 --format parquet
@@ -83,6 +86,9 @@ def export_rows(
     count = _write(settings, KINDS[kind], path, days=days, repos=repos or ("*",), is_parquet=is_parquet)
     if str(path) != "-":
         click.echo(f"{path}: {count:,} rows", err=True)
+    if not count:
+        of_some = f" of {', '.join(repos)}" if repos else ""
+        click.echo(f"nothing{of_some} in the last {days} days: --days goes further back", err=True)
 
 
 def _require_duckdb() -> None:
@@ -121,17 +127,29 @@ async def _write_csv(
 
     columns = copy_of_export(chosen).table.columns
     shown = {name: _as_text(kind, null) for name, kind in columns.items()}
-    count = 0
-    with _opened(path) as file:
+    count, said = 0, time.monotonic()
+    with _opened(path) as file, _until_nobody_reads(file):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         async with make_context(settings, features=features()) as context:
             async for row in read_stored(context, chosen, since=since, repos=repos):
                 writer.writerow([show(row.get(name)) for name, show in shown.items()])
                 count += 1
-                if count % SAID == 0:
+                if count % LOOKED == 0 and time.monotonic() > said + SAID:
+                    said = time.monotonic()
                     click.echo(f"{count:,} rows", err=True)
     return count
+
+
+@contextlib.contextmanager
+def _until_nobody_reads(file: IO[str]) -> Iterator[None]:
+    """End without an error once what reads the output has enough, as `head` has."""
+    try:
+        yield
+        file.flush()
+    except BrokenPipeError:
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), file.fileno())  # what is left in the buffer goes there
 
 
 @contextlib.contextmanager
@@ -149,8 +167,11 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 
 def _as_text(kind: str, null: str) -> Callable[[Any], str]:
-    """Return what shows values of a column."""
+    """Return what shows values of a column; in a file that is read again texts stay as they are."""
+    from bot.web.csv_export import cell  # noqa: PLC0415 - see above
+
     is_time = "DateTime" in kind
+    text: Callable[[str], str] = str if null else cell
 
     def show(value: Any) -> str:
         if value is None:
@@ -159,7 +180,7 @@ def _as_text(kind: str, null: str) -> Callable[[Any], str]:
             return f"{EPOCH + timedelta(milliseconds=value):%Y-%m-%d %H:%M:%S.%f}"[:-3]
         if isinstance(value, bool):
             return "true" if value else "false"
-        return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        return text(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
 
     return show
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ class ColumnTable:
     # rows have a version, and say whether they were deleted: the newest version counts, whatever came last
     versioned: bool = False
     replaces: bool = True  # without versions: whether a later row replaces an equal one
+    # further columns that the server computes, as declared, such as `String ALIAS lower(name)`: queries use them
+    computed: Mapping[str, str] = field(default_factory=dict)
+    # views of some columns beside it, which queries ask in its place: columns by name of the view
+    views: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     open: bool = False  # further columns that the table has and the rows, too, are written as well
     day: str = ""  # a column with a time that never changes: the table is split by its month
     time: str = ""  # a column with a time by which rows grow old

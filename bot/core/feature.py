@@ -81,6 +81,9 @@ class Feature:
         ""  # async (tx, settings, whether the administrator asks) -> what needs attention, for /readyz
     )
     exports: str = ""  # a tuple of `bot.db.exports.Export`: rows that sinks may have copies of
+    additions: str = (
+        ""  # a tuple of `bot.db.exports.Addition`: what it knows of rows that another one exports
+    )
     navigation: tuple[NavigationEntry, ...] = ()  # its pages in the bars of links, see `bot.web.navigation`
     # async (asked, words, limit) -> what is called by these words, see `bot.web.search`
     search: str = ""

@@ -56,6 +56,8 @@ class Export:
     # the first that is an id also gives a row its `repo`, the full name, where it has none
     repositories: tuple[str, ...] = ("repository_id",)
     condition: sa.ColumnElement[bool] | None = None  # the rows of the table that are exported at all
+    # whether nothing says if what it is about is public: only sinks with `private` get it
+    internal: bool = False
     deleted: str = ""  # a column that is not null where the row says that something was deleted
     shapes: Mapping[str, Shape] = field(default_factory=dict)  # by layout: see `bot.sinks.driver`
 
@@ -77,6 +79,17 @@ class Export:
     def key_of(self, row: Row) -> Key:
         """Return the key of a row."""
         return tuple([row[name] for name in self.key_names])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Addition:
+    """What a capability adds to rows of another one's export: `Feature.additions` names a tuple of them."""
+
+    export: str  # by its name
+    layouts: frozenset[str]  # in which it is added
+    table: sa.Table  # its changes mark the rows concerned, too
+    key: tuple[str, ...]  # its columns with the values of the export's key, in that order
+    read: str  # module:attribute: async (tx, keys) -> further members of rows, by key, in the same snapshot
 
 
 def encode_key(key: Sequence[Any]) -> str:

@@ -19,8 +19,11 @@ POLL_INTERVAL = 0.5  # seconds
 PATIENCE = 60.0  # seconds
 WHAT = [
     "records", "deliveries", "oot_workflow_job", "tests", "utilization", "logs", "verdicts", "artifacts", "trunk",
-    "lists",
+    "lists", "disabled_issues", "disabled_tests_historical", "queue_times", "providers", "selection", "bisects",
+    "ossci_uploaded_metrics", "sccache_stats", "benchmark_records", "external_contribution_counts", "contributions",
+    "stable_pushes",
 ]  # fmt: skip
+# all tables that deliveries alone make; others hold what backends reported, and what is made of both: docs/sinks.md
 RECORDS = "SELECT m.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE c.name = 'merge_state'"
 ASKED = "repository"  # the bot also asks GitHub for these: what it answers is no delivery
 

@@ -25,6 +25,10 @@ LABELS = "Array(Tuple(id Int64, name String))"
 REPOSITORY = "Tuple(id Int64, name String, full_name String, html_url String)"
 BRANCH = "Tuple(label String, ref String, sha String)"
 TEXTS, WHOLE = "String", "Int64"
+CLASSIFICATION = (
+    f"Tuple(captures Array({TEXTS}), context Array({TEXTS}), job_id {WHOLE}, line {TEXTS}, line_num {WHOLE},"
+    f" rule {TEXTS})"
+)
 COMMENT = {
     **dict.fromkeys(("body", "html_url", "node_id", "url", "author_association"), TEXTS), "id": WHOLE, "user": ACCOUNT,
     **dict.fromkeys(("created_at", "updated_at"), TIME),
@@ -37,11 +41,12 @@ COLUMNS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("completed_at", "created_at", "started_at"), TIME),
         **dict.fromkeys(("id", "run_attempt", "run_id", "runner_group_id", "runner_id"), WHOLE),
         "labels": "Array(String)", "steps": f"Array({STEP})", "backfill": "Bool",
+        **dict.fromkeys(("torchci_classification", "torchci_classification_temp"), CLASSIFICATION),
     },
     "workflow_run": {
         **dict.fromkeys(
-            ("conclusion", "display_title", "event", "head_branch", "head_sha", "html_url", "name", "node_id", "path",
-             "status", "url"), TEXTS),
+            ("artifacts_url", "conclusion", "display_title", "event", "head_branch", "head_sha", "html_url", "name",
+             "node_id", "path", "status", "url"), TEXTS),
         **dict.fromkeys(("created_at", "updated_at", "run_started_at"), TIME),
         **dict.fromkeys(("id", "run_attempt", "run_number", "check_suite_id", "workflow_id"), WHOLE),
         "actor": ACCOUNT, "triggering_actor": ACCOUNT, "head_commit": COMMIT, "head_repository": REPOSITORY,
@@ -62,7 +67,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "issues": {
         **dict.fromkeys(("body", "html_url", "node_id", "state", "title", "url", "author_association"), TEXTS),
         **dict.fromkeys(("created_at", "updated_at", "closed_at"), TIME),
-        **dict.fromkeys(("id", "number", "comments"), WHOLE), "labels": LABELS, "user": ACCOUNT,
+        **dict.fromkeys(("id", "number", "comments"), WHOLE), "labels": LABELS, "user": ACCOUNT, "assignee": ACCOUNT,
     },
     "issue_comment": {**COMMENT, "issue_url": TEXTS},
     "pull_request_review": {
@@ -80,7 +85,32 @@ NAMES = {
     "pull_review_comment": "pull_request_review_comment",
 }
 BY_NUMBER = frozenset({"issue", "pull_request"})
+NOW = "DateTime MATERIALIZED now()"
+# what saved queries of upstream's dashboards ask for, and the server makes of the other columns
+COMPUTED = {
+    "workflow_job": {
+        "_inserted_at": NOW,
+        "repository_full_name": f"{TEXTS} ALIAS extract(url, '/repos/([^/]+/[^/]+)/actions/jobs/')",
+        # of a job that goes on after a failure: here it fails once it has ended
+        "torchci_classification_kg": f"{CLASSIFICATION} ALIAS torchci_classification",
+        "conclusion_kg": f"{TEXTS} ALIAS conclusion",
+        # the key of the export `logs` in an object store
+        "log_url": f"{TEXTS} ALIAS concat('log/', repository_full_name, '/', toString(id))",
+    },
+    "workflow_run": {"_inserted_at": NOW},
+}
+# where those queries look up ids: at upstream they are tables in another order
+VIEWS = {
+    "workflow_job": {
+        f"materialized_views.workflow_job_by_{name}": ("id", name)
+        for name in ("head_sha", "created_at", "started_at", "completed_at")
+    },
+    "workflow_run": {
+        f"materialized_views.workflow_run_by_{name}": ("id", name) for name in ("head_sha", "created_at")
+    },
+}
 ORDERS = {"workflow_job": ("id", "run_id", "dynamoKey"), "push": ("dynamoKey",)}
+ADDED = ("torchci_classification",)  # by other capabilities: no part of GitHub's object
 MAPPED = frozenset(name for name in TYPES if NAMES.get(name, name) in COLUMNS)  # records that upstream has
 
 
@@ -103,13 +133,16 @@ def copy_record(export: Export) -> TableCopy:
         found = newest_object(row, at)
         if "_partial" in found:
             found = found | _members(found)
-        return ({**found, "dynamoKey": upstream_key(export.name, row)},)
+        added = {name: row[name] for name in ADDED if name in row}
+        return ({**found, **added, "dynamoKey": upstream_key(export.name, row)},)
 
     return TableCopy(
         table=ColumnTable(
             name=f"default.{name}",
             columns={"dynamoKey": TEXTS, **COLUMNS[name]},
             order=ORDERS.get(name, ("id", "dynamoKey")),
+            computed=COMPUTED.get(name, {}),
+            views=VIEWS.get(name, {}),
             open=True,
         ),
         rows=rows,

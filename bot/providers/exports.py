@@ -1,4 +1,4 @@
-"""What sinks may have copies of: jobs and builds of other CIs."""
+"""What sinks may have copies of: jobs, builds and agents of other CIs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bot.core.stored_objects import StoredObject, json_line, object_key, repo_ke
 from bot.db.exports import Export, Shape
 from bot.db.table_copies import COPIED
 from bot.ingest.source_rows import source_payload
-from bot.providers.tables import provider_job, provider_run
+from bot.providers.tables import provider_agent, provider_job, provider_run
 
 if TYPE_CHECKING:
     from bot.db.exports import Row
@@ -50,7 +50,19 @@ def _parts(found: dict[str, Any]) -> dict[str, Any]:
     return {name: found[name] for name in ("build", "job", "pipeline", "agent") if name in found}
 
 
-EXPORTS = tuple(
+def copy_agent(export: Export, row: Row) -> list[StoredObject]:
+    """Return an agent as an object below its organization."""
+    key = object_key(export.name, row["organization"], row["agent_id"])
+    return [StoredObject(key=key, content=lambda: (json_line(dict(row)),))]
+
+
+def copy_agent_item(_export: Export, row: Row) -> list[StoredItem]:
+    """Return the item of an agent, as it was last heard of."""
+    known = {name: value for name, value in row.items() if name != "repo"}  # it has none
+    return [StoredItem(table="vllm-buildkite-agent-events", key=row["agent_id"], attributes=known)]
+
+
+JOBS = tuple(
     Export(
         name=name,
         group="providers",
@@ -68,4 +80,20 @@ EXPORTS = tuple(
         },
     )
     for name, table in (("provider_job", provider_job), ("provider_run", provider_run))
+)
+EXPORTS = (
+    *JOBS,
+    Export(
+        name="provider_agent",
+        group="providers",
+        table=provider_agent,
+        day="at",
+        repositories=(),
+        internal=True,  # a machine of an organization: nothing says whether its name may be public
+        shapes={
+            "upstream": Shape(make="bot.providers.exports:copy_agent", most=500),
+            "clickhouse.ootbot": COPIED,
+            "dynamodb": Shape(make="bot.providers.exports:copy_agent_item", most=500),
+        },
+    ),
 )

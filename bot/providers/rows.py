@@ -42,6 +42,7 @@ async def store_agent(tx: Transaction, row: ProviderAgentRow) -> None:
     changes = {name: insert.excluded[name] for name in row if name not in {"organization", "agent_id"}}
     later = insert.excluded.version > AGENT.version
     keys = ["organization", "agent_id"]
+    tx.note_changed("provider_agent", [row])
     await tx.run(insert.on_conflict_do_update(index_elements=keys, set_=changes, where=later))
 
 

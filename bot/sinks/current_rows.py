@@ -63,7 +63,8 @@ class _Visibility:
 
     def _judge(self, repo: str | None, values: tuple[int | str, ...]) -> _Standing:
         wanted = self._matches(repo, values)
-        sends = wanted and (self.lane.sink.private or all(map(self._is_public, values)))
+        public = not self.lane.export.internal and all(map(self._is_public, values))
+        sends = wanted and (self.lane.sink.private or public)
         names = (self.known[one].name for one in values if isinstance(one, int) and one in self.known)
         return _Standing(
             name=next(names, ""),
@@ -106,6 +107,9 @@ async def read_current(
 ) -> Current:
     """Return what is true now of some keys, in one snapshot."""
     rows: dict[Key, Row] = await load(lane.shape.read)(tx, lane.export, keys)
+    for addition in lane.additions:
+        added: dict[Key, Row] = await load(addition.read)(tx, list(rows))
+        rows |= {key: {**rows[key], **further} for key, further in added.items()}
     about = {key: (row.get("repo"), repositories_of(lane.export, row)) for key, row in rows.items()}
     seen = await _read_visibility(tx, context, lane, set(about.values()))
     gone = lane.export.deleted

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from bot.core.feature import Features
     from bot.core.settings import Settings
-    from bot.db.exports import Export, Shape
+    from bot.db.exports import Addition, Export, Shape
     from bot.sinks.settings import SinkSettings
 
 
@@ -25,6 +25,7 @@ class Lane:
     sink: SinkSettings
     export: Export
     shape: Shape
+    additions: tuple[Addition, ...] = ()
 
     @property
     def what(self) -> str:
@@ -42,8 +43,14 @@ def lanes(settings: Settings, features: Features) -> tuple[Lane, ...]:
     if problems := find_problems(settings, features):
         raise Misconfigured(problems)
     exports = _exports(features)
+    added = [one for found in load_each(features, "additions") for one in found]
     return tuple(
-        Lane(sink=sink, export=export, shape=export.shapes[sink.layout])
+        Lane(
+            sink=sink,
+            export=export,
+            shape=export.shapes[sink.layout],
+            additions=tuple(one for one in added if one.export == export.name and sink.layout in one.layouts),
+        )
         for sink in settings.of(SinksSettings).sinks
         for export in exports
         if _wants(sink, export)

@@ -29,6 +29,8 @@ def make_observer(settings: Settings, features: Features) -> BeforeCommit | None
     by_key: Concerned = {}
     for lane in wanted:
         by_key.setdefault((lane.export.table.name, lane.export.key_names), []).append(lane)
+        for addition in lane.additions:
+            by_key.setdefault((addition.table.name, addition.key), []).append(lane)
     withdraws = any(not lane.sink.private for lane in wanted)
 
     async def observe(tx: Transaction, changed: Changed) -> None:
@@ -50,7 +52,7 @@ async def _mark(tx: Transaction, changed: Changed, by_key: Concerned) -> None:
             sink, what = lane.sink.name, lane.what
             found += [(sink, what, key) for key in keys]
             tx.enqueue(SEND, lane.task_key, delay=lane.sink.batch_seconds, replayed=True)
-    await marks.raise_marks(tx, found)
+    await marks.raise_marks(tx, dict.fromkeys(found))  # an addition may mark what its table's own export does
 
 
 def _withdraw_private(tx: Transaction, changed: Changed) -> None:

@@ -362,6 +362,14 @@ CREATE TABLE ci_day (
 	seconds BIGINT NOT NULL,
 	CONSTRAINT pk_ci_day PRIMARY KEY (repository_id, branch, day, name)
 )
+CREATE TABLE ci_disabled_day (
+	repository_id BIGINT NOT NULL,
+	day INTEGER NOT NULL,
+	tests JSONB NOT NULL,
+	made_at BIGINT NOT NULL,
+	CONSTRAINT pk_ci_disabled_day PRIMARY KEY (repository_id, day)
+)
+CREATE INDEX ix_ci_disabled_day_day ON ci_disabled_day (day)
 CREATE TABLE ci_disabling (
 	repository_id BIGINT NOT NULL,
 	number BIGINT NOT NULL,

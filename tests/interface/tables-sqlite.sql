@@ -361,6 +361,14 @@ CREATE TABLE ci_day (
 	seconds INTEGER NOT NULL,
 	CONSTRAINT pk_ci_day PRIMARY KEY (repository_id, branch, day, name)
 )
+CREATE TABLE ci_disabled_day (
+	repository_id INTEGER NOT NULL,
+	day INTEGER NOT NULL,
+	tests JSON NOT NULL,
+	made_at INTEGER NOT NULL,
+	CONSTRAINT pk_ci_disabled_day PRIMARY KEY (repository_id, day)
+)
+CREATE INDEX ix_ci_disabled_day_day ON ci_disabled_day (day)
 CREATE TABLE ci_disabling (
 	repository_id INTEGER NOT NULL,
 	number INTEGER NOT NULL,

@@ -22,8 +22,8 @@ class Tables:
         self._fault = folder / "fault"
         self._client = None
 
-    async def rows(self, sql):
-        found = await (await self._opened()).query(sql)
+    async def rows(self, sql, parameters=None):
+        found = await (await self._opened()).query(sql, parameters=parameters)
         return [dict(zip(found.column_names, row, strict=True)) for row in found.result_rows]
 
     async def change(self, *statements):

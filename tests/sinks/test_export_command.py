@@ -46,6 +46,20 @@ async def test_only_some_repositories_and_days(ran):
     assert (code, len(list(csv.DictReader(io.StringIO(out))))) == (0, 1)
     code, out, _ = await ootbot(ran, "export", "utilization", "--output", "-")
     assert (code, out.count("\n")) == (0, 1), "the names of the columns alone"
+    code, _, err = await ootbot(
+        ran, "export", "jobs", "--repo", "org/nothing", "--days", "3", "--output", "-"
+    )
+    assert (code, err) == (0, "nothing of org/nothing in the last 3 days: --days goes further back\n")
+
+
+async def test_no_spreadsheet_takes_a_name_for_a_formula(bot, github):
+    bot.clock.at = round(time.time() * 1000)
+    run = await github.start_run(UPSTREAM, event="push")
+    await github.finish_job(await github.start_job(run, '=HYPERLINK("https://evil.example")'), "failure")
+    await bot.settle(horizon=15)
+    _, out, _ = await ootbot(bot, "export", "jobs", "--output", "-")
+    (row,) = csv.DictReader(io.StringIO(out))
+    assert row["name"].startswith("'=HYPERLINK")
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def test_a_group_stands_for_its_exports(settings):
     with_sinks = replace(settings, of_features={SinksSettings: SinksSettings(sinks=chosen)})
     assert {lane.task_key for lane in lanes(with_sinks, FEATURES)} == {
         "x/workflow_job", "x/test_run_summary", "x/failed_test_runs", "x/test_run", "x/rerun_disabled_tests",
+        "x/test_states", "x/test_losses",
     }  # fmt: skip
 
 

@@ -60,6 +60,22 @@ def test_records_are_split_by_month_and_grow_old():
     assert "TTL" not in "".join(ddl_of(table_of("workflow_job"), for_ever))
 
 
+def test_what_the_server_computes_and_looks_up_is_declared_beside_the_columns():
+    table = table_of("workflow_job", "clickhouse.upstream")
+    _, made, *views = ddl_of(table, OPTIONS)
+    column = "head_sha"
+    selected = f"SELECT `id`, `{column}` FROM `default`.`workflow_job`"
+    assert "`conclusion_kg` String ALIAS conclusion" in made
+    assert "`torchci_classification` Tuple(" in made
+    assert views[:2] == [
+        "CREATE DATABASE IF NOT EXISTS `materialized_views`",
+        f"CREATE VIEW IF NOT EXISTS `materialized_views`.`workflow_job_by_{column}` AS {selected}",
+    ]
+    assert not table.computed.keys() & table.all_columns.keys()
+    there = find_schema_problem(table, dict(table.all_columns), OPTIONS)
+    assert there == "", "what is computed is no column that a table has to have"
+
+
 def test_upstreams_tables_have_upstreams_names_and_keys():
     table = table_of("oot_workflow_job", "clickhouse.upstream")
     assert (table.name, table.order) == (
@@ -79,6 +95,10 @@ def test_upstreams_tables_have_upstreams_names_and_keys():
         "rerun_disabled_tests": "default.rerun_disabled_tests",
         "util_metadata": "misc.oss_ci_utilization_metadata", "util_timeseries": "misc.oss_ci_time_series",
         "ossci_uploaded_metrics": "misc.ossci_uploaded_metrics",
+        "disabled_tests_historical": "misc.disabled_tests_historical",
+        "queue_times": "misc.oss_ci_queue_time_histogram", "all_test_runs": "tests.all_test_runs",
+        "hub_runs": "tests.runs", "hub_tests": "tests.tests", "hub_environments": "tests.environments",
+        "hub_flags": "tests.flags",
     }  # fmt: skip
 
 
@@ -135,6 +155,9 @@ def test_a_table_that_will_not_do_is_named_with_its_column(changes, problem):
         ("DateTime64(3, 'UTC')", 1795341600123, 1795341600123),
         ("DateTime64(0, 'UTC')", 1795341600, 1795341600),
         ("DateTime", datetime(2026, 11, 22, 10, tzinfo=UTC), 1795341600),
+        ("Date", 20779, 20779),
+        ("Date", "2026-11-22", 20779),
+        ("Date", None, 0),
         ("Array(String)", None, []),
         ("Array(Tuple(name String, number Int64))", [{"name": "a"}], [{"name": "a", "number": 0}]),
         ("Tuple(id String, author Tuple(email String))", None, {"id": "", "author": {"email": ""}}),

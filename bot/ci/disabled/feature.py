@@ -16,7 +16,7 @@ FEATURE = Feature(
         "pull_closes": "bot.ci.disabled.pull_commits:read_pull_commits",
     },
     background=frozenset({"disabled_issues"}),
-    prune="bot.ci.disabled.pull_commits:forget_closed_pulls",
+    prune="bot.ci.disabled.prune:prune",
     periodic="bot.ci.disabled.make_lists:periodic",
     before_commit="bot.ci.disabled.make_lists:request_changed_lists",
     on_start="bot.ci.disabled.answer_rows:lose_all",

@@ -12,6 +12,7 @@ import structlog
 
 from bot.ci.disabled import (
     answer_issue,
+    day_rows,
     issue_text,
     list_rows,
     lists,
@@ -91,6 +92,7 @@ async def make_lists(context: Context, task: Task) -> None:
         changed = [
             name for name, page in pages.items() if await list_rows.store_list(tx, identifier, name, page)
         ]
+        await day_rows.note_day(tx, identifier, lists.disabled_tests(read))
         await unstable_jobs.replace_names(tx, identifier, lists.unstable_jobs(read))
         await answer_issue.request_answers(context, tx, repo, identifier, read)
     if changed:

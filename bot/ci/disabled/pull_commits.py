@@ -68,9 +68,3 @@ async def _messages(context: Context, repo: str, number: int, *, since: int) -> 
         if len(listed) < PAGE:
             break
     return found
-
-
-async def forget_closed_pulls(context: Context) -> dict[str, int]:
-    """Forget pull requests that are no longer open."""
-    async with context.store.transaction() as tx:
-        return {"what pull requests close": await pull_rows.forget_closed(tx)}

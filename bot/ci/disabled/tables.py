@@ -7,7 +7,7 @@ from typing import TypedDict
 import sqlalchemy as sa
 
 from bot.db.columns import partial_index
-from bot.db.rows import Big, Bool, Bytes, Json, Millis, Text, table
+from bot.db.rows import Big, Bool, Bytes, Int, Json, Millis, Text, table
 from bot.ingest.tables import records
 
 ISSUE = records["issue"].c
@@ -97,6 +97,21 @@ class ListRow(ListMark):
 
 
 ci_list = table("ci_list", ListRow, key=("repository_id", "name"))
+
+
+class _Day(TypedDict):
+    day: Int  # since 1970, UTC
+    tests: Json[list[tuple[str, int, list[str]]]]  # name, issue, and platforms, none: all
+    made_at: Millis
+
+
+class DisabledDayRow(_Identity, _Day):
+    """The tests that were disabled on a day, when its list was last made."""
+
+
+ci_disabled_day = table(
+    "ci_disabled_day", DisabledDayRow, sa.Index("ix_ci_disabled_day_day", "day"), key=("repository_id", "day")
+)
 
 
 class PullClosesRow(TypedDict):

@@ -8,21 +8,24 @@ from typing import TYPE_CHECKING, Any
 from bot.ci.collect.blob_store import BlobMissing
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.logs.parse.stored import StoredLog
+from bot.ci.logs.store import exported_rows
 from bot.ci.logs.tables import ci_log, ci_verdict
 from bot.core.stored_items import StoredItem
 from bot.core.stored_objects import TEXT, StoredObject, json_line, object_key, repo_key
-from bot.db.exports import Export, Shape
+from bot.db.exports import Addition, Export, Shape
 from bot.db.table_copies import column_types, copy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bot.ci.logs.tables import VerdictRow
     from bot.context import Context
     from bot.core.column_tables import TableCopy
     from bot.db.exports import Key, Row
+    from bot.db.transaction import Transaction
 
 TOGETHER = 4  # logs in memory
+CLASSIFICATION = "torchci_classification"  # upstream's name for why a job failed
 
 
 async def load_logs(context: Context, rows: Mapping[Key, Row]) -> dict[Key, Row]:
@@ -78,8 +81,26 @@ def copy_verdict_rows(export: Export) -> TableCopy:
 
 def classify_item(_export: Export, row: Row) -> list[StoredItem]:
     """Return the attribute of a job's item that says why it failed."""
+    return [
+        StoredItem(
+            table="workflow-job",
+            key=f"{row['repo']}/{row['job_id']}",
+            attributes={CLASSIFICATION: describe_verdict(row)},
+            version="_classification_version",
+        )
+    ]
+
+
+async def classify_jobs(tx: Transaction, keys: Sequence[Key]) -> dict[Key, Row]:
+    """Return the column of jobs that says why they failed, of those of which that is known."""
+    known = await exported_rows.verdicts_of_keys(tx, keys)
+    return {key: {CLASSIFICATION: describe_verdict(row)} for key, row in known.items()}
+
+
+def describe_verdict(row: Row) -> dict[str, Any]:
+    """Return the verdict on a job that counts, under upstream's names."""
     first: VerdictRow = row["verdicts"][0]
-    found = {
+    return {
         "rule": first["rule"] or "",
         "line": first["line"] or "",
         "line_num": first["line_num"] or 0,
@@ -87,14 +108,6 @@ def classify_item(_export: Export, row: Row) -> list[StoredItem]:
         "context": first["context"],
         "job_id": row["job_id"],
     }
-    return [
-        StoredItem(
-            table="workflow-job",
-            key=f"{row['repo']}/{row['job_id']}",
-            attributes={"torchci_classification": found},
-            version="_classification_version",
-        )
-    ]
 
 
 def _of_verdicts(make: str) -> Shape:
@@ -102,6 +115,15 @@ def _of_verdicts(make: str) -> Shape:
     return Shape(make=f"bot.ci.logs.exports:{make}", read=read, most=500)
 
 
+ADDITIONS = (
+    Addition(
+        export="workflow_job",
+        layouts=frozenset({"clickhouse.upstream"}),
+        table=ci_verdict,
+        key=("repository_id", "job_id"),
+        read="bot.ci.logs.exports:classify_jobs",
+    ),
+)
 EXPORTS = (
     Export(
         name="logs",

@@ -10,6 +10,7 @@ FEATURE = Feature(
     name="logs",
     tables="bot.ci.logs.tables",
     exports="bot.ci.logs.exports:EXPORTS",
+    additions="bot.ci.logs.exports:ADDITIONS",
     tasks={
         "log_rules": "bot.ci.logs.load_rules:load_rules",
         "private_logs": "bot.ci.logs.follow_changes:move_private_failures",

@@ -27,12 +27,14 @@ WHOLE, TEXT = "Int64", "String"
 NAMES = {"file": "LowCardinality(String)", "suite": "LowCardinality(String)"}
 COUNTS = ("tests", "failures", "errors", "skipped", "successes", "flaky", "time_ms")
 SAID = f"Array(Tuple(type {TEXT}, message {TEXT}, text {TEXT}))"
+INSERTED = {"time_inserted": "DateTime64(9)"}  # when the job's newest part was received
 SUITES = {
-    **dict.fromkeys(("classname", "file", "invoking_file"), TEXT), "time": "Float32",
+    **INSERTED, **dict.fromkeys(("classname", "file", "invoking_file"), TEXT), "time": "Float32",
     **dict.fromkeys(("errors", "failures", "job_id", "skipped", "successes", "tests", "workflow_id",
                      "workflow_run_attempt"), WHOLE),
 }  # fmt: skip
 CASES = {
+    **INSERTED,
     **dict.fromkeys(
         ("classname", "file", "invoking_file", "name", "result", "status", "type_param", "value_param"), TEXT),
     **dict.fromkeys(("job_id", "line", "workflow_id"), WHOLE), "workflow_run_attempt": "Int32",
@@ -42,6 +44,7 @@ CASES = {
     "properties": f"Tuple(property Tuple(name {TEXT}, value {TEXT}))",
 }  # fmt: skip
 LISTS = ("error", "failure", "skipped", "rerun")
+COUNTED = {f"{name}_count": f"UInt32 MATERIALIZED length({name})" for name in LISTS}
 _LINE = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -76,7 +79,7 @@ def copy_cases(export: Export) -> TableCopy:
 
     def rows(row: Row) -> Iterator[Mapping[str, Any]]:
         jobs = _jobs(row)
-        for line in _lines(row):
+        for line in case_lines(row["cases"]):
             seconds = line["time"]
             yield {
                 **jobs[line["job_id"]],
@@ -117,9 +120,8 @@ def _rows(row: Row) -> Iterator[dict[str, Any]]:
     return ({**one, **jobs[one["job_id"]]} for one in row["rows"])
 
 
-def _lines(row: Row) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a file with all cases of a run, where there is one."""
-    cases: CasesFile | None = row["cases"]
+def case_lines(cases: CasesFile | None) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a file with cases, where there is one."""
     if cases is None:
         return
     left = b""
@@ -133,30 +135,54 @@ def _lines(row: Row) -> Iterator[dict[str, Any]]:
 def copy_upstream_suites(_export: Export) -> TableCopy:
     """Return the copy of what jobs said of suites, as upstream has it."""
     order = ("workflow_id", "job_id", "file", "classname", "invoking_file")
-    return _upstream("test_run_summary", SUITES, order, lambda row: _each(row, describe_suite))
+    return _upstream("default.test_run_summary", SUITES, order, lambda row: _each(row, describe_suite))
 
 
 def copy_upstream_failures(_export: Export) -> TableCopy:
     """Return the copy of cases that failed in some attempt, as upstream has it."""
     return _upstream(
-        "failed_test_runs", CASES, CASE_ORDER, lambda row: map(_as_lists, _each(row, describe_failure))
+        "default.failed_test_runs",
+        CASES,
+        CASE_ORDER,
+        lambda row: map(_as_lists, _each(row, describe_failure)),
     )
 
 
 def copy_upstream_cases(_export: Export) -> TableCopy:
     """Return the copy of all cases, as upstream has it."""
-    return _upstream("test_run_s3", CASES, CASE_ORDER, lambda row: map(_as_lists, _lines(row)))
+    return _upstream(
+        "default.test_run_s3", CASES, CASE_ORDER, lambda row: map(_as_lists, case_lines(row["cases"]))
+    )
+
+
+def copy_upstream_test_runs(_export: Export) -> TableCopy:
+    """Return the copy of all cases of all jobs, as upstream's newer table has it."""
+    return _upstream(
+        "tests.all_test_runs",
+        CASES,
+        ("job_id", "file", "classname", "name", "workflow_id"),
+        lambda row: map(_as_lists, case_lines(row["cases"])),
+        computed=COUNTED,
+    )
 
 
 CASE_ORDER = ("workflow_id", "job_id", "file", "classname", "name")
 
 
 def _upstream(
-    name: str, columns: Mapping[str, str], order: tuple[str, ...], rows: Callable[[Row], Iterable[Mapping[str, Any]]]
-) -> TableCopy:  # fmt: skip
+    name: str,
+    columns: Mapping[str, str],
+    order: tuple[str, ...],
+    rows: Callable[[Row], Iterable[Mapping[str, Any]]],
+    computed: Mapping[str, str] | None = None,
+) -> TableCopy:
+    def with_times(row: Row) -> Iterator[Mapping[str, Any]]:
+        received = {job["job_id"]: job["received_at"] for job in row["jobs"]}
+        return ({**one, "time_inserted": received.get(one["job_id"])} for one in rows(row))
+
     return TableCopy(
-        table=ColumnTable(name=f"default.{name}", columns=columns, order=order),
-        rows=rows,
+        table=ColumnTable(name=name, columns=columns, order=order, computed=computed or {}),
+        rows=with_times,
         key=("workflow_id", "workflow_run_attempt"),
         key_values=lambda key, _row: key[1:],
         several=True,

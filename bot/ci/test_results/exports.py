@@ -7,6 +7,7 @@ import tempfile
 import weakref
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from bot.ci.test_results import exported_hub, exported_states
 from bot.ci.test_results.exported_cases import (
     describe_case,
     describe_failure,
@@ -56,6 +57,19 @@ async def load_cases(context: Context, rows: Mapping[Key, Row]) -> dict[Key, Row
         jobs = [job for job in run["jobs"] if is_exported_whole(job)]
         found[key] = {**run, "cases": await _write_cases(context, run, jobs) if jobs else None}
     return found
+
+
+async def load_all_cases(context: Context, rows: Mapping[Key, Row]) -> dict[Key, Row]:
+    """Add a file with all cases of each run, whatever branch or pull request it is of."""
+    return {key: {**run, "cases": await _write_cases(context, run, run["jobs"])} for key, run in rows.items()}
+
+
+async def load_job_cases(context: Context, rows: Mapping[Key, Row]) -> dict[Key, Row]:
+    """Add a file with all cases of each job."""
+    return {
+        key: {**job, "cases": await _write_cases(context, job, [cast("TestJobRow", job)])}
+        for key, job in rows.items()
+    }
 
 
 def copy_cases(export: Export, row: Row) -> list[StoredObject]:
@@ -141,4 +155,21 @@ EXPORTS = (
             )
         },
     ),
+    Export(
+        name="all_test_runs",
+        table=test_job,
+        key=RUN_KEY,
+        day="at",
+        repositories=("repository_id", "backend", "upstream_repo"),
+        shapes={
+            "clickhouse.upstream": Shape(
+                make="bot.ci.test_results.exported_tables:copy_upstream_test_runs",
+                read="bot.ci.test_results.store.exported_rows:read_runs",
+                load="bot.ci.test_results.exports:load_all_cases",
+                most=2,
+            )
+        },
+    ),
+    *exported_states.EXPORTS,
+    *exported_hub.EXPORTS,
 )

@@ -28,8 +28,9 @@ EVENT_LINES = 100  # newest commits in which changes are looked for
 
 
 async def request(tx: Transaction, place: Place) -> None:
-    """Have the changes of a branch recorded, once a day of it was counted."""
+    """Have the changes of a branch recorded, once a day of it was counted; sinks may have a copy of the day."""
     identifier, name = place.group
+    tx.note_changed("ci_line", [{"repository_id": identifier, "branch": name, "day": place.day}])
     tx.enqueue(KIND, f"{identifier}/{name}")
 
 

@@ -18,14 +18,14 @@ SECOND = "DateTime64(0, 'UTC')"
 SEGMENT = f"level {TEXT}, name {TEXT}, start_at {SECOND}, end_at {SECOND}, extra_info Map({TEXT}, {TEXT})"
 IDS = {"job_id": "UInt64", "workflow_id": "UInt64", "run_attempt": "UInt32"}
 JOB = {
-    **dict.fromkeys(("created_at", "started_at", "ended_at"), SECOND), "repo": TEXT, **IDS,
+    **dict.fromkeys(("created_at", "start_at", "end_at"), SECOND), "repo": TEXT, **IDS,
     **dict.fromkeys(("workflow_name", "job_name", "data_model_version", "gpu_type"), TEXT),
     "usage_collect_interval": "Float32", "gpu_count": "UInt32", "cpu_count": "UInt32",
-    "segments": f"Array(Tuple({SEGMENT}))",
+    "segments": f"Array(Tuple({SEGMENT}))", "tags": f"Array({TEXT})",
 }  # fmt: skip
 POINT = {
-    "created_at": SECOND, "type": TEXT, "tags": f"Array({TEXT})", "time_stamp": SECOND, **IDS, "job_name": TEXT,
-    "json_data": TEXT,
+    "created_at": SECOND, "type": TEXT, "tags": f"Array({TEXT})", "time_stamp": SECOND, "repo": TEXT, **IDS,
+    "workflow_name": TEXT, "job_name": TEXT, "json_data": TEXT,
 }  # fmt: skip
 
 
@@ -46,10 +46,10 @@ def copy_upstream_jobs(_export: Export) -> TableCopy:
     """Return the copy of jobs in upstream's table."""
 
     def rows(row: Row) -> Iterable[Mapping[str, Any]]:
-        found = describe_job(row)
+        found = describe_job(row)  # upstream's first tables had these two names
         return ({**found, "started_at": found["start_at"], "ended_at": found["end_at"]},)
 
-    return _upstream("oss_ci_utilization_metadata", JOB, ("workflow_id", "job_id", "started_at"), rows)
+    return _upstream("oss_ci_utilization_metadata", JOB, ("workflow_id", "job_id", "start_at"), rows)
 
 
 def copy_upstream_points(_export: Export) -> TableCopy:
@@ -80,7 +80,7 @@ def _upstream(
         return rows(row) if row["run_id"] > 0 and row["job_id"] > 0 else ()
 
     return TableCopy(
-        table=ColumnTable(name=f"misc.{name}", columns=columns, order=order, replaces=False),
+        table=ColumnTable(name=f"misc.{name}", columns=columns, order=order, replaces=False, open=True),
         rows=of_github,
         key=("workflow_id", "run_attempt", "job_id"),
         key_values=key_values,

@@ -160,6 +160,15 @@ async def steps_of(tx: Transaction, identifier: str) -> list[StepRow]:
     return await tx.fetch(STEPS, {"of_id": identifier})
 
 
+async def steps_of_searches(tx: Transaction, identifiers: Collection[str]) -> dict[str, list[StepRow]]:
+    """Return the steps of some searches, each in the order of their numbers."""
+    query = select(StepRow, bisect_step).where(STEP.bisect_id.in_(sorted(identifiers)))
+    found: dict[str, list[StepRow]] = {}
+    for step in await tx.fetch(query.order_by(STEP.bisect_id, STEP.number)):
+        found.setdefault(step["bisect_id"], []).append(step)
+    return found
+
+
 async def get_step(tx: Transaction, identifier: str, number: int) -> StepRow | None:
     """Return one step of a search."""
     query = select(StepRow, bisect_step).where(STEP.bisect_id == identifier, STEP.number == number)
@@ -170,12 +179,16 @@ async def add_steps(tx: Transaction, steps: Sequence[StepRow]) -> None:
     """Record steps before they are sent."""
     if steps:
         await tx.run(sa.insert(bisect_step), [dict(step) for step in steps])
+        tx.note_changed(
+            "bisect", [{"id": identifier} for identifier in {step["bisect_id"] for step in steps}]
+        )
 
 
 async def change_step(tx: Transaction, step: StepRow, **values: Any) -> None:
     """Change some columns of a step."""
     mine = (STEP.bisect_id == step["bisect_id"], STEP.number == step["number"])
     await tx.run(sa.update(bisect_step).where(*mine).values(values))
+    tx.note_changed("bisect", [{"id": step["bisect_id"]}])
 
 
 async def sent_on_day(tx: Transaction, backend: str, since: int) -> list[int]:

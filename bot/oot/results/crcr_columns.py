@@ -17,7 +17,7 @@ from bot.oot.results.tables import JobRow
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-COLUMNS = (  # those that are written; `_inserted_at` and two aliases are the table's own
+COLUMNS = (  # those that are written; see COMPUTED for the table's own
     "dynamoKey", "status", "downstream_repo", "upstream_repo", "pr_number", "pytorch_head_sha", "delivery_id",
     "workflow_run_url", "workflow_name", "job_name", "check_run_id", "run_id", "run_attempt", "conclusion",
     "queue_time", "execution_time", "started_at", "completed_at", "total_tests", "passed_tests", "failed_tests",
@@ -30,6 +30,13 @@ TYPES = dict.fromkeys(COLUMNS, "String") | {
     "started_at": TIME, "completed_at": TIME, "total_tests": WHOLE, "passed_tests": WHOLE, "failed_tests": WHOLE,
     "skipped_tests": WHOLE,
 }  # fmt: skip
+COMPUTED = {  # by the server, of the others
+    "_inserted_at": "DateTime MATERIALIZED now()",
+    "repository_full_name": "String ALIAS downstream_repo",
+    "duration_seconds": (
+        "Float64 ALIAS if(toUnixTimestamp(completed_at) = 0, 0, dateDiff('second', started_at, completed_at))"
+    ),
+}
 UNKNOWN: dict[type, object] = {str: "", int: 0, float: None}
 JOB = fields(JobRow)
 

@@ -34,6 +34,7 @@ def copy_upstream_job(_export: Export) -> TableCopy:
             name="default.crcr_workflow_job",
             columns=crcr_columns.TYPES,
             order=("downstream_repo", "delivery_id", "dynamoKey"),
+            computed=crcr_columns.COMPUTED,
         ),
         rows=lambda row: (crcr_columns.columns(cast("JobRow", row)),),
         key=("dynamoKey",),

@@ -81,6 +81,19 @@ def share_over(packed: int, seconds: float) -> float | None:
     return 1 - up_to[-1] / sums[-1]
 
 
+def total(packed: int) -> tuple[int, int]:
+    """Return how many times there are, and their sum in seconds, as they are counted."""
+    sums = _sums(packed)
+    each = [after - before for before, after in pairwise([0, *sums])]
+    return (sums[-1] if sums else 0), sum(count * step for count, step in zip(each, STEPS, strict=False))
+
+
+def longest(packed: int) -> int:
+    """Return the longest time, as it is counted."""
+    sums = _sums(packed)
+    return _at(sums, sums[-1]) if sums else 0
+
+
 def counts(packed: int, bounds: Sequence[float]) -> list[int]:
     """Return how many times lie up to each bound and above the one before; the last is of those above all."""
     sums = _sums(packed)

@@ -25,7 +25,7 @@ PATIENCE = 60  # seconds for one statement
 CONNECT_PATIENCE = 10
 # a batch is answered for once it is stored; the server gathers nothing: that is done here, by what is marked
 INSERT = {"async_insert": 0, "wait_end_of_query": 1}
-TICKS = {"DateTime64": "int", "DateTime": "int"}  # how times are read
+TICKS = {"DateTime64": "int", "DateTime": "int", "Date": "int"}  # how times are read
 FORBIDDEN = frozenset({164, 192, 193, 194, 195, 497, 516})  # password, user, address, grants, read only
 SCHEMA = frozenset({8, 10, 16, 47, 60, 81, 122, 181})  # columns, tables, databases
 ROW = frozenset({6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 131, 321, 349, 407, 432, 469, 691})  # values

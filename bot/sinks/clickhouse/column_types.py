@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -127,7 +127,7 @@ def converter(text: str) -> Callable[[Any], Any]:
     if found.name in {"DateTime", "DateTime64"}:
         digits = int(found.arguments[0]) if found.name == "DateTime64" else 0
         return lambda value: _ticks(value, digits)
-    return _plain(found.name)
+    return _days if found.name in {"Date", "Date32"} else _plain(found.name)
 
 
 def _of_several(found: Type) -> Callable[[Any], Any]:
@@ -183,6 +183,13 @@ def _tuple(elements: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], Any]
 
 def _map(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: {str(name): inner(one) for name, one in (value or {}).items()}
+
+
+def _days(value: Any) -> int:
+    """Return a date as a number of days: of such a number, or of a text of ISO 8601."""
+    if isinstance(value, str):
+        return (date.fromisoformat(value) - EPOCH.date()).days
+    return _whole(value)
 
 
 def _ticks(value: Any, digits: int) -> int:

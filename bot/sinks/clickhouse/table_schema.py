@@ -8,7 +8,7 @@ from bot.sinks.clickhouse.column_types import family_of, plain
 from bot.sinks.driver import Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from bot.core.column_tables import ColumnTable
     from bot.sinks.clickhouse.clickhouse_client import ClickhouseClient
@@ -38,7 +38,8 @@ def full_name(table: ColumnTable, options: ClickhouseOptions) -> str:
 def ddl_of(table: ColumnTable, options: ClickhouseOptions) -> list[str]:
     """Return the statements that make a table, and a view of what is true now where it has versions."""
     database, name = place_of(table, options)
-    columns = ",\n".join(f"  {quoted(one)} {kind}" for one, kind in table.all_columns.items())
+    declared = {**table.all_columns, **table.computed}
+    columns = ",\n".join(f"  {quoted(one)} {kind}" for one, kind in declared.items())
     lines = [
         f"CREATE TABLE IF NOT EXISTS {full_name(table, options)} (\n{columns}\n)",
         f"ENGINE = {_engine(table)}",
@@ -56,7 +57,19 @@ def ddl_of(table: ColumnTable, options: ClickhouseOptions) -> list[str]:
         view = f"{quoted(database)}.{quoted(f'v_{name}')}"
         rows = f"SELECT * EXCEPT (_version, _deleted) FROM {full_name(table, options)} FINAL"  # noqa: S608 - names are ours
         found.append(f"CREATE VIEW IF NOT EXISTS {view} AS {rows}")
-    return found
+    return found + [
+        one for view, names in table.views.items() for one in _view_of(table, options, view, names)
+    ]
+
+
+def _view_of(table: ColumnTable, options: ClickhouseOptions, view: str, names: Iterable[str]) -> list[str]:
+    database, name = view.split(".")
+    listed = ", ".join(map(quoted, names))
+    rows = f"SELECT {listed} FROM {full_name(table, options)}"  # noqa: S608 - names are ours
+    return [
+        f"CREATE DATABASE IF NOT EXISTS {quoted(database)}",
+        f"CREATE VIEW IF NOT EXISTS {quoted(database)}.{quoted(name)} AS {rows}",
+    ]
 
 
 def _engine(table: ColumnTable) -> str:
@@ -85,7 +98,11 @@ async def prepare_table(
     if options.manage_schema:
         for statement in [] if found else ddl_of(table, options):
             await client.change(statement)
-        for name, kind in table.all_columns.items():
+        declared = {
+            **table.all_columns,
+            **table.computed,
+        }  # what is computed is not among those that are found
+        for name, kind in declared.items():
             if found and name not in found:
                 column = f"{quoted(name)} {kind}"
                 await client.change(

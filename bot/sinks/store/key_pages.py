@@ -62,4 +62,4 @@ async def _of_repository(tx: Transaction, export: Export, repository_id: int) ->
         column = export.table.c[name]
         is_text = isinstance(column.type, sa.String)
         conditions.append(sa.func.lower(column).in_(names) if is_text else column == repository_id)
-    return sa.or_(*conditions)
+    return sa.or_(sa.false(), *conditions)

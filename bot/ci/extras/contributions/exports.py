@@ -1,4 +1,4 @@
-"""What sinks may have copies of: what was merged of outside people, by day."""
+"""What sinks may have copies of: pull requests of outside people, and what was merged of them, by day."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.ci.extras.contributions.outsiders import DAY
-from bot.ci.extras.contributions.tables import contribution_day
+from bot.ci.extras.contributions.tables import contribution_day, contribution_pull
 from bot.core.stored_objects import StoredObject, json_line, object_key, repo_key
 from bot.db.exports import Export, Shape
+from bot.db.object_copies import ROW_SHAPES
 from bot.db.table_copies import COPIED
 
 if TYPE_CHECKING:
@@ -43,4 +44,5 @@ EXPORTS = (
             "clickhouse.ootbot": COPIED,
         },
     ),
+    Export(name="contributions", table=contribution_pull, day="created_at", shapes=ROW_SHAPES),
 )

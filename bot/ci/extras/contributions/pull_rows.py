@@ -57,11 +57,13 @@ async def find_contribution(tx: Transaction, repository_id: int, number: int) ->
 async def put_contribution(tx: Transaction, row: ContributionRow) -> None:
     """Store a contribution."""
     await tx.upsert(contribution_pull, [row], replaced=COLUMNS)
+    tx.note_changed("contribution_pull", [row])
 
 
 async def delete_contribution(tx: Transaction, repository_id: int, number: int) -> None:
     """Delete what is no contribution any more."""
     await tx.run(sa.delete(contribution_pull).where(C.repository_id == repository_id, C.number == number))
+    tx.note_changed("contribution_pull", [{"repository_id": repository_id, "number": number}])
 
 
 async def first_days(tx: Transaction, repository_id: int, login: str) -> list[int]:

@@ -18,6 +18,7 @@ def periodic(_settings: Settings) -> dict[str, float]:
 FEATURE = Feature(
     name="stable",
     tables="bot.ci.extras.stable.tables",
+    exports="bot.ci.extras.stable.exports:EXPORTS",
     tasks={"stable_pushes": "bot.ci.extras.stable.record_moves:record_moves"},
     background=frozenset({"stable_pushes"}),
     periodic="bot.ci.extras.stable.feature:periodic",

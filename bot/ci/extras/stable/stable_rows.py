@@ -17,7 +17,8 @@ P = stable_push.c
 
 async def add_move(tx: Transaction, row: StablePushRow) -> None:
     """Store a move; one that is known stays as it was found first."""
-    await tx.run(tx.insert(stable_push).on_conflict_do_nothing(), [row])
+    if (await tx.run(tx.insert(stable_push).on_conflict_do_nothing(), [row])).rowcount:
+        tx.note_changed("stable_push", [row])
 
 
 async def newest_moves(

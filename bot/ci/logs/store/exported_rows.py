@@ -33,6 +33,11 @@ async def read_logs(tx: Transaction, export: Export, keys: Sequence[Key]) -> dic
 
 async def read_verdicts(tx: Transaction, _export: Export, keys: Sequence[Key]) -> dict[Key, Row]:
     """Return the current verdicts on jobs, by rank."""
+    return await verdicts_of_keys(tx, keys)
+
+
+async def verdicts_of_keys(tx: Transaction, keys: Sequence[Key]) -> dict[Key, Row]:
+    """Return the current verdicts on jobs (repository, job), by rank."""
     found: dict[Key, list[VerdictRow]] = {}
     for start in range(0, len(keys), KEYS_PER_QUERY):
         some = tx.among((V.repository_id, V.job_id), keys[start : start + KEYS_PER_QUERY])

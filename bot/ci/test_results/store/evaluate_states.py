@@ -199,6 +199,7 @@ async def store_states(tx: Transaction, new: Sequence[StateRow]) -> None:
     """Store states in place of what was there."""
     if new:
         await tx.upsert(test_state, new, replaced=[one.name for one in STATE if not one.primary_key])
+        tx.note_changed("test_state", new)
 
 
 async def reset_test(tx: Transaction, repository_id: int, test_id: int, *, by: str) -> int:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from bot.ci.test_results.job_tables import TestJobRow, test_job
 from bot.ci.test_results.parse.block import FAILING
 from bot.ci.test_results.store.rows import JOBS, environments_by_id
-from bot.ci.test_results.tables import test, test_class, test_failure, test_summary
+from bot.ci.test_results.tables import test, test_class, test_failure, test_loss, test_summary
 from bot.db.exports import read_rows
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 JOB, CLASS, SUMMARY, FAILURE, TEST = test_job.c, test_class.c, test_summary.c, test_failure.c, test.c
+LOSS = test_loss.c
 RUN_KEY = ("repository_id", "run_id", "run_attempt")
 NAMES_AT_ONCE = 500  # tests
 
@@ -89,6 +90,39 @@ async def names_of_tests(tx: Transaction, ids: Collection[int]) -> dict[int, tup
         test, test_class, CLASS.id == TEST.class_id
     )
     return {row[0]: (row[1], row[2], row[3]) for row in await tx.run(query.where(TEST.id.in_(sorted(ids))))}
+
+
+async def read_states(tx: Transaction, export: Export, keys: Sequence[Key]) -> dict[Key, Row]:
+    """Return states of tests with the names of these."""
+    rows = await read_rows(tx, export, keys)
+    ids = sorted({int(row["test_id"]) for row in rows.values()})
+    names: dict[int, tuple[str, str, str]] = {}
+    for start in range(0, len(ids), NAMES_AT_ONCE):
+        names |= await names_of_tests(tx, ids[start : start + NAMES_AT_ONCE])
+    unknown = ("", "", "")
+    return {
+        key: {**row, **dict(zip(("file", "suite", "name"), names.get(row["test_id"], unknown), strict=True))}
+        for key, row in rows.items()
+    }
+
+
+async def read_losses(tx: Transaction, _export: Export, keys: Sequence[Key]) -> dict[Key, Row]:
+    """Return what runs lost as `rows`, with the names of suites; both are empty where it is the jobs as a whole."""
+    joined = test_loss.outerjoin(test_class, CLASS.id == LOSS.class_id)
+    columns = (
+        *LOSS,
+        sa.func.coalesce(CLASS.file, "").label("file"),
+        sa.func.coalesce(CLASS.suite, "").label("suite"),
+    )
+    query = sa.select(*columns).select_from(joined).where(tx.among([LOSS.repository_id, LOSS.run_id], keys))
+    found: dict[Key, Row] = {}
+    for row in await tx.rows(
+        query.order_by(LOSS.repository_id, LOSS.run_id, LOSS.family, LOSS.class_id, LOSS.kind)
+    ):
+        key = (row["repository_id"], row["run_id"])
+        of_run = {name: row[name] for name in ("repository_id", "run_id", "backend")}
+        found.setdefault(key, of_run | {"rows": []})["rows"].append(row)
+    return found
 
 
 def _failures() -> sa.Select[Any]:

@@ -100,6 +100,7 @@ async def replace_losses(tx: Transaction, repository_id: int, run_id: int, losse
     await tx.run(sa.delete(test_loss).where(mine))
     if losses:
         await tx.run(sa.insert(test_loss), [{**row} for row in losses])
+    tx.note_changed("test_loss", [{"repository_id": repository_id, "run_id": run_id}])
 
 
 async def newest_losses(

@@ -30,6 +30,7 @@ RUNNERS = Sum(
     tables=(ci_runner_day,),
     group=("repository_id",),
     count="bot.ci.trunk.count_days:count_runners",
+    after="bot.ci.trunk.store.changed_days:note_runners",
     delay=DELAY,
 )
 DAYS_OF = (
@@ -37,6 +38,11 @@ DAYS_OF = (
     .where(COMMIT.sha.in_(sa.bindparam("shas", expanding=True)))
     .distinct()
 )
+
+
+async def note_runners(tx: Transaction, place: Place) -> None:
+    """Once a day of runners is counted: sinks may have a copy of it."""
+    tx.note_changed("ci_runner_day", [{"repository_id": place.group[0], "day": place.day}])
 
 
 def request(tx: Transaction, repository_id: int, branches: Iterable[tuple[str, int]]) -> None:

@@ -207,6 +207,11 @@ def upgrade() -> None:
         key=["repository_id", "branch", "day", "name"],
     )
     table(
+        "ci_disabled_day", must("repository_id", Big), must("day", Integer), must("tests", Json),
+        must("made_at", Big), key=["repository_id", "day"],
+    )
+    index("ix_ci_disabled_day_day", "ci_disabled_day", "day")
+    table(
         "ci_disabling", must("repository_id", Big), must("number", Big), must("kind", Text),
         must("unstable", Boolean), must("title", Text), column("author", Text), column("url", Text),
         must("listed", Boolean), must("entries", Json), must("problems", Json), column("created_at", Big),
