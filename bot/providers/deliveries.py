@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.json_fields import Unreadable
 from bot.db.transaction import Slot
-from bot.ingest import pinned, record_writer
+from bot.ingest import pinned, record_writer, watched
 from bot.providers import agents, buildkite, circleci, rows
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ IDS: Slot[dict[str, int]] = Slot("ids of repositories", dict)  # by name, once t
 
 
 class UnknownRepository(Unreadable):
-    """GitHub has not said yet which repository the settings mean; see `bot.providers.waiting`."""
+    """Nothing of GitHub says yet which repository the settings mean; see `bot.providers.waiting`."""
 
 
 async def record_circleci_job(event: Delivery, tx: Transaction) -> None:
@@ -55,7 +55,7 @@ async def _start(tx: Transaction, event: Delivery) -> Json:
     known = tx.slot(IDS)
     if not known:
         known.update(await pinned.pinned_ids(tx))
-    repository_id = known.get(repo.casefold())
+    repository_id = known.get(repo.casefold()) or await _of_webhooks(tx, repo)
     if repository_id is None:
         raise UnknownRepository(
             f"GitHub has not said which repository {repo} is: is the App installed there?"
@@ -66,3 +66,12 @@ async def _start(tx: Transaction, event: Delivery) -> Json:
         "received_at": event.received_at,
         "delivery_guid": event.delivery_id,
     }
+
+
+async def _of_webhooks(tx: Transaction, repo: str) -> int | None:
+    """Return the one repository that ever had a name by GitHub's webhooks; None if several had it, or none.
+
+    Where deliveries are replayed into an empty database, GitHub is not asked.
+    """
+    found = await watched.ids(tx, repo)
+    return found.pop() if len(found) == 1 else None

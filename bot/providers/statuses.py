@@ -55,8 +55,10 @@ def read_status(data: Json, start: Json) -> Record:
     """Return a commit status as a job; `start` is what every record begins with."""
     sha = read.read_commit(data, "sha")
     context = read.read_text(data, "context", most=CONTEXT_MOST)
-    if sha is None or context is None:
-        raise Unreadable("sha or context is missing or malformed")
+    if sha is None:
+        raise Unreadable("sha is missing or not a commit's")
+    if context is None:
+        raise Unreadable("context is missing or no text")
     state = read.read_text(data, "state", most=read.WORD_MOST) or ""
     status, conclusion = STATES.get(state, ("in_progress", None))
     at = read.read_time(data, "updated_at") or read.read_time(data, "created_at")

@@ -115,7 +115,8 @@ async def test_a_secret_that_is_missing_is_named_when_a_command_starts(bot):
 @SQLITE
 async def test_what_came_before_github_said_which_repository_it_is_waits_for_that(bot):
     async with bot.store.transaction() as tx:
-        await tx.run(sa.delete(metadata.tables["pinned_repository"]))
+        for name in ("pinned_repository", "repository_name"):
+            await tx.run(sa.delete(metadata.tables[name]))
     assert (await send_circleci(bot, circleci()))[0] == 202
     await bot.settle()
     (row,) = [row for row in await bot.rows("delivery") if row["source"] == "circleci"]
@@ -124,6 +125,16 @@ async def test_what_came_before_github_said_which_repository_it_is_waits_for_tha
     await bot.wait(61)
     (row,) = [row for row in await bot.rows("delivery") if row["source"] == "circleci"]
     assert (row["state"], row["error"]) == ("handled", None)
+    assert len(await bot.rows("provider_job")) == 1
+
+
+@SQLITE
+async def test_without_github_webhooks_say_which_repository_it_is(bot):
+    await deliver(bot, push(bot, "A"))
+    async with bot.store.transaction() as tx:  # as where deliveries are replayed into an empty database
+        await tx.run(sa.delete(metadata.tables["pinned_repository"]))
+    assert (await send_circleci(bot, circleci()))[0] == 202
+    await bot.settle()
     assert len(await bot.rows("provider_job")) == 1
 
 

@@ -23,8 +23,8 @@ PARTS = {
 MADE_OF_OTHERS = {
     "benchmark_trend", "branch_commit", "ci_broken", "ci_cache_day", "ci_cache_trend", "ci_cell", "ci_commit", "ci_day",
     "ci_metric_day", "ci_metric_trend", "ci_pull_closes", "ci_runner_day", "ci_signature", "ci_signature_day",
-    "ci_unstable", "folded_commit", "oot_compared", "oot_day", "oot_failure_kind", "oot_level", "oot_rate", "oot_run",
-    "oot_tree", "oot_changed_files", "oot_merge_base", "oot_merge_group", "test_day", "test_time", "trunk_branch",
+    "ci_unstable", "folded_commit", "oot_compared", "oot_day", "oot_failure_kind", "oot_job_name", "oot_level", "oot_rate",
+    "oot_run", "oot_tree", "oot_changed_files", "oot_merge_base", "oot_merge_group", "test_day", "test_time", "trunk_branch",
     "utilization_day", "word", "word_title",
 }  # fmt: skip
 # what the bot remembers of its own work: what is to be done, was asked for, was said, who may do what
