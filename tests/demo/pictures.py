@@ -33,6 +33,7 @@ PICTURES = {  # name: path, width, dark, height
     "pull-phone-dark": (PULL, PHONE, True, 1_200),
     "backend-desk-dark": (f"/oot/{NPU}", DESK, True, 1_200),
     "commit-desk": ("", DESK, False, 1_100),  # of a push
+    "culprit-desk": ("", DESK, False, 1_150),  # found in the story
     "utilization": ("", DESK, False, 1_000),  # of the job whose machine was watched
 }
 
@@ -47,7 +48,9 @@ async def main(folder: Path) -> None:
         await scenario.play()
         await asyncio.sleep(100)  # until the silent backend counts as not run, and all sums are made
         commits = scenario.history.commits
+        await tab.open(env.bot.url + GRID)
         paths = {
+            "culprit-desk": await tab.evaluate("document.querySelector('a[href*=\"/bisects/\"]').pathname"),
             "commit-desk": f"/{UPSTREAM}/commit/{commits[-4]}",
             "utilization": f"/{UPSTREAM}/job/{scenario.own_jobs[1]}/utilization",
         }
