@@ -1,7 +1,7 @@
 """Sinks: what marking costs where deliveries become records, how fast marks are sent, and the memory that takes.
 
     python3 dev.py bench sinks [--rounds 3] [--only applied,s3,...] [--backlog 6000] [--objects 2000] [--rows 30000]
-                               [--marks 400000 | --full] [--json]
+                               [--marks 1000000] [--json]
 
 `ootbot serve` applies the same backlog without sinks and with three (an archive, upstream's layout, and the same once
 more, of which the first two write to a directory and the third is paused), in turns; it is timed until all is
@@ -9,7 +9,7 @@ applied, and until nothing waits any more. Objects go to moto's S3 server, as th
 puts the same objects one after the other. Costs are compared by processor time, which does not depend on others.
 Where chdb is installed (`python3 dev.py setup nightly`), rows of jobs go to ClickHouse's engine behind a gateway on
 loopback, by our driver and by a plain loop of clickhouse-connect; and webhooks come in while so many marks are sent
-to it, a million with --full: there it has the least priority, as if it had a machine of its own. The parts:
+to it: there it has the least priority, as if it had a machine of its own. The parts:
 
     applied     what marks add to a delivery that is applied    s3        objects a second, beside boto3
     clickhouse  rows a second, beside clickhouse-connect        drained   marks of a backlog sent a second, by kind
@@ -74,8 +74,7 @@ def main() -> None:
     parser.add_argument("--backlog", type=int, default=6_000, help="deliveries that wait to be applied")
     parser.add_argument("--objects", type=int, default=2_000, help="objects sent to S3")
     parser.add_argument("--rows", type=int, default=30_000, help="rows sent to ClickHouse")
-    parser.add_argument("--marks", type=int, default=400_000, help="sent while webhooks come in")
-    parser.add_argument("--full", action="store_true", help="send a million then")
+    parser.add_argument("--marks", type=int, default=MILLION, help="sent while webhooks come in")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     chosen = options.only.split(",")
@@ -224,10 +223,10 @@ def drained(options) -> tuple[dict, dict, dict]:
 
 def beside_webhooks(options) -> tuple[dict, dict, dict]:
     """Send a backlog of marks while webhooks come in."""
-    size = MILLION if options.full else options.marks
+    size = options.marks
     found = []
     with marked(size) as kept:
-        for _ in range(1 if options.full else options.rounds):
+        for _ in range(options.rounds):
             with _sink_of("ClickHouse", "nice", "-n", "19") as table:
                 found.append(
                     marked_rows.beside_webhooks(kept, size, table, rate=RATE, seconds=WEBHOOK_SECONDS)
