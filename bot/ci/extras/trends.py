@@ -94,8 +94,7 @@ def find_step(values: Sequence[float], *, least: float) -> Step | None:
     """Return the newest change of level that still holds; `values` are oldest first.
 
     The median of five points is compared with those before them, and so is the median of the newest five: only a level
-    that lasts until now is told of. Places next to each other show the same step; the oldest of them names its first
-    point.
+    that still holds is reported. Neighbouring places show the same step; the oldest of them names its first point.
 
     >>> find_step([100.0] * 12 + [107.0] * 3, least=0.05).first
     12

@@ -30,7 +30,7 @@ async def add_job_lines(tx: Transaction, context: Context, state: PullState) -> 
     lines = await blocks.job_lines(
         context.features, tx, BackendsSubject(runs=_failed_runs(pulls), url=context.settings.url)
     )
-    return await _each(state, lambda pull: _with_all_lines(tx, context, pull, lines))
+    return await _each(state, lambda pull: _with_sections(tx, context, pull, lines))
 
 
 async def add_failures(tx: Transaction, context: Context, state: PullState) -> PullState:
@@ -61,7 +61,7 @@ def _failed_runs(pulls: Iterable[Pull]) -> dict[str, frozenset[tuple[str, int]]]
     return {backend: frozenset(runs) for backend, runs in found.items()}
 
 
-async def _with_all_lines(
+async def _with_sections(
     tx: Transaction, context: Context, pull: Pull, lines: Mapping[str, list[JobLine]]
 ) -> Pull:
     failing = _failed_runs([pull])

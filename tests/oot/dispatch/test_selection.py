@@ -45,7 +45,9 @@ async def test_the_files_of_a_head_are_listed_once_whatever_the_number_of_backen
     await github.close(pull)
     await bot.settle()
     assert len(asked_for_files(github)) == 1
-    assert len(await bot.rows("oot_dispatch")) == 200, "nobody who was told nothing is told of the closing"
+    assert len(await bot.rows("oot_dispatch")) == 200, (
+        "backends that were sent nothing do not hear of the closing"
+    )
 
 
 async def test_a_push_of_another_history_is_judged_anew(bot, github):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bot.web.charts import Chart
 
 WEEK, MONDAY = 7, 4  # days, and from the Thursday that 1970 began with to a Monday
-LONG = 7 * DAY  # that somebody waits
+LONG = 7 * DAY  # a wait for the first review
 WAITING_SHOWN = 30
 MEAN_OF = 4  # weeks
 OVER = "Week from (UTC)"

@@ -37,7 +37,7 @@ async def find_pull(tx: Transaction, repository_id: int, number: int) -> PullRow
 
 
 async def first_review(tx: Transaction, pull: PullRow, api_url: str) -> int | None:
-    """Return when a member first reviewed a pull request of somebody else."""
+    """Return when a member first reviewed a pull request of another author."""
     query = sa.select(sa.func.min(REVIEW.submitted_at)).where(
         REVIEW.repository_id == pull["repository_id"],
         REVIEW.pull_request_url == f"{api_url}/repos/{pull['repo']}/pulls/{pull['number']}",
@@ -67,7 +67,7 @@ async def delete_contribution(tx: Transaction, repository_id: int, number: int) 
 
 
 async def first_days(tx: Transaction, repository_id: int, login: str) -> list[int]:
-    """Return the first two days on which something of somebody was merged: on one of these they are new."""
+    """Return the first two days on which pull requests of an author were merged: on one of these they are new."""
     query = sa.select(C.day).where(C.repository_id == repository_id, C.login == login, C.day.is_not(None))
     return list((await tx.run(query.distinct().order_by(C.day).limit(2))).scalars())
 

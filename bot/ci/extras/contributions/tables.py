@@ -11,7 +11,7 @@ from bot.db.rows import Big, Int, Json, Millis, Text, table
 
 
 class Contribution(TypedDict):
-    """A pull request of somebody outside, open or merged."""
+    """A pull request of an outside contributor, open or merged."""
 
     number: Big
     login: Text
