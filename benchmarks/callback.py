@@ -41,16 +41,16 @@ from bot.core import log_output
 from bot.core.clock import SystemClock
 from bot.core.setting_types import IssuerConfig
 from bot.core.settings import Settings
-from bot.db.secrets import secret
+from bot.db.installation import secret
 from bot.demo.github.auth import private_key
 from bot.demo.issuer import Issuer
-from bot.oot.allowlist import rows as allowlists
+from bot.oot.allowlist import versions as allowlists
 from bot.oot.allowlist.entry import DEFAULT_EVENTS
-from bot.oot.reports import callback_token, endpoints
+from bot.oot.reports import authorization, endpoints
 from bot.oot.reports.oidc import VERIFIER, Verifier
-from bot.oot.results.store import dispatches
+from bot.oot.results import dispatches
 from bot.web import server
-from bot.web.app_keys import CONTEXT
+from bot.web.access import CONTEXT
 from bot.web.bodies import read_body
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ PREDECESSOR = 507  # reports a second of the relay before us (FastAPI, Redis, on
 def dispatch(run: int) -> dict:
     """The dispatch that this run's reports answer, recorded by the server and known to the generator."""
     delivery = f"00000000-0000-4000-8000-{run:012}"
-    own = {"id": dispatches.identity(delivery, BACKEND), "delivery_id": delivery, "source_guid": delivery}
+    own = {"id": dispatches.dispatch_id(delivery, BACKEND), "delivery_id": delivery, "source_guid": delivery}
     return DISPATCH | own | {"created_at": DISPATCHED_AT, "dispatched_at": DISPATCHED_AT}
 
 
@@ -195,7 +195,7 @@ def envelope(run: int) -> dict:
         "event_type": "pull_request",
         "delivery_id": answered["delivery_id"],
         "payload": json.loads(pull_request(ECHO)),
-        "callback_token": callback_token.make(answered, SECRET),
+        "callback_token": authorization.make_token(answered, SECRET),
     }
 
 
@@ -248,7 +248,7 @@ def trusted(url: str) -> tuple[IssuerConfig, ...]:
 async def verify_only(request: web.Request) -> web.Response:
     """The same endpoint without the store."""
     claims = await endpoints.authenticate(request)
-    body = await read_body(request, limit=endpoints.LIMIT)
+    body = await read_body(request, limit=endpoints.REPORT_LIMIT)
     given = endpoints.parse_submission(claims, body, request.app[CONTEXT].settings)
     answer = {"ok": True, "status": given.report.status}
     return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
@@ -268,9 +268,11 @@ async def fill(settings: Settings) -> None:
     """Make the database, with the dispatches that are reported on."""
     async with make_context(settings) as context, context.store.transaction() as tx:
         await tx.run(sa.insert(secret).values(name="callback", value=SECRET))
-        await allowlists.record(tx, source="file", content=LISTED, error=None, default_events=DEFAULT_EVENTS)
+        await allowlists.record_version(
+            tx, source="file", content=LISTED, error=None, default_events=DEFAULT_EVENTS
+        )
         for run in range(RUNS):
-            await dispatches.add(tx, dispatch(run))
+            await dispatches.add_dispatch(tx, dispatch(run))
 
 
 async def serve(port: int, folder: str, issuer: str) -> None:

@@ -28,15 +28,13 @@ import re2
 
 from benchmarks.support.load import pin
 from benchmarks.support.machine import describe, show
-from bot.ci.collect.parse.contract import Given
-from bot.ci.logs.parse import rules, search_child
-from bot.ci.logs.parse.blocks import PlainLog
-from bot.ci.logs.parse.classify import classify
-from bot.ci.logs.parse.cleaning import clean_block
-from bot.ci.logs.parse.masking import Masking
-from bot.ci.logs.parse.matcher import compile_rules
-from bot.ci.logs.parse.options import SearchOptions
-from bot.ci.logs.parse.stored import StoredLog, Writer
+from bot.evidence.collect.parse.contract import ParserInput
+from bot.evidence.logs.parse import parse_log, rulesets
+from bot.evidence.logs.parse.classify import classify
+from bot.evidence.logs.parse.contract import SearchOptions
+from bot.evidence.logs.parse.lines import Masking, clean_block
+from bot.evidence.logs.parse.rulesets import compile_rules
+from bot.evidence.logs.parse.stored_log import LogWriter, PlainLog, StoredLog
 
 WORDS = (
     "kernel",
@@ -123,7 +121,7 @@ def median(work, rounds: int) -> float:
 
 
 def store(log: bytes, file) -> None:
-    writer, masking = Writer(file), Masking()
+    writer, masking = LogWriter(file), Masking()
     for block in PlainLog.of(log):
         writer.add(masking.block(block))
     writer.finish()
@@ -227,18 +225,18 @@ def searched(options) -> dict:
             ("many_lines", r"test_\w+ PASSED"),
         ):
             wanted = msgspec.to_builtins(SearchOptions(pattern=pattern, most=20))
-            given = Given(path=path, blob=path, members=(), options=wanted)
+            given = ParserInput(path=path, blob=path, members=(), options=wanted)
 
             def work(given=given):
                 for _ in range(options.searched):
-                    search_child.search_stored(given)
+                    parse_log.search_stored(given)
 
             found[f"search_{options.searched}_logs_{name}_s"] = round(median(work, options.rounds), 2)
     return found
 
 
 def _store_file(plain, file) -> None:
-    writer, masking = Writer(file), Masking()
+    writer, masking = LogWriter(file), Masking()
     for block in PlainLog(plain):
         writer.add(masking.block(block))
     writer.finish()
@@ -273,7 +271,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     pin(1)
-    ruleset = rules.shipped_rules()
+    ruleset = rulesets.shipped_rules()
     compile_rules(ruleset)
     ours, speeds = measure(options, ruleset)
     result = {

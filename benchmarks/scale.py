@@ -29,7 +29,7 @@ from benchmarks.support.postgres import postgres
 from benchmarks.support.process_tree import family_cpu
 from bot.core.clock import SystemClock
 from bot.database import make_store
-from bot.db import notify
+from bot.db import postgres as notify
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
 from bot.features import FEATURES
@@ -120,7 +120,7 @@ async def take(store, deliveries: int) -> None:
     some = f"SELECT id FROM delivery WHERE state = 'foreign' LIMIT {deliveries}"
     async with store.transaction() as tx:
         await tx.run(sa.text(f"UPDATE delivery SET state = 'stored' WHERE id IN ({some})"))
-        await tx.run(notify.notification(store.name))
+        await tx.run(notify.wake_up_statement(store.name))
     await until(lambda: nothing_left(store), "the end of the backlog")
 
 

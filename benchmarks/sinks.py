@@ -42,7 +42,7 @@ from benchmarks.support.machine import describe, figure, ratio, show
 from benchmarks.support.marked_rows import drain, marked
 from benchmarks.support.serve import Bot, count, until
 from benchmarks.webhooks.applying import HANDLED, backlog
-from tests.ci.collect import bucket
+from tests.evidence.collect import bucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

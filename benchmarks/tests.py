@@ -54,7 +54,7 @@ def generate(path: Path, cases: int, files: int) -> int:
 
 
 def with_ours(path: Path) -> dict:
-    from bot.ci.test_results.parse import reports  # noqa: PLC0415 - as below
+    from bot.evidence.tests.parse import reports  # noqa: PLC0415 - as below
 
     return reports.read_reports([path]).counts()
 

@@ -31,14 +31,14 @@ from benchmarks.support.load import SECRET, pin
 from benchmarks.support.machine import describe, show
 from benchmarks.support.serve import Bot
 from bot.app import make_context
-from bot.ci.collect.blobs import BLOBS
-from bot.ci.collect.receiving import Fetched
-from bot.ci.utilization import store_usage
-from bot.ci.utilization.sums import SPANS, Sums, first_day, groups_of
-from bot.ci.utilization.tables import utilization_day, utilization_job
 from bot.core import log_output
 from bot.core.settings import Settings
 from bot.demo.github.auth import private_key
+from bot.evidence.collect.blobs import BLOBS
+from bot.evidence.collect.receivers import Fetched
+from bot.evidence.usage import store_usage
+from bot.evidence.usage.daily_sums import SPANS, UsageSums, first_day, groups_of
+from bot.evidence.usage.tables import utilization_day, utilization_job
 from bot.ingest.tables import records, repository_name
 
 UPSTREAM, START = "org/upstream", 1_790_000_000
@@ -92,7 +92,7 @@ CHILD = """
 import sys, time, json, pathlib
 sys.path.insert(0, sys.argv[1])
 from bot.ci.collect.parse import child as parser_child
-from bot.ci.collect.parse.contract import Given
+from bot.evidence.collect.parse.contract import Given
 from bot.ci.utilization.parse import parse_usage
 import msgspec
 path = pathlib.Path(sys.argv[2])
@@ -135,11 +135,11 @@ async def fill(context, folder: Path) -> None:
         repository_id=1, repo=UPSTREAM, source="artifact", kind="usage", object_id=1, run_id=9, run_attempt=1,
         job_id=77, name="usage-log", head_sha="a" * 40, trusted=True, private=False, size=1, sha256="",
     )  # fmt: skip
-    log = msgspec.msgpack.decode((folder / "answer").read_bytes(), type=store_usage.ParsedLog)
+    log = msgspec.msgpack.decode((folder / "answer").read_bytes(), type=store_usage.ParsedUsage)
     async with context.store.transaction() as tx:
         await store_usage.store_log(tx, context, fetched, log, "util/1")
         (stored,) = await tx.rows(sa.select(utilization_job))
-        merged = defaultdict(Sums)
+        merged = defaultdict(UsageSums)
         for back in range(DAYS):
             add_day(merged, stored, now // DAY - back)
         await tx.run(sa.delete(utilization_day))

@@ -10,20 +10,19 @@ import aiohttp
 from aiohttp import web
 
 import handlers
-from bot.context import Context
+from bot.context import Context, Resources
 from bot.core.clock import Clock, SystemClock
 from bot.core.feature import Features, folder, load, load_each
-from bot.core.resources import Resources
+from bot.core.files import PACKAGE
 from bot.database import make_store
 from bot.features import FEATURES
-from bot.github.client import GitHubApp
-from bot.github.rate_budget import SharedBudgets
-from bot.github.tokens import load_key
+from bot.github.client import GitHubApp, load_key
+from bot.github.rate_limiter import SharedBudgets
 from bot.ingest.intake import Intake
-from bot.ingest.pinned import PinnedIds
-from bot.oot.results import rows
-from bot.ops import health, processes_health
-from bot.web import access, html, openapi, page_kit, server, view
+from bot.ingest.repositories import CachedRepositoryIds
+from bot.oot.results import visibility
+from bot.ops import health
+from bot.web import access, html, openapi_document, server, view
 from bot.worker import POLL, Worker
 
 if TYPE_CHECKING:
@@ -33,10 +32,10 @@ if TYPE_CHECKING:
 
     from bot.core.settings import Settings
     from bot.db.store import Store
-    from bot.github.tokens import KeyLoader
-    from bot.processes.supervisor import Supervisor
+    from bot.github.client import KeyLoader
+    from bot.processes import Supervisor
     from bot.web.bodies import BodyCapacities
-    from bot.web.operations import Operation
+    from bot.web.openapi import Operation
 
 
 def http_session(proxy: str | None) -> aiohttp.ClientSession:
@@ -72,7 +71,7 @@ async def make_context(
     )
     await store.open()
     async with http_session(settings.proxy) as http:
-        settings = await rows.with_known_spelling(store, settings)
+        settings = await visibility.with_known_spelling(store, settings)
         github = _github(settings, http, store, load_key, (settings.app_id, settings.private_key))
         backend_github = github
         if settings.relay_app_id is not None and settings.relay_private_key is not None:
@@ -148,17 +147,19 @@ def make_app(
     `compiled` keeps templates for other applications of this process.
     """
     app = server.make_app(context, body_seconds=body_seconds, body_capacities=body_capacities)
-    app[access.FIND_PRIVATE] = rows.private
-    app.add_routes(health.routes if supervisor is None else processes_health.routes(supervisor))
+    app[access.FIND_PRIVATE] = visibility.private_repositories
+    app.add_routes(health.routes if supervisor is None else health.routes_of_processes(supervisor))
     if context.settings.role != "worker":
-        page_kit.setup(app, compiled)
+        server.set_up_pages(app, compiled)
+        for templates in sorted(PACKAGE.glob("pages/*/templates")):
+            html.add_templates(app, templates)
         for feature in context.features:
             if feature.views:
                 html.add_templates(app, folder(feature.views) / "templates")
                 app.add_routes(view.routes(load(feature.views)))
             if feature.routes:
                 load(feature.routes)(app)
-        openapi.setup(app, partial(operations, context.features))
+        openapi_document.setup(app, partial(operations, context.features))
     return app
 
 
@@ -174,6 +175,6 @@ def _github(
         clock=store.clock,
         writes_per_min=settings.writes_per_min,
         budgets=SharedBudgets(store, app_id),
-        pinned=PinnedIds(store).of,
+        pinned=CachedRepositoryIds(store).of,
         load_key=load_key,
     )

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bot import __version__
-from bot.console.demo import demo
-from bot.console.serve import serve
-from bot.console.settings import settings
+from bot.console.serve import demo, serve
+from bot.console.setup import settings
 from bot.core.feature import load
 from bot.features import FEATURES
 

@@ -1,20 +1,61 @@
-"""The context of tasks and request handlers: the parts of a running bot as one value."""
+"""The context of tasks and request handlers: the parts of a running bot as one value, and what is made on first use."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import aiohttp
 
     from bot.core.clock import Clock
     from bot.core.feature import Features
-    from bot.core.resources import Closable, Resource, Resources
     from bot.core.settings import Settings
     from bot.db.store import Store
     from bot.github.client import GitHubApp
     from bot.ingest.intake import Intake
+
+
+class Closable(Protocol):
+    """An object that can be closed."""
+
+    async def close(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+T = TypeVar("T", bound=Closable)
+
+
+@dataclass(frozen=True)
+class Resource(Generic[T]):
+    """The name of one such object, and how it is made."""
+
+    name: str
+    make: Callable[[Any], T]  # from the context
+
+
+class Resources:
+    """Makes such objects on first use, and closes them."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def get(self, resource: Resource[T], context: object) -> T:
+        """Return an object, made on first use."""
+        if resource.name not in self._made:
+            self._made[resource.name] = resource.make(context)
+        found: T = self._made[resource.name]
+        return found
+
+    async def close(self) -> None:
+        """Close all that were made, the newest first."""
+        while self._made:
+            _, made = self._made.popitem()
+            await made.close()
+
 
 R = TypeVar("R", bound="Closable")
 

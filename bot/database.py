@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.core.feature import load_each
 from bot.db.store import BUSY_TIMEOUT, LOST_AFTER, Store
-from bot.ingest import record_writer
+from bot.ingest import record_store
 from bot.queue import tasks
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def make_store(
     queueing = partial(tasks.write_requests, background=background)
     observers = [make(settings, features) for make in load_each(features, "observer")] if settings else []
     of_features = partial(_run_each, (*load_each(features, "before_commit"), *filter(None, observers)))
-    hooks = (record_writer.write, of_features, queueing)
+    hooks = (record_store.write_records, of_features, queueing)
     return Store(
         url,
         clock=clock,

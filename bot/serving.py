@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
+import gc
 import signal
+import socket
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from aiohttp import web
 
+from bot import processes
 from bot.app import make_app, make_context, make_worker
-from bot.core import memory, traces
+from bot.core import traces
 from bot.core.clock import Clock, SystemClock
-from bot.core.errors import Misconfigured, RetryLater
-from bot.db import instance_lock
-from bot.db.db_clock import DatabaseClock
+from bot.core.errors import Misconfigured, RetryLater, in_words
+from bot.db import installation
+from bot.db.installation import DatabaseClock
 from bot.features import FEATURES
-from bot.ingest import identify
-from bot.listening import accepting, connections, listen
-from bot.oot.allowlist import refresh
-from bot.oot.allowlist import rows as allowlists
-from bot.processes import member
-from bot.processes.supervisor import Supervisor
+from bot.ingest import reconcile
+from bot.ingest.webhooks import FastPath
+from bot.oot.allowlist import versions
+from bot.oot.allowlist import versions as allowlists
+from bot.processes import Supervisor
+from bot.web.access import CONTEXT
+from bot.web.connections import Connection, ConnectionFactory, ConnectionLimits, most_connections
 from bot.web.handover import LISTENER, READY, WORKER, Router
 
 if TYPE_CHECKING:
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.core.feature import Features
     from bot.core.settings import Settings
-    from bot.processes.child import Child
+    from bot.processes import Child
     from bot.web.handover import Channel
     from bot.worker import Worker
 
@@ -54,25 +61,28 @@ async def serve(
     Raises Misconfigured when its role does not fit its settings.
     """
     _check_role(settings)
-    memory.keep_together()
-    with instance_lock.hold(settings.database) as lock, contextlib.closing(listen(settings)) as listening:
+    limit_memory_arenas()
+    with (
+        installation.hold_instance_lock(settings.database) as lock,
+        contextlib.closing(listen_on_port(settings)) as listening,
+    ):
         settings = replace(settings, port=listening.getsockname()[1])
         async with _opened(settings, features, machine) as context, contextlib.AsyncExitStack() as running:
             stop = _stop_on_signals()
             router = None if others is None else Router(LISTENER)
             supervisor = None if router is None else Supervisor(settings, router, lock)
             factory = await running.enter_async_context(
-                connections(make_app(context, supervisor=supervisor), router)
+                connection_factory(make_app(context, supervisor=supervisor), router)
             )
-            memory.freeze_loaded_objects()
-            await running.enter_async_context(memory.trimming())
+            freeze_loaded_objects()
+            await running.enter_async_context(trimming_memory())
             if supervisor is not None and others is not None:
                 await running.enter_async_context(
                     supervisor.running(factory, context.store.work_waiting, others)
                 )
             elif settings.role != "web":
                 await running.enter_async_context(_working(context, stop))
-            await running.enter_async_context(accepting(listening, factory))
+            await running.enter_async_context(accepting_connections(listening, factory))
             log.info(
                 "serving",
                 url=context.settings.url,
@@ -88,7 +98,7 @@ async def serve(
 async def serve_as(name: str, settings: Settings, channel: Channel) -> None:
     """Run one of several processes until SIGTERM, or until the one that listens is gone."""
     structlog.contextvars.bind_contextvars(process=name)
-    memory.keep_together()
+    limit_memory_arenas()
     inline = name == WORKER  # what waits there waits for the worker's writes anyway
     async with (
         _opened(settings, FEATURES, None, inline=inline) as context,
@@ -97,10 +107,12 @@ async def serve_as(name: str, settings: Settings, channel: Channel) -> None:
         stop = _stop_on_signals()
         router = Router(name)
         router.channels[LISTENER] = channel
-        factory = await running.enter_async_context(connections(make_app(context), router))
-        memory.freeze_loaded_objects()
-        await running.enter_async_context(memory.trimming())
-        await running.enter_async_context(member.listening(channel, factory, context.store.work_waiting))
+        factory = await running.enter_async_context(connection_factory(make_app(context), router))
+        freeze_loaded_objects()
+        await running.enter_async_context(trimming_memory())
+        await running.enter_async_context(
+            processes.taking_connections(channel, factory, context.store.work_waiting)
+        )
         if name == WORKER:
             await running.enter_async_context(_working(context, stop))
         channel.send(READY)
@@ -183,18 +195,18 @@ async def _first_allowlist(context: Context) -> None:
     Where other processes may run, the one in force stays until the next read, within half a minute.
     """
     async with context.store.read() as tx:
-        if not tx.sqlite and await allowlists.in_force(tx) is not None:
+        if not tx.sqlite and await allowlists.read_in_force(tx) is not None:
             return
     with contextlib.suppress(RetryLater, TimeoutError):
         async with asyncio.timeout(FIRST_READ):
-            await refresh.refresh(context)
+            await versions.refresh(context)
 
 
 async def _first_visibility(context: Context) -> None:
     """Ask GitHub which of the repositories in our settings are private, if it answers soon; else a task asks again."""
     with contextlib.suppress(RetryLater, TimeoutError):
         async with asyncio.timeout(FIRST_READ):
-            await identify.identify_at_start(context)
+            await reconcile.identify_at_start(context)
 
 
 def _stop_on_signals() -> asyncio.Event:
@@ -203,3 +215,115 @@ def _stop_on_signals() -> asyncio.Event:
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     return stop
+
+
+SHUTDOWN = 2.0  # seconds for requests in flight
+BACKLOG = 1024  # connections the system holds while the bot is busy
+
+
+@contextlib.asynccontextmanager
+async def answering_requests(
+    app: web.Application, listening: socket.socket, limits: ConnectionLimits
+) -> AsyncIterator[None]:
+    """Serve the application on a socket; at the end requests in flight get a moment."""
+    async with connection_factory(app, None, limits) as factory, accepting_connections(listening, factory):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def connection_factory(
+    app: web.Application, router: Router | None, limits: ConnectionLimits | None = None
+) -> AsyncIterator[ConnectionFactory]:
+    """Yield what makes an application's connections; at the end requests in flight get a moment."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN)
+    await runner.setup()
+    assert runner.server
+    try:
+        yield ConnectionFactory(
+            runner.server,
+            limits or ConnectionLimits(connections=most_connections()),
+            router,
+            None if app[CONTEXT].settings.role == "worker" else FastPath(app),
+        )
+    finally:
+        await _until_idle(runner.server)  # during its clean-up aiohttp reads no more of a request
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def accepting_connections(listening: socket.socket, factory: ConnectionFactory) -> AsyncIterator[None]:
+    """Take connections on a socket; none at the end."""
+    server = await asyncio.get_running_loop().create_server(factory, sock=listening, backlog=BACKLOG)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+async def _until_idle(server: web.Server) -> None:
+    """Wait until no request is being served, or for too long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SHUTDOWN):
+            while any(isinstance(one, Connection) and not one.idle_for() for one in server.connections):  # noqa: ASYNC110 - a connection has no event for that
+                await asyncio.sleep(0.02)
+
+
+def listen_on_port(settings: Settings) -> socket.socket:
+    """Return a socket that listens where the settings say; raises Misconfigured where that cannot be."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        problem = (
+            f"cannot listen on {settings.listening}: {in_words(error)}; end what listens there, "
+            "or choose with --host and --port (OOTBOT_HOST, OOTBOT_PORT)"
+        )
+        raise Misconfigured([problem]) from error
+    return listening
+
+
+LARGE_ALLOCATION = 256 * 1024  # bytes
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of malloc.h
+MEMORY_ARENAS = 2  # one thread runs at a time: more would only increase fragmentation
+TRIM_EVERY = 60.0  # seconds
+
+
+def limit_memory_arenas() -> None:
+    """Have large blocks returned to the system once free, and limit fragmentation.
+
+    Otherwise twenty bodies of 25 MB leave the process 300 MB larger.
+    """
+    if adjust := _malloc_function("mallopt"):
+        adjust(M_MMAP_THRESHOLD, LARGE_ALLOCATION)
+        adjust(M_ARENA_MAX, MEMORY_ARENAS)
+
+
+def freeze_loaded_objects() -> None:
+    """Exclude everything loaded so far from garbage collection: it stays, and scanning it takes 60 ms."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+@contextlib.asynccontextmanager
+async def trimming_memory() -> AsyncIterator[None]:
+    """Return free pages to the system every minute: by itself only the end of the heap is."""
+    going = asyncio.create_task(_trim_for_ever())
+    try:
+        yield
+    finally:
+        going.cancel()
+
+
+async def _trim_for_ever() -> None:
+    while trim := _malloc_function("malloc_trim"):
+        await asyncio.sleep(TRIM_EVERY)
+        await asyncio.to_thread(trim, 0)
+
+
+def _malloc_function(name: str) -> ctypes._NamedFuncPointer | None:
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None

@@ -1,7 +1,7 @@
 """The worker: has deliveries applied, runs tasks, retries what fails, stops gracefully.
 
 Whatever a task raises is logged, kept with its row, and tried again later. Every error is caught here, for deliveries
-in the applier, and in the web middleware: nowhere else.
+in the applier, and in the web middleware: nowhere else. How tasks ended is stored for many of them in one transaction.
 """
 
 from __future__ import annotations
@@ -10,25 +10,30 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
 import structlog
 
 from bot.core import log_output, metrics, traces
 from bot.core.errors import GitHubRefused, GiveUp, NotYet, RetryLater, StoreUnavailable
 from bot.core.feature import load_each
-from bot.db import notify
+from bot.db import postgres
+from bot.db.db_errors import retry_until_stored
+from bot.db.group_commit import GroupCommit
 from bot.db.store import LOCK_TIMEOUT
-from bot.github import refusals
-from bot.ingest.applier import BATCH, Applier
+from bot.github import responses
+from bot.ingest.deliveries import BATCH, Applier
 from bot.queue import tasks
-from bot.queue.task_ends import TaskEnds
 from bot.queue.tasks import Task
 
 if TYPE_CHECKING:
     from gidgethub.routing import Router
 
     from bot.context import Context
+    from bot.db.store import Store
     from bot.db.transaction import Transaction
 
 # returns how many seconds its key need not run again, for all it knows
@@ -87,7 +92,11 @@ class Worker:
             await self._end([preparing])
             return
         preparing.result()
-        loops = [*map(asyncio.create_task, (self._work(), self._heartbeat(), notify.listen(self._store)))]
+        loops = [
+            *map(
+                asyncio.create_task, (self._work(), self._heartbeat(), postgres.listen_for_work(self._store))
+            )
+        ]
         await self._stopping.wait()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GRACE):
@@ -228,7 +237,7 @@ class Worker:
             log.info("task will be retried", reason=str(error), after=error.after, attempts=task.attempts)
             return error
         except GitHubRefused as error:
-            if again := refusals.wait_while_young(error, self._context.clock.now() - task.created_at):
+            if again := responses.wait_while_young(error, self._context.clock.now() - task.created_at):
                 log.info("task will be retried", reason=str(again), after=again.after, attempts=task.attempts)
                 return again
             log.warning("task given up", reason=str(error))
@@ -275,3 +284,78 @@ class Worker:
                     await tasks.release(tx)
             except Exception as error:  # noqa: BLE001 - logged
                 self._errors.write("leases could not be renewed; trying again", error)
+
+
+MOST_TASK_ENDS = 100  # ends stored in one transaction
+NOT_STORABLE = "the database cannot store why; see the log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TaskEnd:
+    task: Task
+    outcome: Exception | None
+
+
+def _without_reason(outcome: Exception | None) -> Exception | None:
+    if isinstance(outcome, RetryLater):
+        return RetryLater(NOT_STORABLE, after=outcome.after)
+    return GiveUp(NOT_STORABLE) if outcome else None
+
+
+class TaskEnds:
+    """Stores the ends of one worker's tasks: those that end while a commit runs are stored by the next."""
+
+    def __init__(self, store: Store, *, periodic: Mapping[str, float]) -> None:
+        self._store = store
+        self._periodic = periodic  # task kind -> seconds between runs
+        self._group: GroupCommit[_TaskEnd, None] = GroupCommit(
+            self._write, max_items=MOST_TASK_ENDS, max_size=MOST_TASK_ENDS, size=lambda _end: 1
+        )
+
+    async def store(self, task: Task, outcome: Exception | None) -> None:
+        """Store how a task ended: done (None), to be retried (RetryLater), or the reason it can never succeed.
+
+        Raises StoreUnavailable when the database stays away for long.
+        """
+        try:
+            await self._put(task, outcome)
+        except (sa.exc.DBAPIError, UnicodeError):
+            log.exception("why a task failed cannot be recorded", kind=task.kind, key=task.key)
+            await self._put(task, _without_reason(outcome))
+
+    async def _put(self, task: Task, outcome: Exception | None) -> None:
+        ended = _TaskEnd(task=task, outcome=outcome)
+        await retry_until_stored(self._store.clock, partial(self._group.put, ended))
+
+    async def drain(self) -> None:
+        """Return once nothing is being stored."""
+        await self._group.drain()
+
+    async def _write(self, ends: Sequence[_TaskEnd]) -> list[None]:
+        await self._store.write(partial(self._write_in, ends))
+        return [None] * len(ends)
+
+    async def _write_in(self, ends: Sequence[_TaskEnd], tx: Transaction) -> None:
+        await self._finish(tx, [end.task for end in ends if end.outcome is None])
+        for end in sorted(ends, key=lambda end: end.task.id):
+            if isinstance(end.outcome, RetryLater):
+                await self._retry(tx, end.task, end.outcome)
+            elif end.outcome is not None:
+                await tasks.give_up(tx, end.task, str(end.outcome))
+            if end.task.kind in self._periodic and not isinstance(end.outcome, RetryLater):
+                tx.enqueue(end.task.kind, end.task.key, delay=self._periodic[end.task.kind])
+        # what made a task fail may be over for others, too, those that failed meanwhile among them
+        if any(end.outcome is None and end.task.attempts > 1 for end in ends):
+            await tasks.wake_after_outage(tx)
+
+    async def _finish(self, tx: Transaction, done: Sequence[Task]) -> None:
+        ended = await tasks.finish(tx, done)
+        for task in done:
+            if task.id not in ended:  # its lease was lost: it may have written old results
+                tx.enqueue(task.kind, task.key)
+
+    async def _retry(self, tx: Transaction, task: Task, reason: RetryLater) -> None:
+        periodic = task.kind in self._periodic
+        due_at = tx.now + tasks.retry_delay(task.attempts, after=reason.after, periodic=periodic)
+        yields = isinstance(reason, NotYet)
+        await tasks.retry(tx, task, due_at=due_at, error=str(reason), yields=yields)

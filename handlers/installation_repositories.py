@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from gidgethub.routing import Router
 
-from bot.ingest.delivery import record, record_repository
-from bot.ingest.records import INSTALLATION
+from bot.ingest.deliveries import record, record_repository
+from bot.ingest.tables import INSTALLATION
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.ingest.delivery import Delivery
+    from bot.ingest.deliveries import Delivery
 
 router = Router()
 

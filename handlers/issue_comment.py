@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from gidgethub.routing import Router
 
-from bot.ingest.delivery import record
-from bot.ingest.records import ISSUE_COMMENT
-from bot.oot.commands import parsing
+from bot.ingest.deliveries import record
+from bot.ingest.tables import ISSUE_COMMENT
+from bot.oot.commands import syntax
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.ingest.delivery import Delivery
+    from bot.ingest.deliveries import Delivery
 
 router = Router()
 
@@ -27,7 +27,7 @@ async def issue_comment(event: Delivery, tx: Transaction) -> None:
     if (
         event.action == "created"
         and _by_a_person(event.data)
-        and parsing.may_hold_command(comment["body"] or "")
+        and syntax.may_hold_command(comment["body"] or "")
     ):
         tx.enqueue("command", event.delivery_id)
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from gidgethub.routing import Router
 
 from bot.core.json_fields import as_commit, as_text
-from bot.ingest.delivery import record_repository
-from bot.oot.publish import merge_queue_rows
+from bot.ingest.deliveries import record_repository
+from bot.oot.publish import merge_queue
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.ingest.delivery import Delivery
+    from bot.ingest.deliveries import Delivery
 
 QUEUE_REF = re.compile(r"refs/heads/gh-readonly-queue/.+/pr-([1-9][0-9]{0,15})-[0-9a-f]{40,64}")
 
@@ -36,13 +36,11 @@ async def merge_group(event: Delivery, tx: Transaction) -> None:
     if event.action == "checks_requested":
         base, branch = as_commit(group.get("base_sha")), as_text(group.get("base_ref"))
         base_ref = branch.removeprefix("refs/heads/") if branch else None
-        await merge_queue_rows.record_group(
-            tx, event.repo, sha, base_sha=base, base_ref=base_ref, number=number
-        )
+        await merge_queue.record_group(tx, event.repo, sha, base_sha=base, base_ref=base_ref, number=number)
         request_publish(tx, event.repo, number)
     elif event.action == "destroyed":
-        await merge_queue_rows.record_end_of_group(
+        await merge_queue.record_end_of_group(
             tx, event.repo, sha, number=number, merged=event.data.get("reason") == "merged"
         )
-    for other in await merge_queue_rows.pulls_building_on(tx, event.repo, sha):
+    for other in await merge_queue.pulls_building_on(tx, event.repo, sha):
         request_publish(tx, event.repo, other)

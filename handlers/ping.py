@@ -8,7 +8,7 @@ from gidgethub.routing import Router
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.ingest.delivery import Delivery
+    from bot.ingest.deliveries import Delivery
 
 router = Router()
 

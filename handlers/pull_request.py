@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from gidgethub.routing import Router
 
 from bot.core.json_fields import as_commit
-from bot.ingest.delivery import record
-from bot.ingest.records import PULL_HEAD, PULL_LABEL_EVENT, PULL_REQUEST
-from bot.oot.dispatch.select_again import request_selection
+from bot.ingest.deliveries import record
+from bot.ingest.tables import PULL_HEAD, PULL_LABEL_EVENT, PULL_REQUEST
+from bot.oot.dispatch.redispatch import request_selection
 from bot.oot.results.task_keys import request_publish
-from bot.oot.verdict.head import is_label
-from bot.oot.verdict.words import OK_TO_TEST
+from bot.oot.verdict.pull_state import is_label
+from bot.oot.verdict.view import OK_TO_TEST
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.ingest.delivery import Delivery
+    from bot.ingest.deliveries import Delivery
 
 DISPATCHED = frozenset({"opened", "reopened", "synchronize", "closed", "ready_for_review"})
 

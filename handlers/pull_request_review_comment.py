@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from gidgethub.routing import Router
 
-from bot.ingest.delivery import record
-from bot.ingest.records import PULL_REVIEW_COMMENT
+from bot.ingest.deliveries import record
+from bot.ingest.tables import PULL_REVIEW_COMMENT
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.ingest.delivery import Delivery
+    from bot.ingest.deliveries import Delivery
 
 router = Router()
 

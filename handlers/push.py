@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from gidgethub.routing import Router
 
 from bot.core.json_fields import as_text
-from bot.ingest import watched
-from bot.ingest.delivery import record
-from bot.ingest.records import PUSH
-from bot.oot.allowlist import rows as allowlists
-from bot.oot.publish import merge_queue_rows
+from bot.ingest import repositories
+from bot.ingest.deliveries import record
+from bot.ingest.tables import PUSH
+from bot.oot.allowlist import versions as allowlists
+from bot.oot.publish import merge_queue
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.ingest.delivery import Delivery
+    from bot.ingest.deliveries import Delivery
 
 MOST_COMMITS = 2048  # GitHub lists no more of them
 MOST_FILES = 300  # a list this long may be truncated
@@ -30,11 +30,11 @@ async def push(event: Delivery, tx: Transaction) -> None:
     pushed = record(tx, event, PUSH)
     tx.enqueue("relay", event.delivery_id)
     if after := as_text(event.data.get("after")):  # a queue may have waited to know this commit
-        for number in await merge_queue_rows.pulls_building_on(tx, event.repo, after):
+        for number in await merge_queue.pulls_building_on(tx, event.repo, after):
             request_publish(tx, event.repo, number)
-    source = await allowlists.source_on_github(tx)
+    source = await allowlists.read_source_on_github(tx)
     if source and _may_touch(source.path, event.data):
-        known = await watched.ids(tx, source.repo)  # it may have been renamed since
+        known = await repositories.read_ids(tx, source.repo)  # it may have been renamed since
         if event.repo.casefold() == source.repo.casefold() or pushed["repository_id"] in known:
             tx.enqueue("allowlist", "")
 

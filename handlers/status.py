@@ -10,7 +10,7 @@ from bot.providers.statuses import record_status
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.ingest.delivery import Delivery
+    from bot.ingest.deliveries import Delivery
 
 router = Router()
 

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 from gidgethub.routing import Router
 
-from bot.ci.collect import keys
-from bot.ingest.delivery import record
-from bot.ingest.records import WORKFLOW_RUN
-from bot.oot.results import task_keys
-from bot.oot.results.store import announced_runs
+from bot.evidence.collect import fetches
+from bot.ingest.deliveries import record
+from bot.ingest.tables import WORKFLOW_RUN
+from bot.oot.results import runs, task_keys
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.ingest.delivery import Delivery
+    from bot.ingest.deliveries import Delivery
 
 ARTIFACTS_DELAY = 10.0  # seconds until GitHub lists most of them
 
@@ -30,8 +29,8 @@ async def workflow_run(event: Delivery, tx: Transaction) -> None:
     run = record(tx, event, WORKFLOW_RUN)
     if run["status"] == "completed":
         tx.enqueue(
-            "artifacts", keys.run_key(event.repo, run["id"], run["run_attempt"]), delay=ARTIFACTS_DELAY
+            "artifacts", fetches.run_key(event.repo, run["id"], run["run_attempt"]), delay=ARTIFACTS_DELAY
         )
         tx.enqueue("confirm", task_keys.run_key(event.repo, run["id"], run["run_attempt"]))
-    for repo, number in await announced_runs.read_pulls_beside(tx, run):
+    for repo, number in await runs.read_pulls_beside(tx, run):
         task_keys.request_publish(tx, repo, number)

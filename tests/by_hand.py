@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bot.oot.statistics.stats import ENDS, numbers, tally
+from bot.oot.statistics.stats import ENDS, measure_backend, tally_rows
 
 
 def backend_stats(jobs, dispatches):
     """Return the numbers of one backend from all rows there are of it."""
-    return numbers(tally(*counted(jobs, dispatches)))
+    return measure_backend(tally_rows(*counted(jobs, dispatches)))
 
 
 def counted(jobs, dispatches):

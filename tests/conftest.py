@@ -24,12 +24,12 @@ import structlog
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bot.ci.collect import parser_pool
 from bot.core.errors import RetryLater
-from bot.db.sqlite_threads import Threads
+from bot.db.sqlite import Threads
 from bot.demo.github.auth import private_key
-from bot.ingest import identify, watched
-from bot.oot.allowlist.tables import allowlist_version, oot_level
+from bot.evidence.collect import parser_pool
+from bot.ingest import reconcile, repositories
+from bot.oot.allowlist.versions import allowlist_version, oot_level
 from tests import databases, harness, memoized, secret_markers
 from tests.contract import description, recorder
 from tests.db.opened import opened, url_of
@@ -182,12 +182,12 @@ async def identified(bot):
     """
     for _ in range(ASKED_MOST):
         async with bot.store.read() as tx:
-            named = (await watched.watched(bot.context, tx)).named
-            unknown = await watched.names_of_unknown_visibility(tx, named)
+            named = (await repositories.read_watched(bot.context, tx)).named
+            unknown = await repositories.read_names_of_unknown_visibility(tx, named)
         if not unknown:
             return
         with contextlib.suppress(RetryLater):
-            await identify.identify(bot.context, unknown)
+            await reconcile.identify_repositories(bot.context, unknown)
     pytest.fail(f"GitHub does not say whether these are private: {', '.join(sorted(unknown))}")
 
 

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 import bot
-from bot.db.columns import metadata
 from bot.db.migrate import FOLDER
+from bot.db.rows import metadata
 
 FILE = FOLDER / "versions" / "0001_first_tables.py"
 WIDTH = 110

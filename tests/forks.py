@@ -134,10 +134,8 @@ def _stop(server, folder):
 
 def serve(path):
     """Fork for everybody who connects, until standard input ends: the process that started this one is gone."""
-    import bot.app
-    import bot.cli
-    import bot.console.common  # noqa: F401 - these are what takes so long
-    from bot.ci.collect import parser_pool
+    from bot.console import common  # noqa: F401 - these are what takes so long
+    from bot.evidence.collect import parser_pool
 
     parser_pool.NICE = 0  # as in tests/conftest.py
 

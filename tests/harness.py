@@ -20,17 +20,17 @@ from aiohttp import web, web_app
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bot.app import make_app, make_context, make_worker, timetable
-from bot.ci.collect.settings import CollectSettings
 from bot.core.setting_types import IssuerConfig
 from bot.core.settings import Settings
-from bot.db import engines
-from bot.db.columns import metadata
+from bot.db import store
+from bot.db.rows import metadata
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
 from bot.features import FEATURES
 from bot.ingest import inbox
 from bot.ingest.tables import delivery
-from bot.queue.tables import task
+from bot.jobs.settings import CollectSettings
+from bot.queue.tasks import task
 from tests import memoized, secret_markers
 from tests.contract.recorder import recorded
 
@@ -56,7 +56,7 @@ L4:
 
 
 START = 1_790_000_000_000  # epoch milliseconds
-running_threads = engines.Threads  # of the bots; tests/conftest.py chooses others
+running_threads = store.Threads  # of the bots; tests/conftest.py chooses others
 
 
 class ManualClock:
@@ -128,7 +128,7 @@ class Bot:
         """The body of a delivery as it was received."""
         await self.context.intake.move_arrived()
         async with self.store.read() as tx:
-            return (await inbox.find(tx, guid))["body"]
+            return (await inbox.find_delivery(tx, guid))["body"]
 
     async def send(self, event, payload, *, guid=None, secret=SECRET, headers=None, body=None):
         """Deliver a webhook as GitHub does; returns status and JSON."""
@@ -256,7 +256,7 @@ async def signing_issuer(clock, key):
 async def _opened(settings, **options):
     """What a bot consists of; its store has the kind of threads that `running_threads` says."""
     async with contextlib.AsyncExitStack() as stack:
-        with mock.patch.object(engines, "Threads", running_threads):
+        with mock.patch.object(store, "Threads", running_threads):
             context = await stack.enter_async_context(
                 make_context(settings, load_key=memoized.load_key, **options)
             )

@@ -12,9 +12,9 @@ import functools
 import jinja2
 import sqlalchemy as sa
 
-from bot.github import tokens
+from bot.github import client
 
-load_key = functools.cache(tokens.load_key)
+load_key = functools.cache(client.load_key)
 
 
 class Templates(jinja2.BytecodeCache):

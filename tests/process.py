@@ -10,7 +10,7 @@ import socket
 import sqlite3
 from pathlib import Path
 
-from bot.ingest import spool_reader
+from bot.ingest import spool as spool_reader
 from tests import forks, secret_markers
 from tests.harness import ALLOWLIST, SECRET, UPSTREAM
 

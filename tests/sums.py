@@ -6,9 +6,9 @@ import sqlalchemy as sa
 
 from bot.core.feature import load
 from bot.queue import tasks
-from bot.queue.tables import task
+from bot.queue.tasks import task
 
-KINDS = {"sum": "bot.queue.sums:recount_place", "trunk_changes": "bot.ci.trunk.record_changes:record_changes"}
+KINDS = {"sum": "bot.queue.sums:recount_place", "trunk_changes": "bot.jobs.column_changes:record_changes"}
 
 
 async def count_changed(context):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from bot.db.columns import metadata
+from bot.db.rows import metadata
 from bot.features import FEATURES
 from bot.queue.sums import DAY
 from bot.web.blocks import BlockLine
@@ -57,7 +57,7 @@ class TinySettings:
     "tables.py": """
 import sqlalchemy as sa
 
-from bot.db.columns import metadata, must
+from bot.db.rows import metadata, must
 
 tiny_note = sa.Table(
     "tiny_note", metadata, sa.Column("key", sa.Text, primary_key=True), must("state", sa.Text), must("sweeps", sa.Integer)
@@ -72,7 +72,7 @@ tiny_day = sa.Table(
 import click
 import sqlalchemy as sa
 
-from bot.core.finding import ok
+from bot.core.feature import ok
 from bot.ingest.tables import records
 from bot.queue import sums
 from bot.queue.sums import DAY, Place, Sum
@@ -388,7 +388,7 @@ def test_the_bot_never_loads_what_parses_foreign_files():
     root = Path(__file__).parents[1]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert "bot.ci.logs.store_log" in loaded
+    assert "bot.evidence.logs.store_log" in loaded
     parsers = {reference.partition(":")[0] for feature in FEATURES for reference in feature.parsers.values()}
     assert parsers
-    assert (parsers | {"bot.ci.logs.parse.search_child"}) & loaded == set()
+    assert (parsers | {"bot.evidence.logs.parse.parse_log"}) & loaded == set()

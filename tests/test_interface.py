@@ -15,9 +15,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from bot.app import make_app, operations
-from bot.db.columns import metadata
+from bot.db.rows import metadata
 from bot.features import FEATURES
-from bot.web.openapi import OPERATION, document
+from bot.web.openapi_document import OPERATION, document
 
 KEPT = Path(__file__).parent / "interface"
 

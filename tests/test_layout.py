@@ -18,7 +18,7 @@ from tests import first_migration
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(path for folder in ("bot", "handlers") for path in (ROOT / folder).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-MOST_LINES = 400
+MOST_LINES = 600
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -31,8 +31,8 @@ def test_a_file_is_short_and_says_what_it_answers(path):
 
 # where one thread alone decodes, before any other is started or in a process of its own
 SINGLE_THREADED = {
-    "exchange.py",
-    "processes_health.py",
+    "health.py",
+    "registration.py",
     "parser_pool.py",
     "artifact.py",
 }
@@ -53,7 +53,7 @@ def test_types_that_are_decoded_in_threads_are_learned_when_imported():
 
 
 # parts of the kernel that keep one thing each: the module of its table is the module of its statements
-STORES = ("bot/db/", "bot/ingest/", "bot/queue/", "bot/github/rate_budget.py", "bot/ops/sessions.py")
+STORES = ("bot/db/", "bot/ingest/", "bot/queue/", "bot/github/rate_limiter.py", "bot/ops/admin_access.py")
 STATEMENTS = {"select", "insert", "update", "delete", "exists", "union_all", "text"}
 
 
@@ -79,7 +79,7 @@ def test_files_of_tests_are_short_too():
 
 def test_only_worker_applier_and_web_catch_everything():
     """Broad excepts hide bugs, but for the outermost places."""
-    allowed = {"worker.py", "applier.py", "middleware.py"}
+    allowed = {"worker.py", "deliveries.py", "server.py"}
     broad = {
         path.name
         for path in SOURCES
@@ -92,7 +92,7 @@ def test_only_worker_applier_and_web_catch_everything():
 def test_a_start_reads_nothing_that_only_other_commands_or_migrations_need():
     code = "import sys, bot.cli, bot.app; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    unneeded = {"alembic", "nh3", "bot.demo.github", "bot.ops.doctor.local", "bot.ops.setup.server"}
+    unneeded = {"alembic", "nh3", "bot.demo.github", "bot.ops.doctor", "bot.ops.registration"}
     assert unneeded & set(done.stdout.split()) == set()
 
 

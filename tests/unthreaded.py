@@ -10,8 +10,7 @@ import contextlib
 
 import sqlalchemy as sa
 
-from bot.db.sqlite_engine import Connection
-from bot.db.sqlite_threads import NOT_HERE, Threads
+from bot.db.sqlite import NOT_HERE, Connection, Threads
 
 
 class Locked(Exception):

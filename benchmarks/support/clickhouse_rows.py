@@ -17,10 +17,10 @@ from benchmarks.support.process_tree import cpu_of, family
 from bot.core.feature import load
 from bot.db.rows import fields
 from bot.ingest.exports import EXPORTS
-from bot.ingest.rows import WorkflowJobRow
-from bot.sinks.clickhouse.clickhouse_driver import ClickhouseDriver
-from bot.sinks.clickhouse.options import ClickhouseOptions
+from bot.ingest.record_rows import WorkflowJobRow
+from bot.sinks.clickhouse import ClickhouseDriver
 from bot.sinks.driver import Batch, Outgoing
+from bot.sinks.settings import ClickhouseOptions
 from tests.sinks import clickhouse_gateway
 
 if TYPE_CHECKING:

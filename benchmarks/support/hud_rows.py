@@ -15,15 +15,15 @@ from bot.app import make_context
 from bot.core.settings import Settings
 from bot.demo.github.auth import private_key
 from bot.ingest.tables import records, repository_name
-from bot.oot.allowlist.refresh import refresh
-from bot.oot.results.store import jobs
+from bot.oot.allowlist.versions import refresh
+from bot.oot.results import jobs
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
-from bot.oot.statistics.store import rollup
+from bot.oot.statistics import daily_sums
 from bot.oot.statistics.tables import oot_day
-from bot.oot.verdict.tables import oot_compared
+from bot.oot.verdict.comparison import oot_compared
 from bot.queue import sums
-from bot.queue.sums import Place
-from bot.queue.tables import task
+from bot.queue.sums import SumPlace
+from bot.queue.tasks import task
 
 UPSTREAM, SHA = "org/upstream", "{:040x}"
 BACKENDS, DAYS, DAY = 200, 90, 86_400_000
@@ -77,10 +77,10 @@ async def fill(folder: str, rows: int, cells: int) -> None:
 async def count_backends(context, day: int) -> None:
     """Write the daily sums of all backends, as tasks would one by one."""
     async with context.store.transaction() as tx:
-        found = await rollup.count(tx, [(day, backend(n)) for n in range(BACKENDS)])
+        found = await daily_sums.count_days(tx, [(day, backend(n)) for n in range(BACKENDS)])
         for key in {one.backend_key for one in found}:
-            rows = [rollup.as_row(one, tx.now) for one in found if one.backend_key == key]
-            await sums.write(tx, rollup.BACKENDS, Place((key,), day), {oot_day: rows})
+            rows = [daily_sums.as_row(one, tx.now) for one in found if one.backend_key == key]
+            await sums.write(tx, daily_sums.BACKENDS, SumPlace((key,), day), {oot_day: rows})
 
 
 def days(now: int) -> range:

@@ -17,7 +17,7 @@ from benchmarks.support.machine import Server, free_port
 from benchmarks.support.process_tree import family, family_cpu, family_memory
 from bot.core.settings import Settings
 from bot.demo.github.auth import private_key
-from bot.ingest import spool_reader
+from bot.ingest import spool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +105,7 @@ class Bot(Server):
 
     def waiting(self) -> int:
         """Return how many deliveries are stored and not applied yet: they arrive in the spool."""
-        spooled = sum(one.deliveries for one in spool_reader.records_waiting(f"{self.folder}/ootbot.db"))
+        spooled = sum(one.deliveries for one in spool.records_waiting(f"{self.folder}/ootbot.db"))
         return spooled + self.count("SELECT count(*) FROM delivery WHERE state = 'stored'")
 
 

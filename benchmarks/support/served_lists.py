@@ -24,12 +24,12 @@ import structlog
 from benchmarks.support.load import SECRET
 from benchmarks.support.serve import NOBODY, UPSTREAM, Bot, key
 from bot.app import make_context
-from bot.ci.disabled import list_rows, lists, sent_lists
-from bot.ci.disabled.tables import ci_disabling
-from bot.ci.test_lists import times
 from bot.core.settings import Settings
+from bot.evidence.disabled import lists
+from bot.evidence.disabled.tables import ci_disabling
 from bot.ingest.tables import records, repository_name
-from bot.oot.allowlist.refresh import refresh
+from bot.job_reports.test_lists import times
+from bot.oot.allowlist.versions import refresh
 
 BACKEND = "lab/npu"
 ALLOWLIST = f"L3: {{npu: {BACKEND}}}\n"
@@ -122,8 +122,8 @@ async def fill(folder: Path, files: int) -> None:
             ]  # fmt: skip
             await tx.run(sa.insert(records["pull_request"]), pulls)
             for name, content in made.items():
-                page = await asyncio.to_thread(sent_lists.seal_list, content)
-                await list_rows.store_list(tx, 1, name, page)
+                page = await asyncio.to_thread(lists.seal_list, content)
+                await lists.store_list(tx, 1, name, page)
 
 
 async def ask(server: Bot, requests: int) -> dict:

@@ -25,8 +25,8 @@ from bot.core.settings import Settings
 from bot.demo.github.auth import private_key
 from bot.features import FEATURES
 from bot.ingest import webhooks
-from bot.ingest.senders import make_receiver
-from bot.listening import answering
+from bot.ingest.webhooks import make_receiver
+from bot.serving import answering_requests
 from bot.web import server
 from bot.web.connections import ConnectionLimits
 
@@ -73,7 +73,9 @@ async def serve_plainly(app: web.Application, port: int) -> None:
 
 async def serve(app: web.Application, port: int) -> None:
     """Serve as the bot does."""
-    async with answering(app, socket.create_server(("127.0.0.1", port), backlog=1024), ConnectionLimits()):
+    async with answering_requests(
+        app, socket.create_server(("127.0.0.1", port), backlog=1024), ConnectionLimits()
+    ):
         print("ready", flush=True)
         await asyncio.Event().wait()
 
@@ -89,7 +91,7 @@ async def main(name: str, port: int, folder: str, database_url: str | None) -> N
     async with make_context(settings(folder, port, database_url), features=features) as context:
         if name == "verify":
             app = server.make_app(replace(context, intake=Nowhere()), body_seconds=10.0)
-            app.add_routes([web.post("/api/github/webhooks", make_receiver(webhooks.GITHUB))])
+            app.add_routes([web.post("/api/github/webhooks", make_receiver(webhooks.GITHUB_SENDER))])
             await serve(app, port)
         working = []
         if name in {"all", "no_cells", "unpinned_worker"}:

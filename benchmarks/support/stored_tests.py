@@ -22,14 +22,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from benchmarks.support import test_pages
 from bot.app import make_context, make_worker
-from bot.ci.collect.receiving import Fetched
-from bot.ci.collect.store import fetches
-from bot.ci.collect.tasks import fetch_file
-from bot.ci.collect.tasks.fetch_file import Wanted
-from bot.ci.collect.workspace import WORKSPACE
 from bot.core.settings import Settings
+from bot.evidence.collect import fetch_file, fetches
+from bot.evidence.collect.fetch_file import Wanted
+from bot.evidence.collect.parser_pool import WORKSPACE
+from bot.evidence.collect.receivers import Fetched
 from bot.ingest.tables import records, repository_name
-from bot.queue.tables import WAITING, task
+from bot.queue.tasks import WAITING, task
 
 DAY = 86_400_000
 REPOSITORY = 7

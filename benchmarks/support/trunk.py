@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk import count_days, record_changes
-from bot.ci.trunk.store.changed_days import BRANCHES
-from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column, ci_commit
 from bot.ingest.tables import records
+from bot.jobs import column_changes, daily_sums
+from bot.jobs.branches import BRANCHES
+from bot.jobs.tables import branch_commit, ci_cell, ci_column, ci_commit
 from bot.queue import sums
-from bot.queue.sums import DAY, Place
-from bot.queue.tables import ClaimedTask
-from bot.queue.tasks import Task
+from bot.queue.sums import DAY, SumPlace
+from bot.queue.tasks import ClaimedTask, Task
 
 if TYPE_CHECKING:
     import sqlite3
@@ -72,14 +71,19 @@ async def count(context: Context, cells: int) -> None:
     now = context.clock.now()
     days = {(now - number * APART) // DAY for number in range(cells // RUNS + 2)}
     for day in sorted(days):
-        place = Place((REPOSITORY, "main"), day)
-        counted = await count_days.count_branch(context, place)
+        place = SumPlace((REPOSITORY, "main"), day)
+        counted = await daily_sums.count_branch(context, place)
         async with context.store.transaction() as tx:
             await sums.write(tx, BRANCHES, place, counted)
     changes = ClaimedTask(
-        id=0, kind=record_changes.KIND, key=f"{REPOSITORY}/main", attempts=1, created_at=now, cause=None
+        id=0,
+        kind=column_changes.CHANGES_TASK,
+        key=f"{REPOSITORY}/main",
+        attempts=1,
+        created_at=now,
+        cause=None,
     )
-    await record_changes.record_changes(context, Task(changes))
+    await column_changes.record_changes(context, Task(changes))
 
 
 def sha(number: int) -> str:

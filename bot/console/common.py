@@ -1,8 +1,9 @@
-"""What commands share: loading settings, reporting errors, running on an event loop."""
+"""What commands share: loading settings, reporting errors, an event loop, one use of the database."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
@@ -13,16 +14,18 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import click
 
 from bot.core import log_output
-from bot.core.errors import Misconfigured, OotbotError, in_words
+from bot.core.errors import GiveUp, Misconfigured, OotbotError, in_words
 from bot.core.feature import load_each
 from bot.core.settings_loading import load
 from bot.features import FEATURES
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     from bot.core.feature import Features
     from bot.core.settings import Settings
+    from bot.db.store import Store
+    from bot.db.transaction import Transaction
 
 T = TypeVar("T")
 
@@ -121,3 +124,41 @@ def refuse(error: Misconfigured, *more: str) -> NoReturn:
     for problem in (*error.problems, *more):
         click.echo(f"ootbot: {problem}", err=True)
     sys.exit(2)
+
+
+def read_database(settings: Settings, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    """Return what `work` reads; a missing database is an error, none is made."""
+
+    async def whole() -> T:
+        file = settings.data_dir / "ootbot.db"
+        if settings.database_url is None and not file.exists():
+            raise GiveUp(f"there is no database at {file}: has the bot run here?")
+        async with _opened(settings) as store, store.read() as tx:
+            return await work(tx)
+
+    return run_work(whole())
+
+
+def change_database(settings: Settings, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    """Return what `work` returns, once it is committed."""
+
+    async def whole() -> T:
+        if settings.database_url is None:
+            settings.data_dir.mkdir(parents=True, exist_ok=True)
+        async with _opened(settings) as store, store.transaction() as tx:
+            return await work(tx)
+
+    return run_work(whole())
+
+
+@contextlib.asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[Store]:
+    from bot.core.clock import SystemClock  # noqa: PLC0415 - the other commands start without SQLAlchemy
+    from bot.database import make_store  # noqa: PLC0415 - see above
+
+    store = make_store(settings.database, clock=SystemClock(), features=features(), settings=settings)
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from bot.app import make_context
 from bot.console.common import feature_settings
 from bot.core.settings_loading import load
-from bot.oot.allowlist.refresh import refresh
-from bot.oot.results.store import dispatches, jobs
+from bot.oot.allowlist.versions import refresh
+from bot.oot.results import dispatches, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,17 +59,17 @@ async def _write_head(tx: Transaction, settings: Settings, head: PastHead) -> No
     guid = str(uuid.uuid5(uuid.NAMESPACE_OID, head.sha))
     for one in head.dispatches:
         row = _dispatch_row(settings, head, one, guid)
-        await dispatches.add(tx, row)
+        await dispatches.add_dispatch(tx, row)
         if one.silent:
             tx.note_changed("oot_dispatch", [row])
         found = [_job_row(row, head, job) for job in one.jobs]
-        await jobs.add(tx, {job["job_key"]: job for job in found})
+        await jobs.add_jobs(tx, {job["job_key"]: job for job in found})
 
 
 def _dispatch_row(settings: Settings, head: PastHead, one: PastDispatch, guid: str) -> dict[str, Any]:
     pull = head.pull
     return {
-        "id": dispatches.identity(guid, one.backend),
+        "id": dispatches.dispatch_id(guid, one.backend),
         "delivery_id": guid,
         "source_guid": guid,
         "upstream_repo": settings.upstream_repo[0],

@@ -20,9 +20,8 @@ from bot.console.common import config_option, features, load_settings, run_work
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from bot.core.column_tables import TableCopy
     from bot.core.settings import Settings
-    from bot.db.exports import Export
+    from bot.db.exports import Export, TableCopy
 
 KINDS = {  # what a file holds -> the export it is made of
     "tests": "test_run",
@@ -104,7 +103,7 @@ def _write(
     settings: Settings, name: str, path: Path, *, days: int, repos: tuple[str, ...], is_parquet: bool
 ) -> int:
     from bot.core.feature import load_each  # noqa: PLC0415 - other commands start without SQLAlchemy
-    from bot.sinks.stored_rows import copy_of_export  # noqa: PLC0415 - the same
+    from bot.sinks.current_rows import copy_of_export  # noqa: PLC0415 - the same
 
     (chosen,) = [one for found in load_each(features(), "exports") for one in found if one.name == name]
     copy = copy_of_export(chosen)
@@ -123,7 +122,10 @@ async def _write_csv(
 ) -> int:
     """Write rows to a file that has its name once it is whole; returns how many there are."""
     from bot.app import make_context  # noqa: PLC0415 - see above
-    from bot.sinks.stored_rows import copy_of_export, read_stored  # noqa: PLC0415 - the same
+    from bot.sinks.current_rows import (  # noqa: PLC0415
+        copy_of_export,
+        read_stored_rows,
+    )
 
     columns = copy_of_export(chosen).table.columns
     shown = {name: _as_text(kind, null) for name, kind in columns.items()}
@@ -132,7 +134,7 @@ async def _write_csv(
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         async with make_context(settings, features=features()) as context:
-            async for row in read_stored(context, chosen, since=since, repos=repos):
+            async for row in read_stored_rows(context, chosen, since=since, repos=repos):
                 writer.writerow([show(row.get(name)) for name, show in shown.items()])
                 count += 1
                 if count % LOOKED == 0 and time.monotonic() > said + SAID:
@@ -168,10 +170,10 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 def _as_text(kind: str, null: str) -> Callable[[Any], str]:
     """Return what shows values of a column; in a file that is read again texts stay as they are."""
-    from bot.web.csv_export import cell  # noqa: PLC0415 - see above
+    from bot.web.answers import csv_cell  # noqa: PLC0415 - see above
 
     is_time = "DateTime" in kind
-    text: Callable[[str], str] = str if null else cell
+    text: Callable[[str], str] = str if null else csv_cell
 
     def show(value: Any) -> str:
         if value is None:

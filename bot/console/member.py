@@ -8,14 +8,14 @@ import socket
 import sys
 from typing import IO
 
-from bot.processes import child
+from bot import processes
 
 
 def main() -> None:
     """Read the program, which takes longest, then the settings on standard input; serve until asked to end."""
     name, end = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
     end.set_inheritable(False)
-    child.belong_to(int(sys.argv[3]), name)
+    processes.belong_to_parent(int(sys.argv[3]), name)
     gc.disable()  # until `memory.settle_in`
     become(name, end, sys.stdin.buffer)
 

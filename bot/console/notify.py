@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.console.common import config_option, load_settings, run_work
-from bot.console.database import change_database, read_database
+from bot.console.common import change_database, config_option, load_settings, read_database, run_work
 from bot.core.text import plural
 
 if TYPE_CHECKING:
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
 
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.notify.operating import ReceiverState
+    from bot.notify.administration import ReceiverState
     from bot.notify.receivers import Receiver
-    from bot.notify.webhooks import Attempt
+    from bot.notify.sending import Attempt
 
 NO_RECEIVERS = "the settings have no [[notify]]; docs/notify.md shows one"
 
@@ -39,7 +38,7 @@ def list_receivers(config: Path | None, *, as_json: bool) -> None:
     \b
       ootbot notify list
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.notify.operating import read_states  # noqa: PLC0415 - the other commands start without SQLAlchemy
+    from bot.notify.administration import read_states  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
     settings = load_settings(config)
 
@@ -88,7 +87,7 @@ def retry(name: str, config: Path | None) -> None:
       ootbot notify retry
       ootbot notify retry ci-team
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.notify.operating import retry_dead  # noqa: PLC0415 - see above
+    from bot.notify.administration import retry_dead  # noqa: PLC0415 - see above
 
     settings = load_settings(config)
     if name:
@@ -109,7 +108,7 @@ _STATES = {"sent": "sent", "waiting": "waiting", "dead": "given up"}
 
 def _chosen(settings: Settings, name: str) -> Receiver:
     """Return a receiver of the settings; exits with 2 where there is none of that name."""
-    from bot.notify.settings import NotifySettings  # noqa: PLC0415 - see above
+    from bot.notify.receivers import NotifySettings  # noqa: PLC0415 - see above
 
     receivers = settings.of(NotifySettings).notify
     found = next((one for one in receivers if one.name == name), None)
@@ -126,8 +125,10 @@ def _chosen(settings: Settings, name: str) -> Receiver:
 async def _post_test(settings: Settings, receiver: Receiver) -> Attempt:
     """Send a notice of the event `test`, without the database."""
     from bot.core.clock import SystemClock  # noqa: PLC0415 - see above
-    from bot.notify.send import post_notice  # noqa: PLC0415 - see above
-    from bot.notify.webhooks import Webhooks  # noqa: PLC0415 - see above
+    from bot.notify.sending import (  # noqa: PLC0415
+        Webhooks,
+        post_notice,
+    )
 
     now = SystemClock().now()
     webhooks = Webhooks(own_port=settings.port, proxy=settings.proxy)

@@ -1,24 +1,26 @@
-"""ootbot serve: run the bot."""
+"""ootbot serve and ootbot demo: run the bot, or the whole loop on this machine."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from bot import __version__
-from bot.console.common import config_option, features, load_settings, run_work
+from bot.console.common import config_option, features, load_settings, require_free, run_work
+from bot.core import files
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bot.core.settings import Settings
-    from bot.processes.child import Child
+    from bot.processes import Child
 
-HELP = """Run the bot: webhooks, callbacks, pages and the worker.
+SERVE_HELP = """Run the bot: webhooks, callbacks, pages and the worker.
 
 \b
 Settings come from the environment (OOTBOT_<NAME>) or ootbot.toml; environment wins.
@@ -36,7 +38,7 @@ Where GitHub cannot reach this machine, --pull reads its delivery log every few 
 """
 
 
-@click.command(help=HELP)
+@click.command(help=SERVE_HELP)
 @config_option
 @click.option(
     "--pull", is_flag=True, help="Take deliveries out of GitHub's log; the same as OOTBOT_RECEIVE=pull."
@@ -79,21 +81,23 @@ def serve(
         serving.serve(
             chosen,
             features=features(),
-            others=_others() if _has_family(chosen) else None,
+            others=_fork_others() if _has_family(chosen) else None,
             ready=lambda address: click.echo(f"ootbot {__version__} at {address}"),
         )
     )
 
 
-def _others() -> dict[str, Child] | None:
+def _fork_others() -> dict[str, Child] | None:
     """Fork the other processes, once there is no more to read that all of them need."""
-    from bot import app  # noqa: PLC0415
+    from bot import (  # noqa: PLC0415
+        app,
+        processes,
+    )
     from bot.console import member  # noqa: PLC0415
-    from bot.processes import child  # noqa: PLC0415
 
     app.read_program(features())
     try:
-        return child.fork(child.NAMES, member.become)
+        return processes.fork_processes(processes.PROCESS_NAMES, member.become)
     except OSError as error:
         click.echo(
             f"ootbot: warning: more processes cannot be started, so one does everything: {error}", err=True
@@ -108,3 +112,53 @@ def _has_family(settings: Settings) -> bool:
         settings.processes == "auto" and cores > 1 and settings.database.startswith("sqlite")
     )
     return settings.role == "all" and wanted
+
+
+@click.command()
+@click.option(
+    "--once", is_flag=True, help="Play the scenario, verify what the pull request shows, exit with 0 or 1."
+)
+@click.option(
+    "--github",
+    is_flag=True,
+    help="Run only the GitHub and the backends, to try an installation with: docs/install-try.md.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="The port of the bot, or with --github of GitHub; 0 picks a free one.  [default: 8700 if it is free]",
+)
+@click.option(
+    "--preset", type=click.Choice(sorted(files.read_presets())), help="Run the bot with this preset."
+)
+@click.option(
+    "--sink",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A folder for copies: an archive of deliveries, and what PyTorch's tools read; needs the extra s3.",
+)
+def demo(*, once: bool, github: bool, port: int | None, preset: str | None, sink: Path | None) -> None:
+    r"""Run the whole loop on this machine: bot, GitHub, five backends and an identity provider.
+
+    Nothing leaves loopback and no data is kept, but copies in the folder of --sink: with --once they are compared with
+    what is stored, and a second database is rebuilt from them. It prints the addresses first, then one line per event.
+
+    \b
+      ootbot demo                     at http://127.0.0.1:8700, GitHub at http://127.0.0.1:8701
+      ootbot demo --once              what CI runs
+      ootbot demo --github --port 8900
+    """
+    from bot.console import demo_past  # noqa: PLC0415 - the other commands start without SQLAlchemy
+    from bot.demo import main  # noqa: PLC0415 - only the demo needs its GitHub
+
+    require_free(port or 0)
+    if github:
+        run_work(main.serve(port or 0))
+        return
+    chosen = main.Choices(
+        once=once,
+        port=port,
+        preset=preset,
+        sink=sink and sink.resolve(),
+        write_past=demo_past.write_past,
+    )
+    sys.exit(asyncio.run(main.main(chosen)))

@@ -1,4 +1,4 @@
-"""ootbot sink: how copies in other stores stand; compare, fill, pause, resume, begin again, retry."""
+"""ootbot sink: how copies in other stores stand; compare, fill, pause, resume, begin again, retry, DDL."""
 
 from __future__ import annotations
 
@@ -8,22 +8,74 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.console.chosen_lanes import choose_lanes
-from bot.console.common import config_option, features, load_settings, run_work
-from bot.console.database import change_database, read_database
-from bot.console.replay import moment
-from bot.console.sink_ddl import print_ddl
+from bot.console.common import (
+    change_database,
+    config_option,
+    features,
+    load_settings,
+    read_database,
+    run_work,
+)
+from bot.console.upkeep import parse_moment
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.sinks.compare import Compared
-    from bot.sinks.lanes import Lane
-    from bot.sinks.standing import Standing
+    from bot.sinks.administration import QueueStanding
+    from bot.sinks.comparison import QueueComparison
+    from bot.sinks.queues import ExportQueue
     from bot.sinks.tables import RefusedRow
+
+
+def choose_queues(settings: Settings, name: str, what: str | None) -> list[ExportQueue]:
+    """Return the exports of a sink that are meant; exits with 2 where there are none."""
+    from bot.sinks.queues import export_queues  # noqa: PLC0415 - the other commands start without SQLAlchemy
+
+    found = export_queues(settings, features())
+    mine = [lane for lane in found if lane.sink.name == name]
+    if not mine:
+        raise click.UsageError(
+            f"no sink is called {name!r}{_known_queues({lane.sink.name for lane in found})}"
+        )
+    chosen = [lane for lane in mine if what in {None, lane.what, lane.export.group}]
+    if not chosen:
+        raise click.UsageError(f"sink {name} has no {what!r}{_known_queues({lane.what for lane in mine})}")
+    return chosen
+
+
+def _known_queues(names: Iterable[str]) -> str:
+    listed = ", ".join(sorted(names))
+    return f"; there are {listed}" if listed else ": docs/sinks.md says how to set one up"
+
+
+@click.command("ddl")
+@click.argument("name")
+@click.option("--what", help="Only of this export, such as workflow_job, or group, such as records.")
+@config_option
+def print_ddl(name: str, what: str | None, config: Path | None) -> None:
+    """Print the statements that make the tables of a sink of kind clickhouse.
+
+    With `manage_schema` the bot runs them itself. Tables under upstream's names have the columns that are written.
+
+    \b
+      ootbot sink ddl ch
+      ootbot sink ddl ch --what workflow_job | clickhouse client --multiquery
+    """  # noqa: D301 - click's mark for lines to be kept as they are
+    from bot.core.feature import load  # noqa: PLC0415 - the other commands start without it
+    from bot.sinks.clickhouse_tables import ddl_of  # noqa: PLC0415 - the same
+    from bot.sinks.settings import ClickhouseOptions  # noqa: PLC0415 - the same
+
+    chosen = choose_queues(load_settings(config), name, what)
+    options = chosen[0].sink.options
+    if not isinstance(options, ClickhouseOptions):
+        raise click.UsageError(f"sink {name} has no tables to be made with statements: it is no clickhouse")
+    tables = [load(lane.shape.make)(lane.export).table for lane in chosen]
+    for statement in dict.fromkeys(one for table in tables for one in ddl_of(table, options)):
+        click.echo(f"{statement};")
+
 
 REFUSED = 500  # rows that are listed
 DAY = 86_400  # seconds
@@ -58,15 +110,15 @@ def list_sinks(config: Path | None, *, refused: bool, as_json: bool) -> None:
     if refused:
         _list_refused(settings, as_json=as_json)
         return
-    from bot.sinks.lanes import lanes  # noqa: PLC0415 - the other commands start without SQLAlchemy
-    from bot.sinks.standing import read_standings  # noqa: PLC0415 - the same
+    from bot.sinks.administration import read_standings  # noqa: PLC0415 - the same
+    from bot.sinks.queues import export_queues  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
-    found = lanes(settings, features())
+    found = export_queues(settings, features())
     if not found:
         click.echo("no sinks: docs/sinks.md says how to set one up", err=True)
         return
 
-    async def work(tx: Transaction) -> list[Standing]:
+    async def work(tx: Transaction) -> list[QueueStanding]:
         return await read_standings(tx, settings)
 
     stored = {(one.sink.name, one.what): one for one in read_database(settings, work)}
@@ -86,7 +138,7 @@ def list_sinks(config: Path | None, *, refused: bool, as_json: bool) -> None:
         click.echo("  ".join([*told, *behind, row["attention"]]).rstrip())
 
 
-def _row(lane: Lane, found: Standing | None) -> dict[str, Any]:
+def _row(lane: ExportQueue, found: QueueStanding | None) -> dict[str, Any]:
     key = {"sink": lane.sink.name, "what": lane.what, "address": lane.sink.address}
     if found is None:
         return key | {
@@ -108,10 +160,10 @@ def _row(lane: Lane, found: Standing | None) -> dict[str, Any]:
 
 
 def _list_refused(settings: Settings, *, as_json: bool) -> None:
-    from bot.sinks.store import refused_rows  # noqa: PLC0415 - see above
+    from bot.sinks import queue_rows  # noqa: PLC0415 - see above
 
     async def work(tx: Transaction) -> list[RefusedRow]:
-        return await refused_rows.list_refused(tx, limit=REFUSED)
+        return await queue_rows.list_refused(tx, limit=REFUSED)
 
     rows = read_database(settings, work)
     if as_json:
@@ -127,7 +179,7 @@ def _list_refused(settings: Settings, *, as_json: bool) -> None:
 @name_argument
 @what_option
 @click.option(
-    "--since", callback=moment, help="Only rows since then: a duration such as 2d, or a date (UTC)."
+    "--since", callback=parse_moment, help="Only rows since then: a duration such as 2d, or a date (UTC)."
 )
 @json_option
 @config_option
@@ -139,17 +191,17 @@ def check(name: str, what: str | None, since: int | None, config: Path | None, *
       ootbot sink check archive --what deliveries --since 7d --json
     """  # noqa: D301 - click's mark for lines to be kept as they are
     from bot.app import make_context  # noqa: PLC0415 - see above
-    from bot.sinks.compare import compare_lane  # noqa: PLC0415 - see above
+    from bot.sinks.comparison import compare_queue  # noqa: PLC0415 - see above
 
     settings = load_settings(config)
-    chosen = choose_lanes(settings, name, what)
+    chosen = choose_queues(settings, name, what)
 
-    async def work() -> dict[str, Compared]:
+    async def work() -> dict[str, QueueComparison]:
         found = {}
         async with make_context(settings, features=features()) as context:
             for lane in chosen:
                 report = _progress(lane.what) if not as_json else None
-                found[lane.what] = await compare_lane(context, lane, since=since or 0, report=report)
+                found[lane.what] = await compare_queue(context, lane, since=since or 0, report=report)
         return found
 
     found = run_work(work())
@@ -163,7 +215,7 @@ def check(name: str, what: str | None, since: int | None, config: Path | None, *
         sys.exit(1)
 
 
-def _compared(found: Compared) -> dict[str, Any]:
+def _compared(found: QueueComparison) -> dict[str, Any]:
     days = [
         {"day": _date(day), "rows": rows, "missing": found.missing[day]}
         for day, rows in sorted(found.expected.items())
@@ -180,7 +232,7 @@ def _compared(found: Compared) -> dict[str, Any]:
     }
 
 
-def _print_compared(found: dict[str, Compared]) -> None:
+def _print_compared(found: dict[str, QueueComparison]) -> None:
     for what, one in found.items():
         total, missing = one.expected.total(), one.missing.total()
         waiting = f", {one.waiting:,} of them wait" if one.waiting else ""
@@ -192,7 +244,10 @@ def _print_compared(found: dict[str, Compared]) -> None:
 
 
 def _date(day: int) -> str:
-    from datetime import UTC, datetime  # noqa: PLC0415 - see above
+    from datetime import (  # noqa: PLC0415
+        UTC,
+        datetime,
+    )
 
     return f"{datetime.fromtimestamp(day * DAY, UTC):%Y-%m-%d}"
 
@@ -201,7 +256,7 @@ def _date(day: int) -> str:
 @name_argument
 @what_option
 @click.option(
-    "--since", callback=moment, help="Only rows since then: a duration such as 2d, or a date (UTC)."
+    "--since", callback=parse_moment, help="Only rows since then: a duration such as 2d, or a date (UTC)."
 )
 @config_option
 def backfill(name: str, what: str | None, since: int | None, config: Path | None) -> None:
@@ -212,20 +267,20 @@ def backfill(name: str, what: str | None, since: int | None, config: Path | None
       ootbot sink backfill archive --what records --since 2026-01-31
     """  # noqa: D301 - click's mark for lines to be kept as they are
     from bot.app import make_context  # noqa: PLC0415 - see above
-    from bot.sinks import fill_marks  # noqa: PLC0415 - see above
-    from bot.sinks.store import states  # noqa: PLC0415 - see above
+    from bot.sinks import backfill as fill_marks  # noqa: PLC0415 - see above
+    from bot.sinks import queue_rows  # noqa: PLC0415 - see above
 
     settings = load_settings(config)
-    chosen = choose_lanes(settings, name, what)
+    chosen = choose_queues(settings, name, what)
 
     async def work() -> int:
         total = 0
         async with make_context(settings, features=features()) as context:
             for lane in chosen:
                 async with context.store.transaction() as tx:
-                    await states.add_new(tx, [lane])
-                    await states.begin_filling(tx, lane.sink.name, lane.what, since or 0)
-                total += await fill_marks.fill_lane(context.store, lane, _progress(lane.what))
+                    await queue_rows.add_new_states(tx, [lane])
+                    await queue_rows.begin_backfill(tx, lane.sink.name, lane.what, since or 0)
+                total += await fill_marks.backfill_queue(context.store, lane, _progress(lane.what))
         return total
 
     click.echo(f"{run_work(work()):,} rows are to be sent to {name}")
@@ -241,9 +296,9 @@ def pause(name: str, what: str | None, config: Path | None) -> None:
     \b
       ootbot sink pause archive
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.sinks.store import states  # noqa: PLC0415 - see above
+    from bot.sinks import queue_rows  # noqa: PLC0415 - see above
 
-    count = _change(name, what, config, states.pause)
+    count = _change(name, what, config, queue_rows.pause_queue)
     click.echo(f"{name}: {count} paused; `ootbot sink resume {name}` sends what waits")
 
 
@@ -257,9 +312,9 @@ def resume(name: str, what: str | None, config: Path | None) -> None:
     \b
       ootbot sink resume archive --what workflow_job
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.sinks.store import states  # noqa: PLC0415 - see above
+    from bot.sinks import queue_rows  # noqa: PLC0415 - see above
 
-    click.echo(f"{name}: {_change(name, what, config, states.resume, wake=True)} resumed")
+    click.echo(f"{name}: {_change(name, what, config, queue_rows.resume_queue, wake=True)} resumed")
 
 
 @sink.command()
@@ -272,12 +327,15 @@ def reset(name: str, what: str | None, config: Path | None) -> None:
     \b
       ootbot sink reset archive && ootbot sink backfill archive
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.sinks.store import marks, refused_rows, states  # noqa: PLC0415 - see above
+    from bot.sinks import (  # noqa: PLC0415
+        changes,
+        queue_rows,
+    )
 
     async def forget(tx: Transaction, sink: str, what: str) -> None:
-        await marks.remove_lane(tx, sink, what)
-        await refused_rows.remove_lane(tx, sink, what)
-        await states.remove(tx, sink, what)
+        await changes.remove_changes(tx, sink, what)
+        await queue_rows.remove_refused(tx, sink, what)
+        await queue_rows.remove_state(tx, sink, what)
 
     count = _change(name, what, config, forget)
     click.echo(f"{name}: {count} reset; `ootbot sink backfill {name}` has all sent that is stored")
@@ -296,20 +354,23 @@ def retry(name: str, what: str | None, key: str | None, config: Path | None, *, 
       ootbot sink retry archive --key '[1,42]'
       ootbot sink retry archive --all
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.sinks.marking import SEND  # noqa: PLC0415 - see above
-    from bot.sinks.store import marks, refused_rows  # noqa: PLC0415 - see above
+    from bot.sinks import (  # noqa: PLC0415
+        changes,
+        queue_rows,
+    )
+    from bot.sinks.changes import SEND_TASK  # noqa: PLC0415 - see above
 
     if (key is None) is not everything:
         raise click.UsageError("give one of --key and --all")
     settings = load_settings(config)
-    wanted = {lane.what: lane for lane in choose_lanes(settings, name, what)}
+    wanted = {lane.what: lane for lane in choose_queues(settings, name, what)}
 
     async def work(tx: Transaction) -> int:
-        found = await refused_rows.list_refused(tx, sink=name, key=key, limit=1_000_000)
+        found = await queue_rows.list_refused(tx, sink=name, key=key, limit=1_000_000)
         mine = [row for row in found if row["what"] in wanted]
-        await marks.raise_marks(tx, [(name, row["what"], row["key"]) for row in mine])
+        await changes.note_changes(tx, [(name, row["what"], row["key"]) for row in mine])
         for row in mine:
-            tx.enqueue(SEND, wanted[row["what"]].task_key)
+            tx.enqueue(SEND_TASK, wanted[row["what"]].task_key)
         return len(mine)
 
     count = change_database(settings, work)
@@ -328,18 +389,18 @@ def _change(
     wake: bool = False,
 ) -> int:
     """Do something to the exports of a sink; returns to how many."""
-    from bot.sinks.marking import SEND  # noqa: PLC0415 - see above
-    from bot.sinks.store import states  # noqa: PLC0415 - see above
+    from bot.sinks import queue_rows  # noqa: PLC0415 - see above
+    from bot.sinks.changes import SEND_TASK  # noqa: PLC0415 - see above
 
     settings = load_settings(config)
-    chosen = choose_lanes(settings, name, what)
+    chosen = choose_queues(settings, name, what)
 
     async def work(tx: Transaction) -> int:
-        await states.add_new(tx, chosen)
+        await queue_rows.add_new_states(tx, chosen)
         for lane in chosen:
             await act(tx, lane.sink.name, lane.what)
             if wake:
-                tx.enqueue(SEND, lane.task_key)
+                tx.enqueue(SEND_TASK, lane.task_key)
         return len(chosen)
 
     return change_database(settings, work)

@@ -69,7 +69,7 @@ class Misconfigured(OotbotError):
 
 
 class GitHubRefused(OotbotError):
-    """GitHub refused a call (4xx other than rate limits); `bot.github.refusals` has what each call's refusals mean."""
+    """GitHub refused a call (4xx other than rate limits); `bot.github.responses` has what each call's refusals mean."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"GitHub answered {status}: {message}")

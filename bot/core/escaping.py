@@ -1,10 +1,4 @@
-"""Escaping of text from outside: inert Markdown, HTML, titles and URLs.
-
-Names, messages, reasons and URLs come from backends and strangers. Whatever they contain, the result
-mentions no account, creates no link by itself, is neither HTML nor one of our markers, and stays in its
-table cell, code span or fence. `code` and `text` are for Markdown, tables included; `html_code`
-and `html_text` for the one line of a `<summary>`; `title` for fields GitHub shows as plain text.
-"""
+"""Escaping of text from outside: inert Markdown, HTML, titles, URLs and links."""
 
 from __future__ import annotations
 
@@ -191,3 +185,34 @@ def _fence_after(line: str, fence_line: str) -> str:
     if fence_line:
         return "" if line == fence_line else fence_line
     return line if _FENCE.fullmatch(line) else ""
+
+
+MAX_LENGTH = 2000
+_ENTERPRISE = "/api/v3"  # the API of a GitHub Enterprise Server; the others have a host for it
+
+
+def safe_url(text: str) -> str | None:
+    """Return the URL when it is plain http(s) with a host, without credentials or control characters; else None."""
+    if len(text) > MAX_LENGTH or not text.isprintable() or any(letter.isspace() for letter in text):
+        return None
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in {"http", "https"} or not host or "@" in parts.netloc or "\\" in text:
+        return None
+    return text
+
+
+def is_enterprise_server(api_url: str) -> bool:
+    """Whether this is the API of a GitHub Enterprise Server."""
+    return api_url.endswith(_ENTERPRISE)
+
+
+def web_url(api_url: str) -> str:
+    """Return the address of a GitHub's pages: github.com, GitHub Enterprise Server, or with data residency."""
+    if is_enterprise_server(api_url):
+        return api_url.removesuffix(_ENTERPRISE)
+    parts = urlsplit(api_url)
+    return f"{parts.scheme}://{parts.netloc.removeprefix('api.')}"

@@ -1,4 +1,4 @@
-"""The description of a capability: what it adds to the program, by name.
+"""The description of a capability: what it adds to the program, by name; findings of its checks; conditions for notices.
 
 A plain description, not a framework: `bot/features.py` lists them, `bot.app` and the console read that list and pass
 it on. Heavy parts are named as `"module:attribute"` and loaded on first use.
@@ -9,10 +9,12 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from bot.web.access import Hidden
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,7 @@ class Feature:
     # a tuple of `bot.web.view`: pages and JSON; their templates are in the folder `templates` beside its module
     views: str = ""
     routes: str = ""  # (aiohttp application): adds what is no view, and what templates and handlers need
-    # where other senders than GitHub deliver: a tuple of `bot.ingest.senders.Sender`
+    # where other senders than GitHub deliver: a tuple of `bot.ingest.webhooks.Sender`
     senders: str = ""
     # event of their deliveries, with a dot in its name -> async (delivery, tx), as `handlers` are for GitHub's
     deliveries: Mapping[str, str] = field(default_factory=dict)
@@ -71,9 +73,9 @@ class Feature:
     receivers: Mapping[str, str] = field(default_factory=dict)
     # address below /admin -> async (request, its fields) -> bot.web.blocks.FormDone: a form of the administrator
     admin_forms: Mapping[str, str] = field(default_factory=dict)
-    # further commands in comments: tuples of `bot.oot.commands.further.FurtherCommand`
+    # further commands in comments: tuples of `bot.oot.commands.syntax.FurtherCommand`
     comment_commands: str = ""
-    # async (context, tx, bot.core.conditions.Scope) -> conditions that hold now or are over, for notices
+    # async (context, tx, bot.core.feature.ConditionScope) -> conditions that hold now or are over, for notices
     conditions: str = ""
     # async (tx, settings, hidden) -> a function that sets gauges of `bot.core.metrics`, called before they are read
     metrics: str = ""
@@ -84,7 +86,7 @@ class Feature:
     additions: str = (
         ""  # a tuple of `bot.db.exports.Addition`: what it knows of rows that another one exports
     )
-    navigation: tuple[NavigationEntry, ...] = ()  # its pages in the bars of links, see `bot.web.navigation`
+    navigation: tuple[NavigationEntry, ...] = ()  # its pages in the bars of links, see `bot.web.html`
     # async (asked, words, limit) -> what is called by these words, see `bot.web.search`
     search: str = ""
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
@@ -128,3 +130,80 @@ def sections(features: Iterable[Feature], place: str) -> Iterator[Any]:
     for feature in features:
         if place in feature.sections:
             yield load(feature.sections[place])
+
+
+FindingStatus = Literal["ok", "warning", "error"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """The result of one check."""
+
+    status: FindingStatus
+    name: str  # of the check, a word or two; stable, for machines
+    detail: str
+    next: str = ""  # what to do; empty when all is well
+
+
+def ok(name: str, detail: str) -> Finding:
+    """Return a finding that all is well."""
+    return Finding(status="ok", name=name, detail=detail)
+
+
+def warning(name: str, detail: str, todo: str) -> Finding:
+    """Return a finding that needs attention though all works."""
+    return Finding(status="warning", name=name, detail=detail, next=todo)
+
+
+def error(name: str, detail: str, todo: str) -> Finding:
+    """Return a finding that something does not work until it is fixed."""
+    return Finding(status="error", name=name, detail=detail, next=todo)
+
+
+# the event that tells of a beginning -> the one that tells of the end; "": the end is not told
+CONDITION_EVENTS = {
+    "backend_red": "backend_recovered",
+    "backend_silent": "backend_reporting",
+    "trunk_broken": "trunk_repaired",
+    "gate_waiting": "",
+    "culprit_found": "",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionSubject:
+    """What a condition is about; receivers choose by it what they are told."""
+
+    repo: str = ""  # upstream
+    branch: str = ""
+    backend: str = ""  # owner/name
+    oncalls: tuple[str, ...] = ()
+    path: str = ""  # the page on this bot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """A condition that holds or is known to be over. What is neither is unknown: it stays as it was told.
+
+    Conditions of one event and subject that begin together are told in one notice, under one heading.
+    """
+
+    event: str  # of EVENTS
+    key: str  # the same for as long as it holds
+    holds: bool
+    heading: str  # texts may come from outside: they are escaped where they are shown
+    lines: tuple[str, ...] = ()
+    since: int | None = None  # epoch milliseconds
+    subject: ConditionSubject
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionScope:
+    """What conditions are wanted for: some readers may not see all repositories."""
+
+    hidden: Hidden
+    told: Mapping[str, frozenset[str]]  # keys of the conditions that were told and are not over, by event
+
+    def told_of(self, event: str) -> frozenset[str]:
+        """Return the keys of an event's conditions that were told and are not over."""
+        return self.told.get(event, frozenset())

@@ -1,8 +1,4 @@
-"""Fields of JSON from outside, whatever it really contains.
-
-A field of an unexpected type reads as None; only an unreadable key is an error. Every value read here can be stored
-by both databases: no NUL, no lone surrogates, no integers over 64 bits, no absurd times.
-"""
+"""Fields of JSON from outside, whatever it really contains."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The log's format: one event a line, with the delivery or request it belongs to; never a secret.
-
-Text from outside is inert: nothing in a line moves the cursor or reverses the text of a terminal.
-"""
+"""The log's format: one event a line, with the delivery or request it belongs to; never a secret."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Prometheus metrics for the operator; labels have few values, never anything from outside.
-
-Two exceptions, which the settings choose and whose number is limited: the branches in `ootbot_trunk_broken`, and the
-metrics in `ootbot_metric_regressed`.
-"""
+"""Prometheus metrics for the operator; labels have few values, never anything from outside."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from bot import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bot.ingest.backlog import Backlog
+    from bot.ingest.inbox import Backlog
     from bot.ingest.tables import ReceivedRow
 
 DELIVERIES = Counter("ootbot_deliveries_total", "Webhook deliveries by answer.", ["outcome"])

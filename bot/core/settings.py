@@ -1,8 +1,4 @@
-"""The operator's options.
-
-Every option is a field below: its name (OOTBOT_<NAME>, or a key of ootbot.toml), its default and one sentence;
-`bot.core.settings_loading` reads them. OpenTelemetry's own variables are left to `bot.core.traces`.
-"""
+"""The operator's options."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bot.core import presets, setting_types
+from bot.core import files, setting_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,7 +76,7 @@ class Settings:
     )
     preset: str | None = option(
         "Options set together for clients written for something else: crcr; one that is set by its own name wins.",
-        presets.parse_preset,
+        files.parse_preset,
         default=None,
     )
     upstream_repo: tuple[str, ...] = option(

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bot.core import presets, setting_types
+from bot.core import files, setting_types
 from bot.core.errors import Misconfigured, in_words
 from bot.core.settings import Settings, options
 
@@ -119,7 +119,7 @@ def _from_preset(own: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str
     _, name = own.get("preset", ("", ""))
     return {
         option: (f"preset {name}: {option}", text)
-        for option, text in presets.read_presets().get(name, {}).items()
+        for option, text in files.read_presets().get(name, {}).items()
     }
 
 

@@ -1,12 +1,13 @@
-"""Small texts for people: counted nouns, shortened lists and commits, percentages, durations."""
+"""Small texts: counted nouns, shortened lists and commits, percentages, durations, names that match globs."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 EDGE = 50  # tenths of a percent
 
@@ -64,3 +65,8 @@ def duration(seconds: float | None) -> str:
 def _two_units(count: int, base: int, big: str, small: str) -> str:
     whole, rest = divmod(count, base)
     return f"{whole} {big} {rest} {small}" if rest else f"{whole} {big}"
+
+
+def name_matches(folded: str, globs: Iterable[str]) -> bool:
+    """Whether one of some globs matches a case folded name."""
+    return any(fnmatchcase(folded, glob.casefold()) for glob in globs)

@@ -111,7 +111,11 @@ async def exporting() -> AsyncIterator[None]:
 
 def _provider() -> Any:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
-    from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource  # noqa: PLC0415
+    from opentelemetry.sdk.resources import (  # noqa: PLC0415
+        SERVICE_NAME,
+        SERVICE_VERSION,
+        Resource,
+    )
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     from opentelemetry.sdk.trace.id_generator import RandomIdGenerator  # noqa: PLC0415

@@ -12,18 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.core.database_url import read_address
 from bot.core.errors import GiveUp
-from bot.db.engines import parse_url
+from bot.core.setting_types import read_address
+from bot.db.store import parse_url
 
 if TYPE_CHECKING:
-    from bot.core.database_url import PostgresAddress
-
+    from bot.core.setting_types import PostgresAddress
 
 Complete = Callable[[sqlite3.Connection], None]
 
 
-def make(url: str, target: Path, *, complete: Complete | None = None) -> None:
+def make_backup(url: str, target: Path, *, complete: Complete | None = None) -> None:
     """Copy the database to a new file that only its owner may read: complete and checked, or absent.
 
     `complete` adds to SQLite's copy what else belongs to it.

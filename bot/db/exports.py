@@ -1,27 +1,145 @@
 """Exports: which rows of a capability sinks may have copies of, declared by the capability that owns them.
 
-`Feature.exports` names a tuple of them. `bot.sinks` marks what changes, reads what is true now of what was marked, and
-hands it to the driver of each sink, which writes it in the shape that the export has for the sink's layout.
+Copies are rows of a column store (ClickHouse), objects of an object store, or items of DynamoDB.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+from urllib.parse import quote
 
 import msgspec
 import sqlalchemy as sa
 
+from bot.db.rows import Field
 from bot.db.statements import Statement
 from bot.db.transaction import among_given
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from bot.db.transaction import Transaction
 
-Key = tuple[Any, ...]  # values of an export's key columns, in their order
-Row = Mapping[str, Any]
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnTable:
+    """A table of ClickHouse."""
+
+    name: str  # `database.table`; without a database it is in that of the sink
+    columns: Mapping[str, str]  # types by name
+    order: tuple[str, ...]  # ORDER BY: rows that are equal in these replace one another
+    # rows have a version, and say whether they were deleted: the newest version counts, whatever came last
+    versioned: bool = False
+    replaces: bool = True  # without versions: whether a later row replaces an equal one
+    # further columns that the server computes, as declared, such as `String ALIAS lower(name)`: queries use them
+    computed: Mapping[str, str] = field(default_factory=dict)
+    # views of some columns beside it, which queries ask in its place: columns by name of the view
+    views: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    open: bool = False  # further columns that the table has and the rows, too, are written as well
+    day: str = ""  # a column with a time that never changes: the table is split by its month
+    time: str = ""  # a column with a time by which rows grow old
+
+    @property
+    def all_columns(self) -> Mapping[str, str]:
+        """The types of all columns that are written."""
+        return {**self.columns, **(VERSION_COLUMN if self.versioned else {})}
+
+
+VERSION_COLUMN = {"_version": "UInt64", "_deleted": "UInt8"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableCopy:
+    """How an export is written to a table: what `Shape.make` returns of the export in layouts of ClickHouse."""
+
+    table: ColumnTable
+    # an export's row -> rows of the table, values by column: GitHub's, or those of our columns
+    rows: Callable[[Mapping[str, Any]], Iterable[Mapping[str, Any]]]
+    key: tuple[str, ...]  # columns that all rows of one key of the export have in common, and no others
+    # a key and its row, where there is one -> the values of these columns; None: they are not known
+    key_values: Callable[[tuple[Any, ...], Mapping[str, Any] | None], Sequence[Any] | None]
+    several: bool = False  # a key has several rows, and each time they may be others
+    shared: bool = False  # rows of other keys of the export may have the same values in these columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredItem:
+    """An item that is to have some attributes, or is to be deleted. Others that it has stay as they are."""
+
+    table: str  # without the prefix of the sink
+    key: str  # `dynamoKey`
+    attributes: Mapping[str, Any]  # as JSON has them; null is not written
+    # the attribute with our version of these: exports that write to the same item have one each, so that none of them
+    # takes the other for newer
+    version: str = "_version"
+
+
+DIGEST_DIGITS = 16  # of the digest that ends a part that was cut
+PART_MOST = 200  # characters of one part of a key, quoted: a file's name may have 255
+JSON_TYPE, TEXT_TYPE = "application/json", "text/plain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedObject:
+    """A line about an object in a manifest, for those who read many of them."""
+
+    manifest: str  # the folder of its parts; each batch that is written adds one
+    line: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredObject:
+    """An object that is to be there, or to be deleted."""
+
+    key: str  # see `object_key`
+    content: Callable[[], Iterable[bytes]]  # called where it is written; pieces, not compressed
+    content_type: str = JSON_TYPE
+    metadata: Mapping[str, str] = field(default_factory=dict)  # not kept in a directory
+    immutable: bool = False  # once it is there, its content never changes
+    listed: ListedObject | None = None
+
+
+def object_key(*parts: object) -> str:
+    """Return a key of these parts, none of which leads out of its place: what may be special in one is quoted."""
+    return "/".join(_quoted(str(part)) for part in parts)
+
+
+def repo_key(repo: str) -> str:
+    """Return a repository's full name as two parts of a key."""
+    owner, _, name = repo.partition("/")
+    return object_key(owner, name)
+
+
+def _quoted(part: str) -> str:
+    quoted = quote(part, safe="")
+    if len(quoted) > PART_MOST:
+        digest = hashlib.sha256(part.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_DIGITS]
+        return f"{quoted[: PART_MOST - DIGEST_DIGITS - 1]}~{digest}"
+    return quoted.replace(".", "%2E") or "%00" if not quoted.strip(".") else quoted
+
+
+def json_line(value: Any) -> bytes:
+    """Return a value as a line of JSON; numbers that JSON has not are texts, as upstream's readers know them."""
+    return msgspec.json.encode(_with_finite_numbers(value)) + b"\n"
+
+
+def _with_finite_numbers(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: _with_finite_numbers(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_finite_numbers(inner) for inner in value]
+    return value
+
+
+RowKey = tuple[Any, ...]  # values of an export's key columns, in their order
+ExportedRow = Mapping[str, Any]
 ROWS = "bot.db.exports:read_rows"
 KEYS_PER_QUERY = 200  # of statements whose keys are bound parameters, which databases limit
 KEYS_AT_ONCE = 500  # of those whose keys are one parameter: rows of some milliseconds
@@ -76,7 +194,7 @@ class Export:
         """The column with the time of a row, or what computes it."""
         return self.table.c[self.day] if isinstance(self.day, str) else self.day
 
-    def key_of(self, row: Row) -> Key:
+    def key_of(self, row: ExportedRow) -> RowKey:
         """Return the key of a row."""
         return tuple([row[name] for name in self.key_names])
 
@@ -97,21 +215,21 @@ def encode_key(key: Sequence[Any]) -> str:
     return _TEXT.encode(key).decode()
 
 
-def decode_key(text: str) -> Key:
+def decode_key(text: str) -> RowKey:
     """Return the key in such a text."""
     return _KEY.decode(text)
 
 
-async def read_rows(tx: Transaction, export: Export, keys: Sequence[Key]) -> dict[Key, Row]:
+async def read_rows(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
     """Return the rows of some keys as they are now, where the key is that of one row."""
     return await read_columns(tx, export, keys, tuple(export.table.c))
 
 
 async def read_columns(
-    tx: Transaction, export: Export, keys: Sequence[Key], columns: tuple[sa.ColumnElement[Any], ...]
-) -> dict[Key, Row]:
+    tx: Transaction, export: Export, keys: Sequence[RowKey], columns: tuple[sa.ColumnElement[Any], ...]
+) -> dict[RowKey, ExportedRow]:
     """Return some columns of such rows, those of the key among them."""
-    found: dict[Key, Row] = {}
+    found: dict[RowKey, ExportedRow] = {}
     query = _rows_of_keys(columns, export.key_columns, export.condition, sqlite=tx.sqlite)
     for start in range(0, len(keys), KEYS_AT_ONCE):
         for row in await tx.rows(query, {"keys": tx.keys(keys[start : start + KEYS_AT_ONCE])}):
@@ -129,3 +247,120 @@ def _rows_of_keys(
 ) -> Statement:
     query = sa.select(*columns).where(among_given(key, "keys", sqlite=sqlite))
     return Statement(query if condition is None else query.where(condition))
+
+
+TIME, TEXT, LIST = "DateTime64(3, 'UTC')", "String", "Array("
+NUMBERS = {int: "Int64", float: "Float64", bool: "Bool"}
+# texts of which there are few: the column store numbers them
+FEW = frozenset(
+    {
+        "backend", "base_name", "branch", "conclusion", "config", "device", "downstream_repo", "event", "event_type",
+        "failure_kind", "file", "gpu_type", "job_name", "kind", "language", "provider", "repo", "rule", "runner_label",
+        "state", "status", "suite", "upstream_repo", "workflow", "workflow_name",
+    }
+)  # fmt: skip
+LEFT_OUT = frozenset(
+    {"merge_state", "source", "blob", "histograms", "totals", "deleted_at"}
+)  # of no use elsewhere
+STEADY = (
+    "received_at"  # of records and deliveries: it never changes, as what replaces a row has to lie beside it
+)
+COPIED = Shape(make="bot.db.exports:copy_table", read="bot.db.exports:read_copied")
+
+
+def copy_table(export: Export) -> TableCopy:
+    """Return the copy of an export's own table, column by column."""
+    return copy_of(export, column_types(export.table), steady="merge_state" in export.table.c)
+
+
+async def read_copied(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
+    """Return rows with what such a copy has of them, and what says whether they are sent at all."""
+    needed = frozenset({*export.key_names, *export.repositories, export.deleted})
+    return await read_columns(tx, export, keys, _read_of(export.table, needed, sqlite=tx.sqlite))
+
+
+@functools.cache
+def _read_of(table: sa.Table, needed: frozenset[str], *, sqlite: bool) -> tuple[sa.ColumnElement[Any], ...]:
+    """Return the columns that are read; what is stored as JSON and sent as a text is left as it is stored."""
+    types = column_types(table)
+    return tuple(
+        sa.type_coerce(column, sa.Text()).label(column.name)
+        if sqlite and isinstance(column.type, sa.JSON) and not types.get(column.name, LIST).startswith(LIST)
+        else column
+        for column in table.c
+        if column.name in needed or column.name in types
+    )
+
+
+def copy_of(
+    export: Export,
+    columns: Mapping[str, str],
+    *,
+    order: tuple[str, ...] = (),
+    name: str = "",
+    rows: Any = lambda row: (row,),
+    several: bool = False,
+    steady: bool = False,
+) -> TableCopy:
+    """Return the copy of an export in a table of ours with these columns; `order` follows its key."""
+    key = tuple(column.name for column in export.key_columns)
+    return TableCopy(
+        table=ColumnTable(
+            name=name or export.table.name,
+            columns=columns,
+            order=(*key, *order),
+            versioned=True,
+            day=STEADY if steady else "",
+            time=_time_of(export, columns),
+        ),
+        rows=rows,
+        key=key,
+        key_values=lambda values, _row: values,
+        several=several,
+    )
+
+
+def _time_of(export: Export, columns: Mapping[str, str]) -> str:
+    day = export.day if isinstance(export.day, str) else ""
+    return day if columns.get(day, "").startswith("DateTime") else ""
+
+
+def column_types(
+    *tables: sa.FromClause, without: Iterable[str] = (), first: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return the types of the columns of tables, and of the repository's name, where no table has it."""
+    unwanted = LEFT_OUT | set(without)
+    found: dict[str, str] = {}
+    for column in [column for one in tables for column in one.columns]:
+        declared = column.info.get("field")
+        if isinstance(declared, Field) and column.name not in unwanted and declared.type is not bytes:
+            found[column.name] = _type(declared)
+    named = {name: found[name] for name in first}
+    repo = {} if {"repo", "downstream_repo"} & found.keys() else {"repo": _few(TEXT)}
+    return {**named, **repo, **found}
+
+
+def _type(declared: Field) -> str:
+    if get_origin(declared.type) is list and get_args(declared.type) in {(str,), (int,), (float,)}:
+        (inner,) = get_args(declared.type)
+        return f"{LIST}{NUMBERS.get(inner, TEXT)})"
+    kind = TIME if declared.is_time else NUMBERS.get(declared.type, TEXT)  # anything else is JSON in a text
+    kind = f"Nullable({kind})" if declared.nullable else kind
+    return _few(kind) if declared.name in FEW and TEXT in kind else kind
+
+
+def _few(kind: str) -> str:
+    return f"LowCardinality({kind})"
+
+
+def copy_row(export: Export, row: ExportedRow) -> list[StoredObject]:
+    """Return a row as an object."""
+    names = [column.name for column in export.key_columns if column.name != "repository_id"]
+    key = "/".join((export.name, repo_key(row["repo"]), object_key(*(row[name] for name in names))))
+    return [StoredObject(key=key, content=lambda: (json_line(dict(row)),))]
+
+
+ROW_SHAPES = {  # of an export whose rows leave as they are
+    "upstream": Shape(make="bot.db.exports:copy_row", most=500),
+    "clickhouse.ootbot": COPIED,
+}

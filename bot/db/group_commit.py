@@ -1,20 +1,17 @@
-"""Group commit: items that arrive while one commit runs are stored together by the next.
-
-A lone item is stored at once. Under load, where others came during a commit, the next may wait a moment for more of
-them: fewer and larger commits cost less. A pause of no seconds lasts until the event loop has read what has come. Every
-caller is answered after the commit of its item, with the item's own result or error.
-"""
+"""Group commit: what arrives, or what tasks write, while one commit runs is stored together by the next."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from bot.core.errors import StoreUnavailable
+from bot.db.transaction import Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -131,3 +128,34 @@ class GroupCommit(Generic[Item, Result]):
         if isinstance(written, StoreUnavailable) or len(items) == 1:
             return [written] * len(items)
         return [outcome for item in items for outcome in await self._outcomes([item])]
+
+
+T = TypeVar("T")
+Work = Callable[[Transaction], Awaitable[T]]
+MOST = 50  # pieces of work in one transaction
+
+
+class SharedTransactions:
+    """Runs work in transactions, as many pieces in each as came while the one before was running."""
+
+    def __init__(self, transaction: Callable[[], AbstractAsyncContextManager[Transaction]]) -> None:
+        self._transaction = transaction
+        self._group: GroupCommit[Work[Any], Any] = GroupCommit(
+            self._write, max_items=MOST, max_size=MOST, size=lambda _work: 1, answer_within=None
+        )
+
+    async def run(self, work: Work[T]) -> T:
+        """Return what `work` returns, once it is committed; raises what it raises, and nothing of it is stored then.
+
+        It does nothing but read and write rows. It runs once more, alone, where other work in its transaction has
+        failed; and what it logged would carry the names of another's task.
+        """
+        return cast("T", await self._group.put(work))
+
+    async def drain(self) -> None:
+        """Return once nothing is being written."""
+        await self._group.drain()
+
+    async def _write(self, pieces: Sequence[Work[Any]]) -> list[Any]:
+        async with self._transaction() as tx:
+            return [await work(tx) for work in pieces]

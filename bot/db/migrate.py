@@ -1,8 +1,4 @@
-"""Schema migrations: Alembic run from code, in one transaction; and which versions may share a schema.
-
-Migrations only add, so the version before keeps working with the result, and while they run. One that breaks it
-records so in `schema_support`.
-"""
+"""Schema migrations: Alembic run from code, in one transaction; and which versions may share a schema."""
 
 from __future__ import annotations
 
@@ -14,10 +10,10 @@ import sqlalchemy as sa
 import structlog
 
 from bot.core.errors import Misconfigured
-from bot.db.columns import metadata
+from bot.db.rows import metadata
 
 if TYPE_CHECKING:
-    from bot.db.connection import Engine
+    from bot.db.statements import Engine
 
 FOLDER = Path(__file__).parent / "migrations"
 VERSION = sa.table("alembic_version", sa.column("version_num"))

@@ -1,4 +1,7 @@
-"""The connections to PostgreSQL: SQLAlchemy's asynchronous engine, each connection with a watchdog."""
+"""PostgreSQL: what is found out about the server, its connections, each with a watchdog, and wake-ups between processes.
+
+asyncpg is an extra: it is imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,110 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 import sqlalchemy as sa
+import structlog
 
-from bot.db import connection_watchdog, db_errors
-from bot.db.connection import Result, fetch_all
-from bot.db.statements import Statement
+from bot.core.errors import GiveUp, Misconfigured, StoreUnavailable
+from bot.core.setting_types import read_address
+from bot.db import db_errors
+from bot.db.statements import Result, Statement, fetch_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-    from bot.db.connection import Parameters
-    from bot.db.connection_watchdog import Watchdog
-    from bot.db.postgres_server import PostgresServer
+    from bot.db.db_errors import Watchdog
+    from bot.db.statements import Parameters
+    from bot.db.store import Store
+
+# what a pooler passes on is another server process than it says it is
+EXAMINE = "SELECT pg_backend_pid(), getdatabaseencoding(), current_database()"
+
+
+class PostgresServer:
+    """Where a server is; `pooled` once it turned out that a pooler, such as PgBouncer, stands before it."""
+
+    def __init__(self, text: str, url: sa.URL) -> None:
+        self._address = read_address(text)
+        self._timeout = self._address.connect_timeout or db_errors.CONNECT_TIMEOUT
+        self._url = url  # for messages
+        self._examined = False
+        self.pooled = False
+
+    def arguments(self) -> dict[str, Any]:
+        """Return how SQLAlchemy's driver connects.
+
+        Of a pooler each transaction may get another server process, which knows no statements that were prepared
+        before: there statements have no names, and are prepared each time.
+        """
+        found = self._arguments()
+        if self.pooled:
+            unnamed: dict[str, Any] = {
+                "statement_cache_size": 0,
+                "prepared_statement_cache_size": 0,
+                "prepared_statement_name_func": lambda: "",
+            }
+            found |= unnamed
+        return found
+
+    async def examine(self) -> None:
+        """Connect once, and find out what stands there.
+
+        Raises Misconfigured where the database cannot hold all text, StoreUnavailable where it cannot be used.
+        """
+        if self._examined:
+            return
+        import asyncpg  # noqa: PLC0415 - an extra
+
+        try:
+            connection = await asyncpg.connect(**self._arguments(), statement_cache_size=0)
+            try:
+                process, encoding, database = await connection.fetchrow(
+                    EXAMINE, timeout=db_errors.REQUEST_TIMEOUT
+                )
+                self.pooled = process != connection.get_server_pid()
+            finally:
+                connection.terminate()
+        except TimeoutError as error:
+            waited = TimeoutError(f"no answer for {self._timeout:g} s")
+            raise db_errors.unavailable(self._url, waited) from error
+        except PermissionError as error:
+            raise GiveUp(_unreadable(error)) from error
+        except KeyError as error:
+            raise Misconfigured([_nameless()]) from error
+        except (
+            OSError,
+            ValueError,
+            asyncpg.PostgresError,
+            asyncpg.InterfaceError,
+            asyncpg.InternalClientError,
+        ) as error:
+            raise db_errors.unavailable(self._url, error) from error
+        if encoding != "UTF8":
+            raise Misconfigured([_wrong_encoding(database, encoding)])
+        self._examined = True
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"dsn": self._address.url, "timeout": self._timeout}
+
+
+def _wrong_encoding(database: str, encoding: str) -> str:
+    return (
+        f"the database {database} is in {encoding}, which cannot hold all text that GitHub sends: make another one by "
+        f"`createdb --encoding=UTF8 --template=template0 NAME`, and name that in OOTBOT_DATABASE_URL"
+    )
+
+
+def _unreadable(error: PermissionError) -> str:
+    return (
+        f"this user may not read {error.filename}, where PostgreSQL's password and keys may be: "
+        "set HOME to a folder of this user"
+    )
+
+
+def _nameless() -> str:
+    return "this user has no name on this machine: put PostgreSQL's user into OOTBOT_DATABASE_URL"
+
 
 T = TypeVar("T")
 # by default PostgreSQL gives every statement a snapshot of its own
@@ -86,7 +180,7 @@ class Engine:
         watchdog = None
         await self._server.examine()
         try:
-            async with connection_watchdog.connected(engine, answer_within) as (conn, watchdog):
+            async with db_errors.connected(engine, answer_within) as (conn, watchdog):
                 self._watchdogs.add(watchdog)
                 yield conn, watchdog
         finally:  # only now: giving a connection back may take a rollback
@@ -139,7 +233,9 @@ class Connection:
             yield
 
 
-def make(server: PostgresServer, *, lost_after: float | None, ping: bool = False, **options: Any) -> Engine:
+def make_postgres_engine(
+    server: PostgresServer, *, lost_after: float | None, ping: bool = False, **options: Any
+) -> Engine:
     """Return an engine; `lost_after`: seconds after which the server ends an idle transaction.
 
     With `ping` a connection has to answer before it is used: for those that are idle for long.
@@ -176,7 +272,7 @@ def _check_liveness(engine: AsyncEngine, *, ping: bool) -> None:
             raise sa.exc.DisconnectionError
         if ping:
             timer = asyncio.get_running_loop().call_later(
-                connection_watchdog.PING_TIMEOUT, connection.driver_connection.terminate
+                db_errors.PING_TIMEOUT, connection.driver_connection.terminate
             )
             try:
                 connection.ping()
@@ -208,3 +304,61 @@ def _limit_idle_transactions(engine: AsyncEngine, server: PostgresServer, lost_a
         connection.commit()
 
     sa.event.listen(engine.sync_engine, "connect", set_limit)
+
+
+CHANNEL = "ootbot_work"
+CHECK_EVERY = 30.0  # seconds between checks that the connection still works
+LISTEN_ANSWER_WITHIN = 2 * CHECK_EVERY  # seconds without an answer until another connection is used
+LISTEN_WAITS = (1.0, 30.0)  # seconds before listening is tried again: first and longest
+
+log = structlog.get_logger("bot.db.postgres")
+
+
+def wake_up_statement(process: str) -> sa.Select[Any]:
+    """Return the statement that wakes the other processes at the commit; PostgreSQL only."""
+    return sa.select(sa.func.pg_notify(CHANNEL, process))
+
+
+async def listen_for_work(store: Store) -> None:
+    """Set `work_waiting` whenever another process leaves work, until cancelled. SQLite has no other process."""
+    if store.sqlite:
+        return
+    wait, longest = LISTEN_WAITS
+    while True:
+        began = asyncio.get_running_loop().time()
+        try:
+            async with store.connection(answer_within=LISTEN_ANSWER_WITHIN) as (connection, watchdog):
+                await _listen_on_connection(store, connection, watchdog)
+        except StoreUnavailable as error:
+            log.warning(
+                "cannot listen for other processes, polling every second", reason=str(error), again_in=wait
+            )
+        if asyncio.get_running_loop().time() - began > CHECK_EVERY:  # it worked for a while
+            wait = LISTEN_WAITS[0]
+        await asyncio.sleep(wait)
+        wait = min(2 * wait, longest)
+
+
+async def _listen_on_connection(store: Store, connection: Any, watchdog: Watchdog) -> None:
+    """Listen on asyncpg's connection until it is lost, which raises."""
+    lost = asyncio.Event()
+
+    def on_notification(_connection: object, _pid: int, _channel: str, sender: str) -> None:
+        if sender != store.name:  # our own commits set the event themselves
+            store.work_waiting.set()
+
+    def on_termination(_connection: object) -> None:
+        lost.set()
+
+    await connection.add_listener(CHANNEL, on_notification)
+    connection.add_termination_listener(on_termination)
+    store.work_waiting.set()  # something may have come before
+    try:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(lost.wait(), CHECK_EVERY)
+            await connection.execute("SELECT 1")
+            watchdog.answered()
+    finally:
+        connection.remove_termination_listener(on_termination)
+        connection.terminate()  # unusable for others while it listens, and to end that the server would have to answer

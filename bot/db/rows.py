@@ -1,7 +1,6 @@
 """Row classes: TypedDicts that declare the columns of a table, once, and type the rows that are read from it.
 
-A table is made from a row class, a query from the row class and the table that has its columns. What may be null is
-`| None`. A class with some of a table's columns is a base of the table's row class, never a copy of its lines.
+Column types mean the same on both databases.
 """
 
 from __future__ import annotations
@@ -23,11 +22,55 @@ from typing import (
 )
 
 import sqlalchemy as sa
-
-from bot.db import columns
+from sqlalchemy.dialects import postgresql
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+metadata = sa.MetaData(
+    naming_convention={"ix": "ix_%(table_name)s_%(column_0_N_name)s", "pk": "pk_%(table_name)s"}
+)
+
+BigType = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite's rowid needs INTEGER
+JsonType = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
+FloatType = sa.Float(53)
+
+
+def column(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
+    """Return a nullable column."""
+    return sa.Column(name, kind, nullable=options.pop("nullable", True), **options)
+
+
+def must(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
+    """Return a column that is never null."""
+    return sa.Column(name, kind, nullable=False, **options)
+
+
+def partial_index(
+    name: str, *columns: sa.ColumnElement[Any], where: sa.ColumnElement[bool], unique: bool = False
+) -> None:
+    """Add an index of only the rows for which `where` holds."""
+    sa.Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+
+
+def begins(column: sa.ColumnElement[str], start: str, *, sqlite: bool) -> sa.ColumnElement[bool]:
+    """Return the condition that a text begins with another one, as an index serves it.
+
+    PostgreSQL's index has to be one of bytes, `postgresql_ops={"name": "text_pattern_ops"}`, whatever its collation.
+    """
+    end = start + "\U0010ffff"  # no character comes after it
+    if sqlite:
+        return sa.and_(column >= start, column < end)
+    return sa.and_(column.op("~>=~", is_comparison=True)(start), column.op("~<~", is_comparison=True)(end))
+
+
+def unindexed(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
+    """Return a text column in a form that no index serves, for conditions that leave most rows.
+
+    SQLite, without statistics, takes the index of what equals one value rather than that of what is in a list.
+    """
+    return sa.func.coalesce(column, "")
+
 
 T = TypeVar("T")
 
@@ -48,13 +91,13 @@ class Unit(Enum):
 Text = Annotated[str, sa.Text()]
 Bool = Annotated[bool, sa.Boolean()]
 Int = Annotated[int, sa.Integer()]
-Big = Annotated[int, columns.Big]
-Millis = Annotated[int, columns.Big, Unit.EPOCH_MILLISECONDS]
-Float = Annotated[float, columns.Float]
+Big = Annotated[int, BigType]
+Millis = Annotated[int, BigType, Unit.EPOCH_MILLISECONDS]
+Float = Annotated[float, FloatType]
 Bytes = Annotated[bytes, sa.LargeBinary()]
-Json = Annotated[T, columns.Json]
+Json = Annotated[T, JsonType]
 
-Query = sa.Select[T]  # a query whose rows are those of a row class: see `select`
+TypedSelect = sa.Select[T]  # a query whose rows are those of a row class: see `select`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,24 +161,24 @@ def table(name: str, *parts: type | sa.schema.SchemaItem, key: Sequence[str]) ->
     for part in parts:
         items += [field.column() for field in fields(part).values()] if isinstance(part, type) else [part]
     rows = tuple(part for part in parts if isinstance(part, type))
-    return sa.Table(name, columns.metadata, *items, sa.PrimaryKeyConstraint(*key), info={"rows": rows})
+    return sa.Table(name, metadata, *items, sa.PrimaryKeyConstraint(*key), info={"rows": rows})
 
 
-def select(kind: type[T], *tables: sa.FromClause, **computed: sa.ColumnElement[Any]) -> Query[T]:
+def select(kind: type[T], *tables: sa.FromClause, **computed: sa.ColumnElement[Any]) -> TypedSelect[T]:
     """Return the query for rows of a row class: each column is that of the first table that has it, or computed.
 
     Raises TypeError where a column is missing, or is declared with another type than in its table.
     """
     if not computed:
         plain: type = kind
-        return cast("Query[T]", _select(plain, tables))
+        return cast("TypedSelect[T]", _select(plain, tables))
     if unknown := computed.keys() - fields(kind).keys():
         raise TypeError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
     chosen = [
         computed[name].label(name) if name in computed else _column(kind, field, tables)
         for name, field in fields(kind).items()
     ]
-    return cast("Query[T]", sa.select(*chosen))
+    return cast("TypedSelect[T]", sa.select(*chosen))
 
 
 @functools.lru_cache(maxsize=1_000)

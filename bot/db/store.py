@@ -1,36 +1,123 @@
-"""The database: opening and migrating it, transactions that write, snapshots that read.
-
-SQLite runs in WAL mode with synchronous=FULL: a commit survives a power cut. It has one writer at a time, so writers
-queue here, in order, instead of polling its lock. PostgreSQL needs no such queue.
-"""
+"""The database: opening and migrating it, transactions that write, snapshots that read."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import re
 import secrets
 import sqlite3
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
 from bot.core.errors import StoreUnavailable
-from bot.db import connection_watchdog, db_errors, engines, migrate, notify, postgres
-from bot.db.postgres_server import PostgresServer
-from bot.db.shared_transactions import SharedTransactions
+from bot.core.setting_types import SCHEMES, read_address
+from bot.db import db_errors, migrate, postgres
+from bot.db.group_commit import SharedTransactions
+from bot.db.postgres import PostgresServer
+from bot.db.sqlite import DriverConnection, Threads
+from bot.db.sqlite import Engine as SqliteEngine
+from bot.db.statements import JSON_TEXT
 from bot.db.transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, MutableMapping, Sequence
 
     from bot.core.clock import Clock
-    from bot.db.connection import Connection, Engine
-    from bot.db.connection_watchdog import Watchdog
-    from bot.db.shared_transactions import Work
+    from bot.db.db_errors import Watchdog
+    from bot.db.group_commit import Work
+    from bot.db.statements import Connection, Engine
     from bot.db.transaction import BeforeCommit
+
+# KB of the database in the memory of each connection; the default of 2 MB fragments the heap over hours
+SQLITE_CACHE = 512
+SQLITE_CACHE_LARGE = 2000  # where many deliveries are stored at once, and where pages read many rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """How the engines of a store behave."""
+
+    busy_timeout: float  # seconds SQLite waits for another process
+    lost_after: float  # seconds after which PostgreSQL ends an idle transaction
+    compiled: MutableMapping[Any, Any] | None = None  # SQLAlchemy's compiled statements; None: of each engine
+    server: PostgresServer | None = None  # where the database is not SQLite
+
+
+def parse_url(url: str) -> sa.URL:
+    """Return the parts of a database's URL: of several hosts, all in one text."""
+    if not url.startswith(SCHEMES):
+        return sa.make_url(url)
+    address = read_address(url)
+    host, port = address.hosts, None
+    if single := re.fullmatch(r"(.*[^:]|):(\d+)", address.hosts):
+        host, port = (single[1], int(single[2])) if "," not in address.hosts else (address.hosts, None)
+    return sa.URL.create(
+        "postgresql+asyncpg",
+        username=address.user or None,
+        password=address.password,
+        host=host.removeprefix("[").removesuffix("]") or None,
+        port=port,
+        database=address.database or None,
+        query=address.query,
+    )
+
+
+def make_engine(url: sa.URL, options: EngineOptions, *, inline: bool = False) -> Engine:
+    """Return the engine of a store; `inline`: SQLite's statements run in the calling thread."""
+    if url.get_backend_name() == "sqlite":
+        return SqliteEngine(_sqlite(url, options, SQLITE_CACHE), None if inline else Threads())
+    assert options.server
+    return postgres.make_postgres_engine(options.server, lost_after=options.lost_after, **_shared(options))
+
+
+def make_engine_for_other_loop(url: sa.URL, options: EngineOptions) -> Engine:
+    """Return an engine to read with in another event loop, whose thread may wait for the database."""
+    if url.get_backend_name() == "sqlite":
+        return SqliteEngine(_sqlite(url, options, SQLITE_CACHE_LARGE))
+    # idle for long, so only a ping shows which connections the server has closed meanwhile
+    assert options.server
+    return postgres.make_postgres_engine(options.server, lost_after=None, ping=True, **_shared(options))
+
+
+def configure_sqlite(connection: Any, cache: int = SQLITE_CACHE) -> None:
+    """Set up one connection of SQLite's driver with a page cache of `cache` KB."""
+    connection.isolation_level = None  # only a Session begins transactions
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"cache_size=-{cache}"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _sqlite(url: sa.URL, options: EngineOptions, cache: int) -> sa.Engine:
+    driver = {
+        "timeout": options.busy_timeout,
+        "factory": DriverConnection,
+        "check_same_thread": False,
+    }
+    # each has a page cache: few stay open, the last one used is used again first, and none is waited for, since that
+    # would keep its users from giving theirs back
+    pool: dict[str, Any] = {"pool_size": 4, "pool_use_lifo": True, "max_overflow": -1}
+    engine = sa.create_engine(url, connect_args=driver, **pool, **_shared(options))
+    sa.event.listen(engine, "connect", lambda connection, _record: configure_sqlite(connection, cache))
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _begin_sqlite(conn: sa.Connection) -> None:
+    """Begin what SQLAlchemy begins by itself, as a migration does after its first commit."""
+    driver: Any = conn.connection.dbapi_connection
+    if not driver.in_transaction:
+        conn.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _shared(options: EngineOptions) -> dict[str, Any]:
+    cache = {} if options.compiled is None else {"compiled_cache": options.compiled}
+    return {**JSON_TEXT, "execution_options": cache}
+
 
 T = TypeVar("T")
 BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
@@ -55,7 +142,7 @@ class Store:
         inline: bool = False,
         compiled: MutableMapping[Any, Any] | None = None,
     ) -> None:
-        self.url = engines.parse_url(url)
+        self.url = parse_url(url)
         self.clock = clock
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self.name = secrets.token_hex(8)  # of this process among those that share the database
@@ -63,13 +150,13 @@ class Store:
         self._before_commit = tuple(before_commit)
         self._kept: dict[str, Any] = {}  # of committed rows, by slot
         self._busy_timeout = busy_timeout
-        self._options = engines.Options(
+        self._options = EngineOptions(
             busy_timeout=busy_timeout,
             lost_after=lost_after,
             compiled=compiled,
             server=None if self.sqlite else PostgresServer(url, self.url),
         )
-        self._engine = engines.make(self.url, self._options, inline=inline)
+        self._engine = make_engine(self.url, self._options, inline=inline)
         self._other_readers: dict[asyncio.AbstractEventLoop, Engine] = {}
         self._writer = asyncio.Lock()
         self._shared = SharedTransactions(self.transaction)
@@ -111,7 +198,7 @@ class Store:
         try:
             with db_errors.translated(self.url):
                 self.require_file()
-                within = connection_watchdog.BACKGROUND_TIMEOUT if lock_timeout is None else lock_timeout + 1
+                within = db_errors.BACKGROUND_TIMEOUT if lock_timeout is None else lock_timeout + 1
                 connected = self._engine.connect(answer_within=within)
                 async with self.writer_lock(lock_timeout), connected as conn, conn.begin():
                     tx = self._begun(conn)
@@ -120,7 +207,7 @@ class Store:
                     yield tx
                     await tx.run_before_commit()
                     if tx.wakes_workers and not self.sqlite:
-                        await tx.run(notify.notification(self.name))
+                        await tx.run(postgres.wake_up_statement(self.name))
         except StoreUnavailable as error:
             self.note_outcome(error)
             raise
@@ -145,7 +232,7 @@ class Store:
 
     @contextlib.asynccontextmanager
     async def read(
-        self, *, answer_within: float = connection_watchdog.BACKGROUND_TIMEOUT
+        self, *, answer_within: float = db_errors.BACKGROUND_TIMEOUT
     ) -> AsyncIterator[Transaction]:
         """One consistent snapshot; writes in it are refused by PostgreSQL and undone by SQLite.
 
@@ -155,7 +242,7 @@ class Store:
         with db_errors.translated(self.url):
             self.require_file()
             other = self._other_readers.get(asyncio.get_running_loop())
-            within = answer_within if other is None else connection_watchdog.REQUEST_TIMEOUT
+            within = answer_within if other is None else db_errors.REQUEST_TIMEOUT
             async with (other or self._engine).connect(reads=True, answer_within=within) as conn:
                 yield self._begun(conn)
 
@@ -170,7 +257,7 @@ class Store:
 
     def read_in(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let `read` also be used in another thread's event loop: a connection belongs to one loop."""
-        self._other_readers[loop] = engines.for_other_loop(self.url, self._options)
+        self._other_readers[loop] = make_engine_for_other_loop(self.url, self._options)
 
     async def stop_reading(self) -> None:
         """Close the connections that `read` opened in the running loop, which is not the store's own."""
@@ -237,7 +324,7 @@ class Store:
         connection = sqlite3.connect(
             path, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False
         )
-        engines.configure_sqlite(connection, engines.SQLITE_CACHE_LARGE)
+        configure_sqlite(connection, SQLITE_CACHE_LARGE)
         return connection
 
 

@@ -1,8 +1,4 @@
-"""A running transaction: statements, and what is written just before it commits.
-
-Handlers see nothing else of the world. What they gather (records, tasks, changed rows) is written by the hooks the
-store was opened with, in their order.
-"""
+"""A running transaction: statements, and what is written just before it commits."""
 
 from __future__ import annotations
 
@@ -25,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from contextlib import AbstractAsyncContextManager
 
-    from bot.db.connection import Connection, Parameters, Result
-    from bot.db.rows import Query
-    from bot.db.statements import RowStatement
+    from bot.db.rows import TypedSelect
+    from bot.db.statements import Connection, Parameters, Result, RowStatement
 
 T = TypeVar("T")
 Changed = Mapping[str, Sequence[Mapping[str, Any]]]  # rows as they are now, by table
@@ -174,11 +169,13 @@ class Transaction:
         """Execute a query and return its rows as dictionaries."""
         return (await self.conn.execute(statement, parameters)).mappings()
 
-    async def fetch(self, query: Query[T] | RowStatement[T], parameters: Parameters = None) -> list[T]:
+    async def fetch(self, query: TypedSelect[T] | RowStatement[T], parameters: Parameters = None) -> list[T]:
         """Execute a query made by `bot.db.rows.select` and return its rows."""
         return cast("list[T]", await self.rows(query, parameters))
 
-    async def fetch_first(self, query: Query[T] | RowStatement[T], parameters: Parameters = None) -> T | None:
+    async def fetch_first(
+        self, query: TypedSelect[T] | RowStatement[T], parameters: Parameters = None
+    ) -> T | None:
         """Execute a query made by `bot.db.rows.select` and return its first row, or None."""
         return cast("T | None", await self.row(query, parameters))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from bot.core import package_files
+from bot.core import files
 from bot.core.clock import Clock, SystemClock
 from bot.demo import job_logs, test_reports
 from bot.demo.github.webhooks import BackgroundTasks
@@ -128,7 +128,7 @@ def _claims(job: WorkflowJob) -> dict[str, Any]:
 
 async def _run_script(environment: dict[str, str], folder: Path) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-E", "-s", "-B", str(package_files.report_script())),
+        *(sys.executable, "-E", "-s", "-B", str(files.report_script())),
         cwd=folder,
         env=environment,
         stdout=asyncio.subprocess.PIPE,

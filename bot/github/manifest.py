@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
-from bot.core import package_files
-from bot.github.enterprise_server import MERGE_GROUP
-from bot.github.enterprise_server import lacks as lacks_event
+from bot.core import files
+from bot.github.responses import MERGE_GROUP
+from bot.github.responses import lacks as lacks_event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,7 +114,7 @@ def unneeded(useful: Mapping[str, str], granted: Mapping[str, str]) -> list[str]
 
 
 def _file(role: str) -> Manifest:
-    text = package_files.manifest(FILES[role]).read_text()
+    text = files.manifest_file(FILES[role]).read_text()
     content = yaml.safe_load(text)
     reasons = {name: reason for name, _, reason in _REASONED.findall(text)}
 

@@ -1,29 +1,238 @@
-"""The rate limiter: holds a call to GitHub back until it may go, within budgets that all processes share."""
+"""The rate limiter: holds a call to GitHub back until it may go, within budgets that all processes share.
+
+A budget says how much of GitHub's limits an installation has used, and when its next write may go.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar
+
+import sqlalchemy as sa
 
 from bot.core import metrics
 from bot.core.errors import OverBudget, RetryLater, StoreUnavailable
-from bot.github.rate_budget import (
-    DISPATCHES_PER_MIN,
-    HOUR,
-    MAX_BLOCK,
-    MINUTE,
-    Allowance,
-    Deferral,
-    RateBudget,
-)
+from bot.db.rows import BigType, JsonType, metadata
+from bot.db.rows import must as _must
+from bot.db.statements import Statement
+from bot.github.responses import MAX_WAIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bot.core.clock import Clock
+    from bot.db.store import Store
+    from bot.db.transaction import Transaction
 
 T = TypeVar("T")
+MINUTE, HOUR = 60_000, 3_600_000  # milliseconds
+DISPATCHES_PER_MIN = 180  # at once or spread out: GitHub counts by the minute
+CREATIONS_PER_HOUR = 400  # where 60 writes a minute are allowed; GitHub refuses the 501st
+RESERVED = 4  # one creation in so many is reserved for gates and verdicts
+MAX_BLOCK = round(MAX_WAIT * 1000)  # milliseconds: GitHub asks for no longer wait
+SHORT_WAIT = 2_000  # milliseconds that any write may wait in its slot
+LONG_WAIT = 30_000  # milliseconds that gates and verdicts may wait for the writes before them
+MAX_WAITING = 6  # calls of one installation that wait at once: each occupies a slot of the worker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowance:
+    """The writes one installation may make."""
+
+    per_minute: int
+
+    @property
+    def per_hour(self) -> int:
+        """New checks and comments in an hour."""
+        return CREATIONS_PER_HOUR * self.per_minute // 60
+
+    @property
+    def interval(self) -> int:
+        """Milliseconds between two writes."""
+        return math.ceil(MINUTE / self.per_minute)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deferral:
+    """A call may not go now, nor soon."""
+
+    kind: str  # asked | budget | pace
+    reason: str
+    after: int  # milliseconds until it is worth trying
+
+
+@dataclass(kw_only=True)
+class RateBudget:
+    """The use of one installation; times in epoch milliseconds, oldest first."""
+
+    next_write: int = 0
+    blocked_until: int = 0
+    precedence_until: int = 0  # gates and verdicts were deferred until then: the rest lets them go first
+    creations: list[int] = field(default_factory=list)
+    dispatches: list[int] = field(default_factory=list)
+
+    def drop_impossible_times(self, now: int) -> None:
+        """Forget times too far ahead for any wait: the clock was ahead when they were stored."""
+        latest = now + LONG_WAIT + MINUTE
+        if max(self.next_write, self.precedence_until) > latest:
+            self.next_write = self.precedence_until = now
+        if self.blocked_until > now + MAX_BLOCK:
+            self.blocked_until = now
+        self.creations = [at for at in self.creations if at <= latest]
+        self.dispatches = [at for at in self.dispatches if at <= latest]
+
+    def reserve_dispatch(self, now: int) -> int | Deferral:
+        """Return `now`, or a deferral: a dispatch never waits in its slot, its subject may be outdated by then."""
+        self.dispatches = self.dispatches[-DISPATCHES_PER_MIN:]
+        full = len(self.dispatches) == DISPATCHES_PER_MIN
+        if full and (wait := self.dispatches[0] + MINUTE - now) > 0:
+            return Deferral(kind="budget", reason="the budget for dispatches is used up", after=wait)
+        self.dispatches.append(now)
+        return now
+
+    def reserve_write(
+        self, now: int, allowed: Allowance, *, creating: bool, low_priority: bool, waiting: int
+    ) -> int | Deferral:
+        """Return when a write may go, and count it; with `low_priority` only while there is budget to spare.
+
+        `waiting` is the number of calls that wait for their turn in this process already.
+        """
+        at = max(now, self.next_write)
+        budget_wait = self._wait_for_budget(at, allowed, low_priority=low_priority) if creating else 0
+        if budget_wait > 0:
+            reason = "the budget for new checks and comments is used up"
+            return Deferral(kind="budget", reason=reason, after=at - now + budget_wait)
+        if low_priority:
+            deferred_to = max(self.precedence_until, at if at - now > SHORT_WAIT else 0)
+        else:
+            crowded = at - now > LONG_WAIT or (at > now and waiting >= MAX_WAITING)
+            deferred_to = at if crowded else 0
+            self.precedence_until = max(self.precedence_until, deferred_to and deferred_to + SHORT_WAIT)
+        if deferred_to > now:
+            return Deferral(kind="pace", reason="earlier writes go first", after=deferred_to - now)
+        if creating:
+            self.creations.append(at)
+        self.next_write = at + allowed.interval
+        return at
+
+    def _wait_for_budget(self, at: int, allowed: Allowance, *, low_priority: bool) -> int:
+        """Return the milliseconds until one more creation fits both budgets."""
+        self.creations = [one for one in self.creations if one > at - HOUR]
+        wait = 0
+        for limit, window in ((allowed.per_minute, MINUTE), (allowed.per_hour, HOUR)):
+            most = max(limit - limit // RESERVED, 1) if low_priority else limit
+            if len(self.creations) >= most:
+                wait = max(wait, self.creations[-most] + window - at)
+        return wait
+
+
+oot_budget = sa.Table(
+    "oot_budget",
+    metadata,
+    _must("app_id", BigType),
+    _must("account", sa.Text),  # whose installation; app: the App itself
+    _must("next_write", BigType),  # the earliest time of the write after those reserved
+    _must("blocked_until", BigType),  # GitHub asked for it
+    _must("pressed_until", BigType),  # until then gates and verdicts take precedence
+    # times of the last hour: a sliding hour needs every single one
+    _must("creations", JsonType),
+    _must("dispatches", JsonType),  # times of the last minute
+    sa.PrimaryKeyConstraint("app_id", "account", name="pk_oot_budget"),
+)
+
+OF_ACCOUNT = (
+    oot_budget.c.app_id == sa.bindparam("of_app"),
+    oot_budget.c.account == sa.bindparam("of_account"),
+)
+BLOCKED_UNTIL = Statement(sa.select(oot_budget.c.blocked_until).where(*OF_ACCOUNT))
+# SQLite ignores FOR UPDATE: a writer there is the only one anyway
+LOCKED = Statement(sa.select(oot_budget).where(*OF_ACCOUNT).with_for_update())
+CHANGE = Statement(sa.update(oot_budget).where(*OF_ACCOUNT))
+
+
+class BudgetRow(TypedDict):
+    """A rate budget; times are epoch milliseconds."""
+
+    app_id: int
+    account: str
+    next_write: int
+    blocked_until: int
+    pressed_until: int
+    creations: list[int]
+    dispatches: list[int]
+
+
+class SharedBudgets:
+    """The budgets of one App in the database; see `bot.github.rate_limiter.Budgets`."""
+
+    def __init__(self, store: Store, app_id: int) -> None:
+        self._store = store
+        self._app_id = app_id
+
+    async def change(self, account: str, change: Callable[[RateBudget], T]) -> T:
+        """Return what `change` returns for a budget, once its changes are committed; its row is locked meanwhile."""
+
+        async def changed(tx: Transaction) -> T:
+            budget = await self._locked(tx, account)
+            before = _values(budget)
+            found = change(budget)
+            after = _values(budget)
+            if after != before:
+                await tx.run(CHANGE, self._of(account) | after)
+            return found
+
+        return await self._store.write(changed)
+
+    async def blocked_until(self, account: str) -> int:
+        """Return until when GitHub wants no calls, epoch milliseconds."""
+        async with self._store.read() as tx:
+            found = await tx.run(BLOCKED_UNTIL, self._of(account))
+            return found.scalar() or 0
+
+    async def all(self) -> dict[str, RateBudget]:
+        """Return every budget by account."""
+        async with self._store.read() as tx:
+            rows = await tx.rows_as(
+                BudgetRow, sa.select(oot_budget).where(oot_budget.c.app_id == self._app_id)
+            )
+        return {row["account"]: _budget(row) for row in rows}
+
+    async def _locked(self, tx: Transaction, account: str) -> RateBudget:
+        row = await tx.row_as(BudgetRow, LOCKED, self._of(account))
+        if row is None:
+            new = {"app_id": self._app_id, "account": account, **_values(RateBudget())}
+            await tx.upsert(oot_budget, [new])
+            row = await tx.row_as(BudgetRow, LOCKED, self._of(account))
+        assert row is not None
+        return _budget(row)
+
+    def _of(self, account: str) -> dict[str, object]:
+        return {"of_app": self._app_id, "of_account": account}
+
+
+def _budget(row: BudgetRow) -> RateBudget:
+    return RateBudget(
+        next_write=row["next_write"],
+        blocked_until=row["blocked_until"],
+        precedence_until=row["pressed_until"],
+        creations=row["creations"],
+        dispatches=row["dispatches"],
+    )
+
+
+def _values(budget: RateBudget) -> dict[str, object]:
+    """Return the columns of a budget; its lists are copied, so that changes to them show."""
+    return {
+        "next_write": budget.next_write,
+        "blocked_until": budget.blocked_until,
+        "pressed_until": budget.precedence_until,
+        "creations": [*budget.creations],
+        "dispatches": [*budget.dispatches],
+    }
+
+
 SEEN_FOR = 1_000  # milliseconds until another process's block is looked for again before a call that reads
 WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 

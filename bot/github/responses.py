@@ -1,12 +1,11 @@
-"""GitHub's responses: rate limits, refusals and what gidgethub may read of them.
-
-Limits are read from status, headers and message, never from an exception's class.
-"""
+"""GitHub's responses: rate limits, what its refusals mean, and what an Enterprise Server lacks."""
 
 from __future__ import annotations
 
+import functools
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -90,3 +89,178 @@ def _number(text: str | None) -> float | None:
         return float(text) if text is not None else None
     except ValueError:
         return None
+
+
+YOUNG_FOR = 120_000  # milliseconds after an object was announced in which GitHub may not know it yet
+SOONEST, LATEST = 2.0, 30.0  # seconds until it is asked again
+
+_NONE: frozenset[int] = frozenset()
+_404 = frozenset({404})
+_404_422 = frozenset({404, 422})
+_404_410 = frozenset({404, 410})
+_NO_COMMIT = frozenset({404, 409, 422})  # 409: nor any other
+
+
+class KnownCall(NamedTuple):
+    """One call, and what its refusals say."""
+
+    method: str
+    path: str  # without the query; below the repository where it does not begin with a slash
+    not_yet: frozenset[int] = _NONE  # while what it is about is young: GitHub may not know it yet
+    gone: frozenset[int] = _NONE  # otherwise: it was deleted, or never was
+
+
+CALLS = (
+    # the App itself, and accounts
+    KnownCall("GET", "/app"),
+    KnownCall("GET", "/app/hook/config"),
+    KnownCall("PATCH", "/app/hook/config"),
+    KnownCall("GET", "/app/hook/deliveries"),
+    KnownCall("GET", "/app/hook/deliveries/{id}", gone=frozenset({404, 410, 422})),  # it has left the log
+    KnownCall("POST", "/app/hook/deliveries/{id}/attempts", gone=frozenset({404, 410, 422})),
+    KnownCall("GET", "/app/installations"),
+    KnownCall("POST", "/app/installations/{installation}/access_tokens"),
+    KnownCall("GET", "/repos/{owner}/{name}/installation"),
+    KnownCall("GET", "/search/issues"),
+    # a repository: it exists before an App is installed on it
+    KnownCall("GET", ""),
+    KnownCall("GET", "collaborators/{login}/permission"),
+    KnownCall("GET", "contents/{+path}", gone=_404),
+    KnownCall("GET", "rules/branches/{branch}"),
+    KnownCall("POST", "dispatches"),
+    KnownCall("POST", "actions/workflows/{file}/dispatches", gone=_404),  # there is no such workflow
+    # commits: 422 "No commit found for SHA"
+    KnownCall("GET", "commits"),
+    KnownCall("GET", "commits/{sha}", not_yet=_404_422, gone=_NO_COMMIT),
+    KnownCall("GET", "commits/{sha}/check-runs", not_yet=_404_422),
+    KnownCall("GET", "commits/{sha}/branches-where-head", not_yet=_404_422, gone=_NO_COMMIT),
+    KnownCall("POST", "git/refs"),
+    KnownCall("GET", "compare/{basehead}", not_yet=_404_422, gone=_NO_COMMIT),
+    # check runs
+    KnownCall("POST", "check-runs", not_yet=_404_422),
+    KnownCall("GET", "check-runs/{id}", not_yet=_404, gone=_404_410),
+    KnownCall("PATCH", "check-runs/{id}", gone=_404),
+    KnownCall("GET", "check-runs/{id}/annotations", gone=_404),
+    # pull requests, issues and comments
+    KnownCall("GET", "pulls"),
+    KnownCall("GET", "pulls/{number}", not_yet=_404, gone=_404),
+    KnownCall("GET", "pulls/{number}/files", not_yet=_404_422),
+    KnownCall("GET", "pulls/{number}/commits", not_yet=_404),
+    KnownCall("GET", "issues/{number}", not_yet=_404, gone=_404_410),
+    KnownCall("GET", "issues/{number}/labels", not_yet=_404),
+    KnownCall("GET", "issues/{number}/comments", not_yet=_404, gone=_404_410),
+    KnownCall("POST", "issues/{number}/comments", not_yet=_404, gone=_404_410),
+    KnownCall("PATCH", "issues/comments/{id}", gone=_404_410),
+    KnownCall("POST", "issues/comments/{id}/reactions", not_yet=_404, gone=_404_410),
+    # workflow runs, jobs and what they left
+    KnownCall("GET", "actions/runs"),
+    KnownCall("GET", "actions/runs/{run}", not_yet=_404, gone=_404_410),
+    KnownCall(
+        "POST", "actions/runs/{run}/cancel", not_yet=_404
+    ),  # 409: it has ended, its own conclusion stands
+    KnownCall("POST", "actions/runs/{run}/rerun", not_yet=_404),
+    KnownCall("POST", "actions/runs/{run}/rerun-failed-jobs", not_yet=_404),
+    KnownCall("GET", "actions/runs/{run}/jobs", not_yet=_404),
+    KnownCall("GET", "actions/runs/{run}/artifacts", not_yet=_404, gone=_404),
+    KnownCall("GET", "actions/runs/{run}/attempts/{attempt}", not_yet=_404, gone=_404_410),
+    KnownCall("GET", "actions/runs/{run}/attempts/{attempt}/jobs", not_yet=_404, gone=_404),
+    KnownCall("POST", "actions/jobs/{job}/rerun", not_yet=_404),
+    KnownCall("GET", "actions/jobs/{job}", not_yet=_404, gone=_404_410),
+    KnownCall(
+        "GET", "actions/jobs/{job}/logs", gone=_404_410
+    ),  # a new one has waits of its own: see fetch_log
+    KnownCall("GET", "actions/artifacts/{id}/zip", not_yet=_404, gone=_404_410),
+)
+
+
+def find_call(method: str, path: str) -> KnownCall | None:
+    """Return the line of a call; `path` begins behind the address of the API, and may have a query."""
+    plain = path.partition("?")[0]
+    return next(
+        (call for call in CALLS if call.method == method and _pattern(call.path).fullmatch(plain)), None
+    )
+
+
+def judge_refusal(
+    error: GitHubRefused, method: str, path: str, *, age: int | None
+) -> GitHubRefused | RetryLater:
+    """Return what a refusal means: RetryLater while what is called about may be unknown yet, else the refusal.
+
+    `age` is in milliseconds; None: the caller does not know it, and is told by the error's `not_yet`.
+    """
+    call = find_call(method, path)
+    if call is None:
+        return error
+    error.not_yet, error.gone = error.status in call.not_yet, error.status in call.gone
+    return wait_while_young(error, age) or error if age is not None else error
+
+
+def wait_while_young(error: GitHubRefused, age: int) -> RetryLater | None:
+    """Return how to try again where GitHub may not know an object of this age yet, None where a refusal is final."""
+    if not error.not_yet or age >= YOUNG_FOR:
+        return None
+    return RetryLater(f"GitHub may not know it yet: {error}", after=min(max(age / 2000, SOONEST), LATEST))
+
+
+@functools.cache
+def _pattern(path: str) -> re.Pattern[str]:
+    """Return what the path of a call matches."""
+    parts = re.split(r"(\{\+?\w+\})", path)
+    text = "".join(
+        (".+" if part.startswith("{+") else "[^/]+") if part.startswith("{") else re.escape(part)
+        for part in parts
+    )
+    if path.startswith("/"):
+        return re.compile(text)
+    return re.compile(rf"/repos/[^/]+/[^/]+/{text}" if path else r"/repos/[^/]+/[^/]+")
+
+
+ENTERPRISE_HEADER = "x-github-enterprise-version"  # of every answer
+DESCRIBED_ENTERPRISE = (
+    "3.17",
+    "3.18",
+    "3.19",
+    "3.20",
+    "3.21",
+    "3.22",
+)  # versions whose description by GitHub was looked at
+_VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lack:
+    """Something of github.com that a server does not have."""
+
+    name: str
+    off: str  # what the bot does without it
+    since: str = ""  # the first version that has it; empty: none that is described
+
+
+RUN_DETAILS = Lack(
+    name="return_run_details",
+    off="the run of a `dispatch: workflow` is known once it reports, not from the dispatch on",
+)
+MERGE_GROUP = Lack(name="merge_group", off="there are no merge queues, so no gate on their commits")
+CHECK_RUN_CLAIM = Lack(name="check_run_id", off="a token of Actions does not say which job reports")
+LACKS = (RUN_DETAILS, MERGE_GROUP, CHECK_RUN_CLAIM)
+
+
+def lacks(version: str, lack: Lack) -> bool:
+    """Whether a version lacks something; the empty version is github.com, which has all.
+
+    A version that is not described is taken for the newest one that is.
+    """
+    if not version:
+        return False
+    return not lack.since or _numbers(version) < _numbers(lack.since)
+
+
+def lacking(version: str) -> list[Lack]:
+    """Return what a version lacks."""
+    return [lack for lack in LACKS if lacks(version, lack)]
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    found = _VERSION.match(version) or _VERSION.match(DESCRIBED_ENTERPRISE[-1])
+    assert found is not None
+    return int(found[1]), int(found[2])

@@ -20,8 +20,8 @@ FEATURE = Feature(
     name="ingest",
     tables="bot.ingest.tables",
     tasks={
-        "identify": "bot.ingest.identify:identify_unknown",
-        "prune": "bot.ingest.prune:prune_expired",
+        "identify": "bot.ingest.reconcile:identify_unknown",
+        "prune": "bot.ingest.retention:prune_expired",
         "pull": "bot.ingest.redeliver:pull_deliveries",
         "reconcile": "bot.ingest.reconcile:reconcile_records",
         "redeliver": "bot.ingest.redeliver:sweep_logs",
@@ -29,11 +29,11 @@ FEATURE = Feature(
     periodic="bot.ingest.feature:periodic",
     views="bot.ingest.views:VIEWS",
     senders="bot.ingest.webhooks:SENDERS",
-    doctor="bot.ingest.pinned:check",
+    doctor="bot.ingest.repositories:check_repository_ids",
     exports="bot.ingest.exports:EXPORTS",
     commands={
-        "replay": "bot.console.replay:replay",
-        "redeliver": "bot.console.redeliver:redeliver",
-        "upstream": "bot.console.upstream:upstream",
+        "replay": "bot.console.upkeep:replay",
+        "redeliver": "bot.console.upkeep:redeliver",
+        "upstream": "bot.console.backends:upstream",
     },
 )

@@ -1,21 +1,22 @@
-"""Inbox of deliveries: storing them, claiming them for the worker, marking them. One table is archive and queue.
+"""Inbox of deliveries: storing, claiming and marking them, and counting those that wait.
 
-A delivery is stored before it is acknowledged, and marked in the transaction that writes what it causes: after a crash
-in between it is still `stored`, and claimed again.
+One table is archive and queue.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import zlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NotRequired
 
 import sqlalchemy as sa
 
+from bot.core.zstd import zstd
+from bot.db import migrate
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement, literal_word
-from bot.ingest import compression
-from bot.ingest.compression import LARGE
 from bot.ingest.tables import (
     DeliveryAction,
     DeliveryEvent,
@@ -25,12 +26,42 @@ from bot.ingest.tables import (
     DeliverySubject,
     delivery,
 )
+from bot.queue.tasks import task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.db.transaction import Transaction
     from bot.ingest.tables import ReceivedRow
+
+COMPRESSION_LEVEL = 1  # 3 takes half as long again for five percent
+LARGE_BODY = 256 * 1024  # bytes: compressing or reading a larger body would keep others waiting
+CODEC = "zstd"
+
+_compressor = zstd.ZstdCompressor(
+    COMPRESSION_LEVEL
+)  # one for all: making one takes as long as most bodies do
+
+
+def compress_body(body: bytes) -> bytes:
+    """Return a body as it is stored, with CODEC."""
+    if len(body) > LARGE_BODY:  # it would keep other threads waiting for the common compressor
+        return zstd.compress(body, COMPRESSION_LEVEL)
+    return _compressor.compress(body, zstd.ZstdCompressor.FLUSH_FRAME)
+
+
+def decompress_body(stored: bytes, codec: str | None) -> bytes:
+    """Return a body as it was received: some older ones are stored like that, without a codec."""
+    if codec == CODEC:
+        return zstd.decompress(stored)
+    return zlib.decompress(stored) if codec == "zlib" else stored
+
+
+def inflated_size(stored: bytes, codec: str | None) -> int:
+    """Return the bytes of a body as it was received; as stored where it was compressed by zlib, which does not tell."""
+    inflated = zstd.get_frame_info(stored).decompressed_size if codec == CODEC else None
+    return len(stored) if inflated is None else inflated
+
 
 PAUSE_AFTER = 1024 * 1024  # bytes of small bodies, compressed before others get a turn
 MOST_BYTES = 16 * 1024 * 1024  # of large bodies in one transaction, inflated, plus the one that exceeds it
@@ -60,14 +91,14 @@ ARRIVED = {  # columns of a delivery as it arrives, with PostgreSQL's names of t
     "body": "bytea",
 }
 COLUMNS = ARRIVED | {"codec": "text"}  # of a new delivery
-MARK = Statement(
+SETTLE = Statement(
     sa.update(delivery)
     .where(delivery.c.id.in_(sa.bindparam("ids", expanding=True)))
     .values(state=sa.bindparam("settled_as"), error=sa.bindparam("because"), attempts=delivery.c.attempts + 1)
 )
 
 
-def values(incoming: Incoming, now: int) -> tuple[Any, ...]:
+def arrived_values(incoming: Incoming, now: int) -> tuple[Any, ...]:
     """Return a delivery's row in the order of ARRIVED; `now` is epoch milliseconds."""
     return (
         incoming["guid"],
@@ -86,17 +117,17 @@ def values(incoming: Incoming, now: int) -> tuple[Any, ...]:
     )
 
 
-def as_stored(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def to_stored(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a row in the order of COLUMNS for one in the order of ARRIVED."""
-    return (*row[:-1], compression.compress(row[-1]), compression.CODEC)
+    return (*row[:-1], compress_body(row[-1]), CODEC)
 
 
-async def all_as_stored(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+async def to_stored_rows(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return such rows, without keeping the event loop for long: large bodies are compressed in a thread."""
     made, size = [], 0
     for row in rows:
-        is_large = len(row[-1]) > LARGE
-        made.append(await asyncio.to_thread(as_stored, row) if is_large else as_stored(row))
+        is_large = len(row[-1]) > LARGE_BODY
+        made.append(await asyncio.to_thread(to_stored, row) if is_large else to_stored(row))
         size += 0 if is_large else len(row[-1])
         if size > PAUSE_AFTER:
             size = 0
@@ -104,9 +135,9 @@ async def all_as_stored(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]
     return made
 
 
-async def put(tx: Transaction, incoming: Incoming) -> bool:
+async def store_delivery(tx: Transaction, incoming: Incoming) -> bool:
     """Store a delivery of ours within a transaction; returns False when its GUID is stored already."""
-    row: dict[str, Any] = dict(zip(COLUMNS, as_stored(values(incoming, tx.now)), strict=True))
+    row: dict[str, Any] = dict(zip(COLUMNS, to_stored(arrived_values(incoming, tx.now)), strict=True))
     tx.wakes_workers = True
     done = await tx.run(tx.insert(delivery).values(row).on_conflict_do_nothing())
     if not done.rowcount:  # unless only another App's copy is
@@ -116,7 +147,7 @@ async def put(tx: Transaction, incoming: Incoming) -> bool:
     return bool(done.rowcount)
 
 
-async def claim(tx: Transaction, *, limit: int, only: int | None = None) -> list[DeliveryRow]:
+async def claim_due(tx: Transaction, *, limit: int, only: int | None = None) -> list[DeliveryRow]:
     """Return the deliveries to be handled next, their rows locked until this transaction ends.
 
     Of large bodies it takes as many as memory allows; the rest are left to the next call.
@@ -124,25 +155,25 @@ async def claim(tx: Transaction, *, limit: int, only: int | None = None) -> list
     query = _due(sqlite=tx.sqlite, one=only is not None)
     rows = await tx.fetch(query, {"now": tx.now, "most": limit, "only": only})
     await _add_large_bodies(tx, [row for row in rows if not row["body"]])
-    return _that_fit([row for row in rows if row["body"]])
+    return _fitting([row for row in rows if row["body"]])
 
 
 def read_body(row: ReceivedRow) -> bytes:
     """Return the body as it was received, inflated."""
-    return compression.decompress(row["body"], row["codec"])
+    return decompress_body(row["body"], row["codec"])
 
 
 def body_size(row: ReceivedRow) -> int:
     """Return the bytes of the body as it was received, without inflating it."""
-    return compression.size(row["body"], row["codec"])
+    return inflated_size(row["body"], row["codec"])
 
 
-def _that_fit(found: Sequence[DeliveryRow]) -> list[DeliveryRow]:
+def _fitting(found: Sequence[DeliveryRow]) -> list[DeliveryRow]:
     """Return the deliveries of which one transaction can keep what they say."""
     fit, total = [], 0
     for one in found:
         size = body_size(one)
-        if size > LARGE:
+        if size > LARGE_BODY:
             if total > MOST_BYTES:
                 continue
             total += size
@@ -153,7 +184,7 @@ def _that_fit(found: Sequence[DeliveryRow]) -> list[DeliveryRow]:
 @functools.cache
 def _due(*, sqlite: bool, one: bool) -> RowStatement[DeliveryRow]:
     """Return the query for what is due, put together once, since it runs all the time; large bodies are left empty."""
-    small = sa.case((sa.func.length(delivery.c.body) <= LARGE, delivery.c.body), else_=sa.literal(b""))
+    small = sa.case((sa.func.length(delivery.c.body) <= LARGE_BODY, delivery.c.body), else_=sa.literal(b""))
     query = select(DeliveryRow, delivery, body=small)
     query = query.where(delivery.c.state == literal_word("stored"), delivery.c.due_at <= sa.bindparam("now"))
     if one:
@@ -174,52 +205,134 @@ async def _add_large_bodies(tx: Transaction, rows: Sequence[DeliveryRow]) -> Non
         size += len(body)
 
 
-async def mark(tx: Transaction, claimed: Sequence[DeliveryRow], state: str, error: str | None = None) -> None:
+async def settle_deliveries(
+    tx: Transaction, claimed: Sequence[DeliveryRow], state: str, error: str | None = None
+) -> None:
     """Mark deliveries handled, ignored or parked."""
     ids = [one["id"] for one in claimed]
     if ids:
-        await tx.run(MARK, {"ids": ids, "settled_as": state, "because": error})
+        await tx.run(SETTLE, {"ids": ids, "settled_as": state, "because": error})
 
 
-async def park(tx: Transaction, claimed: DeliveryRow, error: str) -> bool:
+async def park_delivery(tx: Transaction, claimed: DeliveryRow, error: str) -> bool:
     """Give a delivery up; returns False when another process has settled it meanwhile."""
     change = {"state": "parked", "error": error, "attempts": claimed["attempts"] + 1}
     still = (delivery.c.id == claimed["id"], delivery.c.state == "stored")
     return bool((await tx.run(sa.update(delivery).where(*still).values(change))).rowcount)
 
 
-async def postpone(tx: Transaction, claimed: DeliveryRow, *, due_at: int, error: str) -> None:
+async def postpone_delivery(tx: Transaction, claimed: DeliveryRow, *, due_at: int, error: str) -> None:
     """Leave a delivery stored, to be retried later."""
     change = {"due_at": due_at, "error": error, "attempts": claimed["attempts"] + 1}
     still = (delivery.c.id == claimed["id"], delivery.c.state == "stored")
     await tx.run(sa.update(delivery).where(*still).values(change))
 
 
-FIND = RowStatement(select(DeliveryRow, delivery).where(delivery.c.guid == sa.bindparam("of_guid")))
+DELIVERY_BY_GUID = RowStatement(
+    select(DeliveryRow, delivery).where(delivery.c.guid == sa.bindparam("of_guid"))
+)
 
 
-async def find(tx: Transaction, guid: str) -> DeliveryRow | None:
+async def find_delivery(tx: Transaction, guid: str) -> DeliveryRow | None:
     """Return a stored delivery by GitHub's GUID, its body as received."""
-    row = await tx.fetch_first(FIND, {"of_guid": guid})
+    row = await tx.fetch_first(DELIVERY_BY_GUID, {"of_guid": guid})
     if row is not None:
-        row["body"], row["codec"] = compression.decompress(row["body"], row["codec"]), None
+        row["body"], row["codec"] = decompress_body(row["body"], row["codec"]), None
     return row
 
 
-async def stored(tx: Transaction, guids: Sequence[str]) -> set[str]:
+async def stored_guids(tx: Transaction, guids: Sequence[str]) -> set[str]:
     """Return which of these GUIDs are stored; another App's copy of an event is not the event we were sent."""
     query = sa.select(delivery.c.guid).where(delivery.c.guid.in_(guids), delivery.c.state != "foreign")
     return set((await tx.run(query)).scalars())
 
 
-async def replay(tx: Transaction, guid: str) -> DeliveryRow | None:
+async def replay_delivery(tx: Transaction, guid: str) -> DeliveryRow | None:
     """Have the worker handle a delivery once more; returns it as it was, None when it is not stored.
 
     Handling is idempotent: nothing is done twice. A delivery to another App is left alone.
     """
-    found = await find(tx, guid)
+    found = await find_delivery(tx, guid)
     if found is not None and found["state"] != "foreign":
         tx.wakes_workers = True
         change = {"state": "stored", "due_at": tx.now, "attempts": 0, "error": None}
         await tx.run(sa.update(delivery).where(delivery.c.guid == guid).values(change))
     return found
+
+
+STORED = delivery.c.state == "stored"
+PARKED = delivery.c.state == "parked"
+WEEK = 7 * 24 * 3_600_000  # milliseconds
+FROM_GITHUB = ("webhook", "pull")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backlog:
+    """Numbers of what waits. Ages are milliseconds, 0 when nothing waits."""
+
+    deliveries: int  # stored, not handled yet
+    oldest_delivery: int  # age of the oldest of them
+    due: int  # tasks that are due
+    longest_due: int  # how long the first of them has been due
+    running: int
+    dead: int  # tasks given up
+    parked: int  # deliveries of the last week that could not be handled
+
+
+async def measure_backlog(tx: Transaction) -> Backlog:
+    """Count what waits; an index answers every query."""
+    count = sa.func.count()
+    deliveries, first_received = await _fetch_row(
+        tx, sa.select(count, sa.func.min(delivery.c.received_at)).where(STORED)
+    )
+    due, first_due = await _fetch_row(
+        tx,
+        sa.select(count, sa.func.min(task.c.due_at)).where(
+            task.c.state == "waiting", task.c.due_at <= tx.now
+        ),
+    )
+    by_state = (
+        sa.select(task.c.state, count).where(task.c.state.in_(("running", "dead"))).group_by(task.c.state)
+    )
+    states: dict[str, int] = dict(tuple(row) for row in await tx.run(by_state))
+    (parked,) = await _fetch_row(tx, sa.select(count).where(PARKED, delivery.c.received_at >= tx.now - WEEK))
+    return Backlog(
+        deliveries=deliveries,
+        oldest_delivery=tx.now - (first_received or tx.now),
+        due=due,
+        longest_due=tx.now - (first_due or tx.now),
+        running=states.get("running", 0),
+        dead=states.get("dead", 0),
+        parked=parked,
+    )
+
+
+async def _fetch_row(tx: Transaction, query: sa.Select[*tuple[Any, ...]]) -> tuple[Any, ...]:
+    return tuple((await tx.run(query)).one())
+
+
+async def read_last_received(tx: Transaction) -> int | None:
+    """Return when GitHub's last delivery was received (epoch milliseconds); a ping does not count."""
+    query = (
+        sa.select(delivery.c.received_at)
+        .where(delivery.c.source.in_(FROM_GITHUB), delivery.c.event != "ping")
+        .order_by(delivery.c.received_at.desc())
+        .limit(1)
+    )
+    at: int | None = (await tx.run(query)).scalar()
+    return at
+
+
+async def schema_version(tx: Transaction) -> str | None:
+    """Return the schema's revision, None when there are no tables."""
+    return await tx.conn.run_sync(migrate.version)
+
+
+async def is_schema_supported(tx: Transaction) -> bool:
+    """Whether this version supports the schema of a newer one."""
+    return await tx.conn.run_sync(migrate.supports)
+
+
+async def check_writable(tx: Transaction) -> None:
+    """Write without changing anything, to see whether the database accepts writes."""
+    await tx.run(sa.text("UPDATE alembic_version SET version_num = version_num"))

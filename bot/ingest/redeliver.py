@@ -1,14 +1,4 @@
-"""Tasks redeliver and pull: getting the deliveries that GitHub's log holds and that were never stored.
-
-redeliver: GitHub never redelivers by itself, and its log goes back three days. Each sweep reads from now to where the
-last complete one began. Missing deliveries are remembered and requested, once a sweep. What was requested in vain (our
-address may be unreachable for GitHub) is fetched from the log itself. Deliveries for other accounts' repositories come
-last, a few at a time. What GitHub fails to give is retried for as long as its log may hold it; only what has left the
-log is lost.
-
-pull: where no webhook can reach us, deliveries are fetched from the log every few seconds. It reads back to the first
-page with nothing new. Entries that appear late are found every ten minutes, by a complete sweep.
-"""
+"""Redelivery: getting the deliveries that GitHub's log of our webhooks holds and that were never stored."""
 
 from __future__ import annotations
 
@@ -16,24 +6,162 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
 import structlog
+from multidict import CIMultiDict
 
 from bot.core import metrics
 from bot.core.errors import GitHubRefused, RetryLater
-from bot.ingest import delivery_log, sweeps
-from bot.ingest.delivery_log import DAY
+from bot.core.escaping import is_enterprise_server
+from bot.core.json_fields import as_int, as_time
+from bot.db.rows import select
+from bot.ingest import inbox
+from bot.ingest import repositories as names
+from bot.ingest.deliveries import to_incoming
+from bot.ingest.repositories import read_watched
+from bot.ingest.tables import LogEntry, MissedDeliveryRow, SweepRow, delivery, missed_delivery, sweep
+from bot.ingest.webhooks import kept_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 
     from bot.context import Context
+    from bot.db.transaction import Transaction
     from bot.github.client import GitHubApp
-    from bot.ingest.tables import LogEntry, MissedDeliveryRow
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.ingest.redeliver")
 
-NAME = "redeliver"
+BATCH = 100  # rows compared with the inbox at once; GitHub's pages have as many
+DAY = 86_400_000  # milliseconds
+KEPT_DAYS, KEPT_DAYS_ENTERPRISE = 3, 7  # how far GitHub's log goes back
+
+
+def logged_apps(context: Context) -> list[GitHubApp]:
+    """Return the Apps whose logs are read: one, or two where the backends have their own."""
+    return (
+        [context.github]
+        if context.backend_github is context.github
+        else [context.github, context.backend_github]
+    )
+
+
+async def for_each_app(context: Context, read: Callable[[Context, GitHubApp], Awaitable[object]]) -> None:
+    """Read each App's log; an error in one is raised only after the other has been read."""
+    failures = []
+    for app in logged_apps(context):
+        try:
+            await read(context, app)
+        except (GitHubRefused, RetryLater) as error:
+            log.warning("the delivery log cannot be swept", app=app.app_id, reason=str(error))
+            failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+async def watched_accounts(context: Context, tx: Transaction) -> frozenset[str]:
+    """Return the accounts, case folded, whose deliveries matter."""
+    return (await read_watched(context, tx)).accounts
+
+
+def oldest_readable(context: Context) -> int:
+    """Return how far back to read (epoch milliseconds): as far as GitHub's log and our own retention go."""
+    enterprise = is_enterprise_server(context.settings.github_api_url)
+    days = min(KEPT_DAYS_ENTERPRISE if enterprise else KEPT_DAYS, context.settings.raw_retention_days)
+    return context.clock.now() - days * DAY
+
+
+async def list_missing(
+    context: Context, app: GitHubApp, *, since: int, until: int
+) -> AsyncGenerator[list[LogEntry], None]:
+    """Yield, for each page of the log between two times, what was never stored; newest first.
+
+    Only events with handlers. The log's own `status` is ignored: only the inbox knows whether a delivery came in, and
+    a failed entry may be followed by one that succeeded.
+    """
+    page: list[LogEntry] = []
+    async with contextlib.aclosing(_list_entries(app)) as entries:
+        async for entry in entries:
+            if entry["delivered_at"] < since:
+                break
+            if entry["delivered_at"] < until:
+                page.append(entry)
+            if len(page) == BATCH:
+                yield await _not_stored(context, app, page)
+                page = []
+    if page:
+        yield await _not_stored(context, app, page)
+
+
+async def fetch_delivery(context: Context, app: GitHubApp, entry: LogEntry) -> bool:
+    """Store a delivery with the body kept in the log; returns False when the log no longer has it.
+
+    Raises GitHubRefused when access is refused: that says nothing about the delivery.
+    """
+    try:
+        found = await app.as_app().getitem("/app/hook/deliveries/{id}", {"id": str(entry["log_id"])})
+    except GitHubRefused as error:
+        if not error.gone:
+            raise
+        await _mark_lost(context, app, entry, str(error))
+        return False
+    request = found.get("request") or {}
+    payload = request.get("payload")
+    if not isinstance(payload, dict):
+        await _mark_lost(context, app, entry, "the log shows no payload")
+        return False
+    headers = CIMultiDict(request.get("headers") or {})
+    await context.intake.put(
+        to_incoming(
+            entry["guid"],
+            entry["event"],
+            payload,
+            source="pull",
+            app_id=app.app_id,
+            headers=kept_headers(headers),
+        )
+    )
+    return True
+
+
+async def store_missing(context: Context, app: GitHubApp, page: list[LogEntry]) -> bool:
+    """Store what is missing, until it comes in; returns whether any of it is new."""
+    async with context.store.transaction() as tx:
+        new = [await _add_missing(tx, app, entry) for entry in page]
+    return any(new)
+
+
+async def _list_entries(app: GitHubApp) -> AsyncGenerator[LogEntry, None]:
+    async for item in app.as_app().getiter("/app/hook/deliveries{?per_page}", {"per_page": str(BATCH)}):
+        yield LogEntry(
+            guid=item["guid"],
+            log_id=item["id"],
+            event=item["event"],
+            repository_id=as_int(item.get("repository_id")),
+            delivered_at=as_time(item["delivered_at"]) or 0,
+        )
+
+
+async def _not_stored(context: Context, app: GitHubApp, page: list[LogEntry]) -> list[LogEntry]:
+    handled = {entry["guid"]: entry for entry in page if entry["event"] in context.events}
+    await context.intake.move_arrived()
+    async with context.store.read() as tx:
+        guids = await read_unstored(tx, app.app_id, list(handled))
+    return [entry for guid, entry in handled.items() if guid in guids]
+
+
+async def _mark_lost(context: Context, app: GitHubApp, entry: LogEntry, reason: str) -> None:
+    log.error("a delivery is lost: GitHub's log no longer has it", delivery=entry["guid"], reason=reason)
+    metrics.LOST.inc()
+    async with context.store.transaction() as tx:
+        await _add_missing(tx, app, entry, lost=True)
+
+
+async def _add_missing(tx: Transaction, app: GitHubApp, entry: LogEntry, *, lost: bool = False) -> bool:
+    return await add_missing(tx, app.app_id, entry, lost=lost)
+
+
+REDELIVER = "redeliver"
 OVERLAP = 30 * 60_000  # milliseconds a sweep reads back beyond the last one: entries may appear late
 IN_TRANSIT = 60_000  # milliseconds a delivery may take from GitHub's log to our inbox
 MOST_REQUESTS = 2  # for one delivery, then it is fetched from the log
@@ -57,37 +185,37 @@ async def sweep_logs(context: Context, _task: Task) -> None:
     if context.settings.pulls:
         return
     async with context.store.transaction() as tx:
-        for app in delivery_log.apps(context):
-            await sweeps.begin(tx, app.app_id, NAME)
-    await delivery_log.for_each_app(context, sweep)
+        for app in logged_apps(context):
+            await begin_sweep(tx, app.app_id, REDELIVER)
+    await for_each_app(context, sweep_log)
 
 
 async def pull_deliveries(context: Context, _task: Task) -> None:
     """Fetch what is new in the log of each App; does nothing where deliveries come by webhook."""
     if context.settings.pulls:
-        await delivery_log.for_each_app(context, _fetch_new)
+        await for_each_app(context, _fetch_new)
 
 
 async def _fetch_new(context: Context, app: GitHubApp) -> None:
     async with context.store.read() as tx:
-        last = await sweeps.get(tx, app.app_id, NAME)
+        last = await read_sweep(tx, app.app_id, REDELIVER)
     if last and (last["finished_at"] or 0) > context.clock.now() - COMPLETE_EVERY:
         await _remember_newest(context, app)
         await recover_missing(context, app)
     else:
-        await sweep(context, app)
+        await sweep_log(context, app)
 
 
 async def _remember_newest(context: Context, app: GitHubApp) -> None:
-    since = delivery_log.horizon(context)
-    missing = delivery_log.missing(context, app, since=since, until=context.clock.now() + 1)
+    since = oldest_readable(context)
+    missing = list_missing(context, app, since=since, until=context.clock.now() + 1)
     async with contextlib.aclosing(missing) as pages:
         async for page in pages:
-            if not await delivery_log.remember(context, app, page):
+            if not await store_missing(context, app, page):
                 return
 
 
-async def sweep(
+async def sweep_log(
     context: Context,
     app: GitHubApp,
     *,
@@ -100,31 +228,31 @@ async def sweep(
     """
     until = context.clock.now() + 1 - (0 if context.settings.pulls else IN_TRANSIT)
     async with context.store.transaction() as tx:
-        earlier = await sweeps.begin(tx, app.app_id, NAME)
-    due = max((earlier["reached"] or 0) - OVERLAP, delivery_log.horizon(context))
-    since = due if since is None else max(since, delivery_log.horizon(context))
+        earlier = await begin_sweep(tx, app.app_id, REDELIVER)
+    due = max((earlier["reached"] or 0) - OVERLAP, oldest_readable(context))
+    since = due if since is None else max(since, oldest_readable(context))
     missing = 0
-    async for page in delivery_log.missing(context, app, since=since, until=until):
+    async for page in list_missing(context, app, since=since, until=until):
         missing += len(page)
-        await delivery_log.remember(context, app, page)
+        await store_missing(context, app, page)
     if since <= due:  # otherwise what lies before it was not read
         async with context.store.transaction() as tx:
-            await sweeps.finish(tx, app.app_id, NAME, reached=until, found=missing)
+            await finish_sweep(tx, app.app_id, REDELIVER, reached=until, found=missing)
     requested = await recover_missing(context, app, on_count=on_count)
     if missing or requested:
         log.warning("deliveries were missing", app=app.app_id, missing=missing, asked=requested)
     return SweepResult(missing=missing, requested=requested)
 
 
-async def preview(context: Context, app: GitHubApp, *, since: int | None) -> list[LogEntry]:
+async def preview_sweep(context: Context, app: GitHubApp, *, since: int | None) -> list[LogEntry]:
     """Return what a sweep would request, without requesting or storing anything."""
     async with context.store.read() as tx:
-        earlier = await sweeps.get(tx, app.app_id, NAME)
+        earlier = await read_sweep(tx, app.app_id, REDELIVER)
     if since is None:
         since = (earlier["reached"] or 0) - OVERLAP if earlier else 0
-    since = max(since, delivery_log.horizon(context))
+    since = max(since, oldest_readable(context))
     until = context.clock.now() - IN_TRANSIT
-    pages = delivery_log.missing(context, app, since=since, until=until)
+    pages = list_missing(context, app, since=since, until=until)
     return list({entry["guid"]: entry async for page in pages for entry in page}.values())
 
 
@@ -138,12 +266,14 @@ async def recover_missing(
     """
     now, answered = context.clock.now(), 0
     async with context.store.transaction() as tx:
-        accounts = await delivery_log.watched_accounts(context, tx)
-        horizon = delivery_log.horizon(context)
-        await sweeps.forget(
+        accounts = await watched_accounts(context, tx)
+        horizon = oldest_readable(context)
+        await forget_missing(
             tx, app.app_id, before=now - FORGET_AFTER, others_before=horizon, accounts=accounts
         )
-        due = await sweeps.to_request(tx, app.app_id, asked_before=now - REQUEST_AGAIN, accounts=accounts)
+        due = await read_missing_to_request(
+            tx, app.app_id, asked_before=now - REQUEST_AGAIN, accounts=accounts
+        )
     if on_count:
         on_count(len(due))
     failures: list[Exception] = []
@@ -157,7 +287,7 @@ async def recover_missing(
             log.warning("no answer about a delivery", delivery=row["guid"], reason=str(error))
             failures.append(error)
             async with context.store.transaction() as tx:
-                await sweeps.note_request(tx, row)
+                await note_request(tx, row)
         if len(failures) == MOST_UNANSWERED:
             raise failures[0]
     return answered
@@ -166,7 +296,7 @@ async def recover_missing(
 async def _recover(context: Context, app: GitHubApp, row: MissedDeliveryRow) -> None:
     """Request a delivery at the rate GitHub wants for writes; fetch it where we pull or requests were in vain."""
     if context.settings.pulls or row["asks"] >= MOST_REQUESTS:
-        await delivery_log.fetch(context, app, row)
+        await fetch_delivery(context, app, row)
     else:
         await context.clock.sleep(60 / context.settings.writes_per_min)
         await _request(context, app, row)
@@ -180,5 +310,117 @@ async def _request(context: Context, app: GitHubApp, row: MissedDeliveryRow) -> 
             raise  # access is refused: that says nothing about the delivery
         log.warning("a delivery cannot be asked for", delivery=row["guid"], reason=str(error))
     async with context.store.transaction() as tx:
-        await sweeps.note_request(tx, row)
+        await note_request(tx, row)
     metrics.REDELIVERIES.inc()
+
+
+SWEPT = {  # by name of the sweep
+    "redeliver": "GitHub's delivery log",
+    "reconcile": "what is open and running on GitHub",
+}
+MISSED = missed_delivery.c
+MOST_OTHERS = 60  # deliveries requested at a time for repositories of other accounts, or unknown ones
+
+
+async def begin_sweep(tx: Transaction, app_id: int, name: str) -> SweepRow:
+    """Note that a sweep is being tried; returns its row."""
+    insert = tx.insert(sweep).values(app_id=app_id, name=name, created_at=tx.now, tried_at=tx.now, found=0)
+    update = {"tried_at": sa.func.coalesce(sweep.c.tried_at, tx.now)}
+    await tx.run(insert.on_conflict_do_update(index_elements=["app_id", "name"], set_=update))
+    found = await read_sweep(tx, app_id, name)
+    assert found is not None
+    return found
+
+
+async def read_sweep(tx: Transaction, app_id: int, name: str) -> SweepRow | None:
+    """Return the row of a sweep."""
+    return await tx.fetch_first(select(SweepRow, sweep).where(sweep.c.app_id == app_id, sweep.c.name == name))
+
+
+async def finish_sweep(tx: Transaction, app_id: int, name: str, *, reached: int, found: int = 0) -> None:
+    """Note that a sweep is complete: everything before `reached` was looked at, nothing where that is no time yet."""
+    reached_at = reached if reached > 0 else None
+    done = {"tried_at": None, "finished_at": tx.now, "reached": reached_at, "found": found}
+    await tx.run(sa.update(sweep).where(sweep.c.app_id == app_id, sweep.c.name == name).values(done))
+
+
+async def read_sweep_ages(
+    tx: Transaction, app_ids: Sequence[int], names: Sequence[str]
+) -> list[tuple[str, int, int]]:
+    """Return name, App and milliseconds since the last complete one, or since the first try, of these sweeps."""
+    query = select(SweepRow, sweep).where(sweep.c.app_id.in_(app_ids), sweep.c.name.in_(names))
+    rows = await tx.fetch(query)
+    return [
+        (row["name"], row["app_id"], tx.now - (row["finished_at"] or row["created_at"]))
+        for row in sorted(rows, key=lambda row: (row["name"], row["app_id"]))
+    ]
+
+
+async def read_unstored(tx: Transaction, app_id: int, guids: Sequence[str]) -> set[str]:
+    """Return which GUIDs are neither stored nor lost."""
+    lost = sa.select(MISSED.guid).where(MISSED.app_id == app_id, MISSED.guid.in_(guids), MISSED.lost)
+    return set(guids) - await inbox.stored_guids(tx, guids) - set((await tx.run(lost)).scalars())
+
+
+async def add_missing(tx: Transaction, app_id: int, entry: LogEntry, *, lost: bool = False) -> bool:
+    """Add a delivery that was never stored; one added before stays as it is, unless it is lost now.
+
+    Returns False when nothing has changed.
+    """
+    row = {**entry, "app_id": app_id, "asks": 0, "asked_at": 0, "lost": lost}
+    insert = tx.insert(missed_delivery).values(row)
+    if lost:
+        insert = insert.on_conflict_do_update(index_elements=["app_id", "guid"], set_={"lost": True})
+    done = await tx.run(insert if lost else insert.on_conflict_do_nothing())
+    return done.rowcount > 0
+
+
+async def forget_missing(
+    tx: Transaction, app_id: int, *, before: int, others_before: int, accounts: Collection[str]
+) -> None:
+    """Delete the missing deliveries that are stored by now, or were first sent before a time (epoch milliseconds)."""
+    stored = sa.exists().where(delivery.c.guid == MISSED.guid, delivery.c.state != "foreign")
+    others = sa.and_(MISSED.delivered_at < others_before, ~names.is_known(MISSED.repository_id, accounts))
+    old = sa.or_(MISSED.delivered_at < before, others)
+    await tx.run(sa.delete(missed_delivery).where(MISSED.app_id == app_id, stored | old))
+
+
+async def read_missing_to_request(
+    tx: Transaction, app_id: int, *, asked_before: int, accounts: Collection[str]
+) -> list[MissedDeliveryRow]:
+    """Return the missing deliveries to be requested now: those whose last request is longest ago, then the oldest.
+
+    First those for repositories of some accounts (case folded), then a few of all others, unknown repositories first:
+    strangers may install a public App and have thousands sent.
+    """
+    query = select(MissedDeliveryRow, missed_delivery).where(
+        MISSED.app_id == app_id, ~MISSED.lost, MISSED.asked_at < asked_before
+    )
+    order = (MISSED.asked_at, MISSED.delivered_at, MISSED.log_id)
+    ours = names.is_known(MISSED.repository_id, accounts)
+    others = query.where(~ours).order_by(names.is_known(MISSED.repository_id), *order).limit(MOST_OTHERS)
+    return [
+        *await tx.fetch(query.where(ours).order_by(*order)),
+        *await tx.fetch(others),
+    ]
+
+
+async def note_request(tx: Transaction, missed: MissedDeliveryRow) -> None:
+    """Note that a delivery was requested, whatever the answer."""
+    same = (MISSED.app_id == missed["app_id"], MISSED.guid == missed["guid"])
+    change = {"asks": MISSED.asks + 1, "asked_at": tx.now}
+    await tx.run(sa.update(missed_delivery).where(*same).values(change))
+
+
+async def read_oldest_missing(
+    tx: Transaction, app_id: int, *, most_requests: int, accounts: Collection[str]
+) -> int | None:
+    """Return when the oldest delivery still expected was first sent (epoch milliseconds).
+
+    Not expected: those that are lost, were requested too often in vain, or are for another account's repository.
+    """
+    ours = sa.or_(names.is_known(MISSED.repository_id, accounts), ~names.is_known(MISSED.repository_id))
+    expected = (~MISSED.lost, MISSED.asks < most_requests, MISSED.repository_id.is_not(None), ours)
+    query = sa.select(sa.func.min(MISSED.delivered_at)).where(MISSED.app_id == app_id, *expected)
+    at: int | None = (await tx.run(query)).scalar()
+    return at

@@ -1,26 +1,20 @@
-"""The spool: a file beside the database in which deliveries arrive, so that none waits for the database's lock.
-
-SQLite has one writer at a time, and the worker writes for most of the time. Deliveries are acknowledged once they are
-durable here; the worker moves them into the inbox, and handles them in the same transaction. A crash in between leaves
-them in both, and the inbox takes a GUID once.
-
-A writer appends one record for all deliveries of a commit, and waits for the disk. A reader renames the file first, and
-the next writer creates a new one. The file is locked while a record is appended, so that it is never renamed and read
-to its end in between.
-"""
+"""The spool: a file beside the database in which deliveries arrive, so that none waits for the database's lock."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
 import sys
+import time
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import structlog
 
 from bot.core.errors import StoreUnavailable
 from bot.db.store import file_identity
@@ -30,18 +24,20 @@ if TYPE_CHECKING:
 
     from bot.db.store import Store
 
-Values = tuple[Any, ...]  # of inbox.ARRIVED, or of COLUMNS once compressed
+DeliveryValues = tuple[Any, ...]  # of inbox.ARRIVED, or of COLUMNS once compressed
 
 SUFFIX = ".spool"  # of the file, after the database's name
 MOVING = ".moving"  # added to that while the file is being moved
 # a record begins with one of these: with a byte that no text in UTF-8 has, and so no delivery
-MARK = b"\xffSP"
-STORED, MOVED = MARK + b"1", MARK + b"0"
-HEAD = struct.Struct("<4sIIIQ")  # mark, bytes of the data, their CRC-32, deliveries, epoch milliseconds
+RECORD_MARK = b"\xffSP"
+STORED, MOVED = RECORD_MARK + b"1", RECORD_MARK + b"0"
+RECORD_HEAD = struct.Struct(
+    "<4sIIIQ"
+)  # mark, bytes of the data, their CRC-32, deliveries, epoch milliseconds
 TRIES = 10  # to find the file where it was opened: it may be renamed at any moment
 SEARCHED = 1024 * 1024  # bytes read at once while looking for the next record
 
-_decoder = msgspec.msgpack.Decoder(list[Values])
+_decoder = msgspec.msgpack.Decoder(list[DeliveryValues])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +53,7 @@ class Record:
     @property
     def end(self) -> int:
         """The place after it."""
-        return self.start + HEAD.size + self.size
+        return self.start + RECORD_HEAD.size + self.size
 
 
 class SpoolWriter:
@@ -69,10 +65,10 @@ class SpoolWriter:
         self._file: int | None = None
         self._identity: tuple[int, int] | None = None
 
-    def append(self, rows: Sequence[Values], *, received_at: int) -> None:
+    def append(self, rows: Sequence[DeliveryValues], *, received_at: int) -> None:
         """Store deliveries durably. Raises StoreUnavailable if they were not stored, or may not have been."""
         data = msgspec.msgpack.encode(rows)
-        head = HEAD.pack(STORED, len(data), zlib.crc32(data), len(rows), received_at)
+        head = RECORD_HEAD.pack(STORED, len(data), zlib.crc32(data), len(rows), received_at)
         self._store.require_file()  # no spool where there is no database
         try:
             for _ in range(TRIES):
@@ -137,8 +133,8 @@ def _sync_folder(path: Path) -> None:
 def find_records(file: int, start: int = 0) -> Iterator[Record]:
     """Yield the records of a file that have not been moved; those that were never written to their end are skipped."""
     size = os.fstat(file).st_size
-    while start + HEAD.size <= size:
-        mark, *numbers = HEAD.unpack(os.pread(file, HEAD.size, start))
+    while start + RECORD_HEAD.size <= size:
+        mark, *numbers = RECORD_HEAD.unpack(os.pread(file, RECORD_HEAD.size, start))
         found = Record(
             start=start, size=numbers[0], checksum=numbers[1], deliveries=numbers[2], received_at=numbers[3]
         )
@@ -150,19 +146,19 @@ def find_records(file: int, start: int = 0) -> Iterator[Record]:
         start = found.end
 
 
-def read_deliveries(file: int, record: Record) -> list[Values] | None:
+def read_deliveries(file: int, record: Record) -> list[DeliveryValues] | None:
     """Return a record's deliveries; None where it is damaged, or was never written to its end."""
-    data = os.pread(file, record.size, record.start + HEAD.size)
+    data = os.pread(file, record.size, record.start + RECORD_HEAD.size)
     return _decoder.decode(data) if zlib.crc32(data) == record.checksum else None
 
 
 def find_mark(file: int, start: int) -> int:
     """Return where the next record may begin, or the end of the file."""
     while data := os.pread(file, SEARCHED, start):
-        found = data.find(MARK)
+        found = data.find(RECORD_MARK)
         if found >= 0:
             return start + found
-        start += max(len(data) - len(MARK), 1)
+        start += max(len(data) - len(RECORD_MARK), 1)
     return start
 
 
@@ -181,3 +177,184 @@ def spool_path(database: str) -> Path:
 def moving_path(database: str) -> Path:
     """Return the path of what is being moved into a SQLite database."""
     return Path(f"{database}{SUFFIX}{MOVING}")
+
+
+log = structlog.get_logger("bot.ingest.spool")
+
+LOCK = ".lock"  # suffix of the file whose lock is held while deliveries are moved
+MOST_MOVED = 8 * 1024 * 1024  # bytes read at once, plus the record that exceeds it
+MOST_ROWS = 10_000  # deliveries read at once
+LOCK_TIMEOUT = 5.0  # seconds to wait for another process that moves
+LOCK_PAUSE = 0.001  # seconds between two tries: one record is written and synchronized meanwhile
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Deliveries that are moved together, and the records they are in."""
+
+    rows: list[DeliveryValues]
+    records: list[Record]
+
+
+class SpoolReader:
+    """Reads what has arrived, for one process at a time; not for several threads at once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._arriving = spool_path(store.url.database or "")
+        self._moving = moving_path(store.url.database or "")
+        self._file: int | None = None  # that is being moved
+        self._next = 0  # the place in it that was not read yet
+        self._lock: int | None = None  # held meanwhile
+
+    def read(self, most: int = MOST_ROWS) -> Part | None:
+        """Return what is to be moved next, as much of it as fits into memory; None once nothing is left.
+
+        `most`: deliveries, plus those of the record that exceeds it. Raises StoreUnavailable.
+        """
+        self._store.require_file()  # nothing is moved where there is no database
+        with self._translated():
+            while self._lock is not None or self._take():
+                if part := self._part(most):
+                    return part
+                self._moving.unlink()
+                self.release()
+        return None
+
+    def moved(self, part: Part) -> None:
+        """Note that this is in the inbox: were that undone by a power cut, it would be moved again, in vain."""
+        with self._translated():
+            assert self._file is not None
+            for record in part.records:
+                os.pwrite(self._file, MOVED, record.start)
+
+    def pause(self) -> None:
+        """Let other processes move, and go on here later."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def release(self) -> None:
+        """Let other processes move: it is done, or failed, and what was read is read again."""
+        self.pause()
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def waiting(self) -> tuple[int, int | None]:
+        """Return how many deliveries are to be moved, and when the first of them was received (epoch milliseconds)."""
+        self._store.require_file()
+        try:
+            found = records_waiting(self._store.url.database or "")
+        except OSError as error:
+            raise store_unavailable(self._arriving, error) from error
+        return sum(one.deliveries for one in found), min((one.received_at for one in found), default=None)
+
+    def _part(self, most: int) -> Part | None:
+        """Read on from where the last part ended."""
+        assert self._file is not None
+        rows: list[DeliveryValues] = []
+        taken: list[Record] = []
+        size, unreadable = 0, 0
+        while (
+            size <= MOST_MOVED
+            and len(rows) < most
+            and (record := next(find_records(self._file, self._next), None))
+        ):
+            found = read_deliveries(self._file, record)
+            if found is None:
+                unreadable += 1
+                self._next = find_mark(self._file, record.start + 1)
+                continue
+            rows += found
+            taken.append(record)
+            size += record.size
+            self._next = record.end
+        if unreadable:
+            log.warning("unreadable records of the spool were left out", records=unreadable)
+        return Part(rows=rows, records=taken) if taken else None
+
+    def _take(self) -> bool:
+        """Take the file from its writers; return False if nothing has arrived."""
+        if not (self._moving.exists() or self._arriving.exists()):
+            self.release()
+            return False
+        self._wait_for_lock()
+        if self._file is not None:
+            if os.fstat(self._file).st_nlink:
+                return True
+            os.close(self._file)  # another process has moved the rest of it, and deleted it
+            self._file = None
+        try:
+            begun = self._moving.exists()  # a crash or a failure left it
+            path = self._moving if begun else self._arriving
+            self._file, self._next = os.open(path, os.O_RDWR | os.O_CLOEXEC), 0
+            if not begun:
+                path.rename(self._moving)
+            self._locked(self._file)  # no writer appends to it any more
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        except FileNotFoundError:  # another process has moved it meanwhile
+            self.release()
+            return False
+        return True
+
+    def _wait_for_lock(self) -> None:
+        path = f"{self._arriving}{LOCK}"
+        self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._locked(self._lock)
+
+    def _locked(self, file: int) -> None:
+        until = time.monotonic() + LOCK_TIMEOUT
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.monotonic() > until:
+                raise StoreUnavailable(
+                    f"another process has locked {self._arriving} for over {LOCK_TIMEOUT:g} s"
+                )
+            time.sleep(LOCK_PAUSE)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.release()
+            raise store_unavailable(self._arriving, error) from error
+        except StoreUnavailable:
+            self.release()
+            raise
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[int]:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _opened(*paths: Path) -> Iterator[int]:
+    """Yield those of the files that exist, each once: one may be renamed to the other meanwhile."""
+    seen = set()
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError), _reading(path) as file:
+            found = os.fstat(file)
+            if (identity := (found.st_dev, found.st_ino)) not in seen:
+                seen.add(identity)
+                yield file
+
+
+def records_waiting(database: str) -> list[Record]:
+    """Return the records of a database's spool that are to be moved. Raises OSError."""
+    files = _opened(spool_path(database), moving_path(database))
+    return [record for file in files for record in find_records(file)]
+
+
+def deliveries_waiting(database: str) -> list[DeliveryValues]:
+    """Return the deliveries that are to be moved, without changing anything. Raises OSError."""
+    files = _opened(spool_path(database), moving_path(database))
+    return [
+        row for file in files for record in find_records(file) for row in read_deliveries(file, record) or ()
+    ]

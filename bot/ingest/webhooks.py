@@ -1,29 +1,120 @@
-"""POST /api/github/webhooks: which deliveries are GitHub's, and what is stored of them."""
+"""Webhooks: who delivers where, which deliveries are GitHub's, and what is stored of them.
+
+A small delivery that arrives at once is stored without aiohttp: see `FastPath`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import re
+import time
+from dataclasses import dataclass
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from aiohttp import web
+from msgspec import UNSET, UnsetType
 
+from bot.core import metrics, traces
 from bot.core.errors import Rejected
+from bot.core.feature import load_each
 from bot.core.json_fields import as_int, as_text, clean
+from bot.core.log_output import REQUEST
 from bot.ingest.inbox import Incoming
-from bot.ingest.senders import Sender
-from bot.web.bodies import decode_object, require_utf8
-from bot.web.parameters import IDENTIFIER
+from bot.web import server
+from bot.web.access import CONTEXT
+from bot.web.addresses import IDENTIFIER
+from bot.web.answers import Answer, Yes
+from bot.web.bodies import LARGE, SMALL, decode_object, read_body, require_utf8
+from bot.web.limits import IGNORED_LIMITER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    from aiohttp.typedefs import Handler
 
     from bot.context import Context
+    from bot.core.feature import Features
     from bot.core.settings import Settings
 
-LIMIT = 25 * 1024 * 1024  # bytes; GitHub sends nothing larger
-EVENT = re.compile(r"[a-z0-9_]{1,60}")
-TARGET = "x-github-hook-installation-target-id"
+
+class Stored(Answer, frozen=True, kw_only=True):
+    """Stored, or stored already (`duplicate`)"""
+
+    delivery: str
+    duplicate: Yes | UnsetType = UNSET
+
+
+class Taken(Stored, frozen=True, kw_only=True):
+    """Stored, or stored already (`duplicate`); `ignored` says why nothing follows from it"""
+
+    ignored: str | UnsetType = UNSET
+
+
+def ignore(_what: object) -> None:
+    """Do nothing: what is counted of every request is enough."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sender:
+    """Who delivers at an address of its own, which ends in `/webhooks`."""
+
+    path: str
+    limit: int  # bytes of a body
+    # (headers, by names in lower case or ignoring their case, body, context) -> what is stored; raises Rejected
+    admit: Callable[[Mapping[str, str], bytes, Context], Incoming]
+    taken: Callable[[Incoming], None] = ignore  # counts a delivery that was stored, or had been
+    refused: Callable[[Rejected], None] = ignore
+
+
+def all_senders(features: Features) -> list[Sender]:
+    """Return the senders of all features."""
+    groups: Iterable[tuple[Sender, ...]] = load_each(features, "senders")
+    return [one for group in groups for one in group]
+
+
+def make_receiver(sender: Sender) -> Handler:
+    """Return the request handler of a sender: verifies, stores, acknowledges."""
+
+    async def receive(request: web.Request) -> web.Response:
+        context = request.app[CONTEXT]
+        metrics.READ_BY_AIOHTTP.inc()
+        body = await read_body(request, limit=sender.limit)
+        try:
+            if len(body) > LARGE:
+                incoming = await asyncio.to_thread(sender.admit, request.headers, body, context)
+            else:
+                incoming = sender.admit(request.headers, body, context)
+            if "ignored" in incoming:
+                request.app[IGNORED_LIMITER].ignored(request, incoming["ignored"])
+        except Rejected as refusal:
+            sender.refused(refusal)
+            raise
+        new = await context.intake.put(incoming)
+        body_of_answer = acknowledge(sender, incoming, new=new)
+        answer = web.Response(body=body_of_answer, status=202, content_type="application/json")
+        if len(body) > SMALL:  # the next delivery can take the fast path only on another connection
+            answer.force_close()
+        return answer
+
+    return receive
+
+
+def acknowledge(sender: Sender, incoming: Incoming, *, new: bool) -> bytes:
+    """Count a delivery that is stored, and return the body of its answer."""
+    sender.taken(incoming)
+    (metrics.STORED if new else metrics.DUPLICATES).inc()
+    duplicate: Yes | UnsetType = UNSET if new else True
+    if (why := incoming.get("ignored")) is not None:
+        return msgspec.json.encode(Taken(delivery=incoming["guid"], duplicate=duplicate, ignored=why))
+    return msgspec.json.encode(Stored(delivery=incoming["guid"], duplicate=duplicate))
+
+
+BODY_LIMIT = 25 * 1024 * 1024  # bytes; GitHub sends nothing larger
+EVENT_NAME = re.compile(r"[a-z0-9_]{1,60}")
+TARGET_HEADER = "x-github-hook-installation-target-id"
 KEPT_HEADERS = {
     name.lower(): name
     for name in (
@@ -53,17 +144,19 @@ class Summary(msgspec.Struct):
 _decoder = msgspec.json.Decoder(Summary)
 
 
-def admit(headers: Mapping[str, str], body: bytes, context: Context) -> Incoming:
+def admit_delivery(headers: Mapping[str, str], body: bytes, context: Context) -> Incoming:
     """Verify a delivery and return what is stored of it; raises Rejected 401, 400 or 415.
 
     Names of headers are in lower case here and below, or those of a mapping that ignores their case.
     """
     settings = context.settings
-    verify(body, headers.get("x-hub-signature-256", ""), secrets_for(settings, headers.get(TARGET)))
+    verify_signature(
+        body, headers.get("x-hub-signature-256", ""), secrets_for(settings, headers.get(TARGET_HEADER))
+    )
     return read_delivery(headers, body, settings)
 
 
-def verify(body: bytes, signature: str, secrets: tuple[str, ...]) -> None:
+def verify_signature(body: bytes, signature: str, secrets: tuple[str, ...]) -> None:
     """Check `sha256=<hex HMAC of the raw bytes>` against every secret in force; raises Rejected 401.
 
     https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
@@ -98,11 +191,14 @@ def read_delivery(headers: Mapping[str, str], body: bytes, settings: Settings) -
     if headers.get("content-type", "").lower().startswith("application/x-www-form-urlencoded"):
         raise Rejected(415, "unsupported_media_type", "set the webhook's content type to application/json")
     guid, event = headers.get("x-github-delivery", ""), headers.get("x-github-event", "")
-    for name, value, pattern in (("X-GitHub-Delivery", guid, IDENTIFIER), ("X-GitHub-Event", event, EVENT)):
+    for name, value, pattern in (
+        ("X-GitHub-Delivery", guid, IDENTIFIER),
+        ("X-GitHub-Event", event, EVENT_NAME),
+    ):
         if not pattern.fullmatch(value):
             raise Rejected(400, "invalid_header", f"the header {name} is missing or malformed")
-    summary = peek(body)
-    target = headers.get(TARGET)
+    summary = read_summary(body)
+    target = headers.get(TARGET_HEADER)
     ours = {str(settings.app_id), str(settings.relay_app_id)}
     return Incoming(
         guid=guid,
@@ -118,16 +214,16 @@ def read_delivery(headers: Mapping[str, str], body: bytes, settings: Settings) -
     )
 
 
-def peek(body: bytes) -> Summary:
+def read_summary(body: bytes) -> Summary:
     """Read the few members that the inbox stores, skipping the rest; raises Rejected 400 unless it is a JSON object."""
     try:
         require_utf8(body)
         return _decoder.decode(body)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _lenient(decode_object(body))
+        return _read_leniently(decode_object(body))
 
 
-def _lenient(data: dict[str, Any]) -> Summary:
+def _read_leniently(data: dict[str, Any]) -> Summary:
     """Read what is readable of a body whose members do not have the types GitHub documents."""
     summary = Summary(action=data.get("action"))
     for name in ("repository", "installation"):
@@ -144,5 +240,127 @@ def kept_headers(headers: Mapping[str, str]) -> str | None:
     return msgspec.json.encode(kept).decode() if kept else None
 
 
-GITHUB = Sender(path="/api/github/webhooks", limit=LIMIT, admit=admit)
-SENDERS = (GITHUB,)
+GITHUB_SENDER = Sender(path="/api/github/webhooks", limit=BODY_LIMIT, admit=admit_delivery)
+SENDERS = (GITHUB_SENDER,)
+
+
+HEADER_LINE = rb"\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}: [\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?"
+REQUEST_HEAD = re.compile(rb"POST [!-~]+ HTTP/1\.1(?:" + HEADER_LINE + rb"){1,100}")
+START_LINE_MOST = 60  # bytes of the method and the path
+HEAD_MOST = 8_000  # bytes of a head; aiohttp refuses longer lines
+CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: ([1-9][0-9]{0,4})\r\n", re.IGNORECASE)
+# headers that change how the body is read, or what follows the answer
+SPECIAL_HEADERS = frozenset({"transfer-encoding", "content-encoding", "expect", "upgrade", "trailer"})
+STATUS_LINES = {202: b"202 Accepted", 500: b"500 Internal Server Error", 503: b"503 Service Unavailable"}
+
+ANSWER_HEAD = (
+    b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\nDate: %b\r\nX-Request-Id: %b\r\n"
+    b"%b\r\n%b"
+)
+
+
+class FastPath:
+    """Stores deliveries for one application; called with what a connection has read between two requests."""
+
+    def __init__(self, app: web.Application) -> None:
+        self._app = app
+        self._context = app[CONTEXT]
+        self._senders = {f"POST {one.path} ".encode(): one for one in all_senders(self._context.features)}
+        self._date = (0, b"")  # a second, and the value of the header Date then
+
+    def __call__(self, data: bytes) -> PendingDelivery | None:
+        """Store the delivery if `data` is one complete request; otherwise return None."""
+        sender = self._sender(data)
+        if sender is None or len(data) > SMALL or traces.enabled():
+            return None
+        started = time.perf_counter()
+        head, _, body = data.partition(b"\r\n\r\n")
+        if len(head) > HEAD_MOST or not REQUEST_HEAD.fullmatch(head):
+            return None
+        headers = _parse_headers(head)
+        if headers is None or headers.get("content-length") != str(len(body)) or not _is_plain(headers):
+            return None
+        try:
+            incoming = sender.admit(headers, body, self._context)
+        except Rejected:
+            return None
+        if "ignored" in incoming:
+            return None
+        metrics.READ_BY_FAST_PATH.inc()
+        return PendingDelivery(self, sender, incoming, self._context.intake.put(incoming), started)
+
+    def is_incomplete(self, data: bytes) -> bool:
+        """Return whether `data` starts with the head of a small delivery, and a part of its body is missing."""
+        if self._sender(data) is None or traces.enabled():
+            return False
+        end = data.find(b"\r\n\r\n")
+        length = CONTENT_LENGTH.search(data, 0, end + 2) if end >= 0 else None
+        return length is not None and len(data) < end + 4 + int(length[1]) <= SMALL
+
+    def answer(self, pending: PendingDelivery) -> bytes:
+        """Return the answer to a delivery that was stored, or could not be."""
+        status, body, headers = self._outcome(pending)
+        metrics.count_request("webhooks", status, time.perf_counter() - pending.started)
+        guid = pending.incoming["guid"].encode()
+        return ANSWER_HEAD % (STATUS_LINES[status], len(body), self._date_header(), guid, headers, body)
+
+    def _outcome(self, pending: PendingDelivery) -> tuple[int, bytes, bytes]:
+        """Return status, body and further headers."""
+        error = pending.stored.exception()
+        if error is None:
+            return 202, acknowledge(pending.sender, pending.incoming, new=pending.stored.result()), b""
+        named = REQUEST.set((pending.incoming["guid"], pending.sender.path))
+        try:
+            refusal = server.describe_failure(self._app, error)
+        finally:
+            REQUEST.reset(named)
+        headers = "".join(f"{name}: {value}\r\n" for name, value in refusal.headers.items())
+        return refusal.status, msgspec.json.encode(server.refusal_body(refusal)), headers.encode()
+
+    def _sender(self, data: bytes) -> Sender | None:
+        """Return the sender that delivers at the address of a request, None where it is no delivery."""
+        end = data.find(b" ", len(b"POST "), START_LINE_MOST) + 1
+        return self._senders.get(data[:end])
+
+    def _date_header(self) -> bytes:
+        second = int(time.time())
+        if second != self._date[0]:
+            self._date = (second, formatdate(second, usegmt=True).encode())
+        return self._date[1]
+
+
+class PendingDelivery:
+    """A delivery that is being stored; it is answered once `stored` is done."""
+
+    __slots__ = ("_path", "incoming", "sender", "started", "stored")
+
+    def __init__(
+        self,
+        path: FastPath,
+        sender: Sender,
+        incoming: Incoming,
+        stored: asyncio.Future[bool],
+        started: float,
+    ) -> None:
+        self._path = path
+        self.sender = sender
+        self.incoming = incoming
+        self.stored = stored
+        self.started = started  # seconds of the performance counter
+
+    def answer(self) -> bytes:
+        """Return the answer, once `stored` is done."""
+        return self._path.answer(self)
+
+
+def _is_plain(headers: dict[str, str]) -> bool:
+    """Return whether nothing in these headers needs aiohttp, which refuses a request without Host."""
+    keeps = headers.get("connection", "keep-alive").lower() == "keep-alive"
+    return keeps and "host" in headers and not SPECIAL_HEADERS & headers.keys()
+
+
+def _parse_headers(head: bytes) -> dict[str, str] | None:
+    """Return the headers by their names in lower case; None if a name occurs twice."""
+    lines = head.decode("ascii").split("\r\n")[1:]
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    return headers if len(headers) == len(lines) else None

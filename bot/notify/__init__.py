@@ -1,3 +1,3 @@
-"""Telling people: webhooks to their chat, feeds, badges, a daily digest."""
+"""Telling people: webhooks to their chat, and a daily digest."""
 
 from __future__ import annotations

@@ -1,22 +1,40 @@
-"""Notices: what begins and ends of the conditions, compared with what was told."""
+"""The periodic task `notices`: compares what holds now with what people were told, and has them told. Key: nothing.
+
+What begins and what is over is stored with the notices about it and with what each receiver is to get, in one
+transaction: after a crash it is either told already, or found again. The daily digest is made here too.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.core.conditions import EVENTS
+import structlog
+
+from bot.core import text
+from bot.core.feature import CONDITION_EVENTS, ConditionScope, load_each
+from bot.notify import rows
+from bot.notify.receivers import DIGEST, NotifySettings
+from bot.notify.rows import hidden_of, is_hidden
+from bot.notify.sending import request_sending
+from bot.oot.statistics import health
+from bot.oot.statistics.health import WORKER_DAY_SUMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from bot.core.conditions import Condition
-    from bot.notify.tables import NoticeRow
+    from bot.context import Context
+    from bot.core.feature import Condition
+    from bot.db.transaction import Transaction
+    from bot.notify.receivers import Receiver
+    from bot.notify.tables import NoticeRow, ToldRow
+    from bot.oot.statistics.health import Health
+    from bot.queue.tasks import Task
 
 MOST_LINES = 20  # of a notice
-LONGEST = 500  # characters of a line
+LINE_LONGEST = 500  # characters of a line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +58,7 @@ class Changes:
         return bool(self.begun or self.over)
 
 
-def compare(found: Iterable[Condition], told: Mapping[str, frozenset[str]]) -> Changes:
+def compare_conditions(found: Iterable[Condition], told: Mapping[str, frozenset[str]]) -> Changes:
     """Compare conditions with those that were told and are not over."""
     begun: dict[tuple[str, str], Condition] = {}
     over: dict[tuple[str, str], Condition] = {}
@@ -57,20 +75,20 @@ def notices_of(conditions: Sequence[Condition], *, audience: str, now: int) -> l
     """Return the notices of conditions that began or are over: one for all that share a heading."""
     together: defaultdict[tuple[object, ...], list[Condition]] = defaultdict(list)
     for one in conditions:
-        event = one.event if one.holds else EVENTS[one.event]
+        event = one.event if one.holds else CONDITION_EVENTS[one.event]
         together[event, one.heading, one.subject].append(one)
     return [_notice(str(event), some, audience, now) for (event, *_), some in together.items()]
 
 
 def _notice(event: str, conditions: Sequence[Condition], audience: str, now: int) -> Notice:
     subject = conditions[0].subject
-    lines = [line[:LONGEST] for one in conditions for line in one.lines]
+    lines = [line[:LINE_LONGEST] for one in conditions for line in one.lines]
     more = len(lines) - MOST_LINES
     row: NoticeRow = {
         "event": event,
         "at": now,
         "began_at": min((one.since for one in conditions if one.since is not None), default=None),
-        "heading": conditions[0].heading[:LONGEST],
+        "heading": conditions[0].heading[:LINE_LONGEST],
         "lines": [*lines[:MOST_LINES], f"and {more} more"] if more > 0 else lines,
         "repo": subject.repo,
         "branch": subject.branch,
@@ -81,3 +99,193 @@ def _notice(event: str, conditions: Sequence[Condition], audience: str, now: int
         "audience": audience,
     }
     return Notice(row=row, keys=tuple(one.key for one in conditions))
+
+
+DAY = 86_400_000  # milliseconds
+DIGEST_LATEST = 3 * 3_600.0  # seconds after its time that a digest is still worth sending
+MOST_NOTICES, MOST_OPEN, MOST_BACKENDS = 1_000, 10, 30
+EVENT_NOUNS = {
+    "backend_red": "backend turned red", "backend_recovered": "backend recovered",
+    "backend_silent": "backend fell silent", "backend_reporting": "backend reports again",
+    "trunk_broken": "branch broke", "trunk_repaired": "branch was repaired",
+    "gate_waiting": "gate waited long", "culprit_found": "culprit was found",
+}  # fmt: skip
+
+
+async def request_digests(context: Context, receivers: Sequence[Receiver]) -> None:
+    """Have receivers sent the digests that are due, each once."""
+    for receiver in receivers:
+        due = receiver.digest_due(context.clock.now())
+        if due is None or due[1] > DIGEST_LATEST:
+            continue
+        day, _ = due
+        async with context.store.read() as tx:
+            told = await rows.told_keys(tx, receiver.audience)
+        key = f"{receiver.name}/{day}"
+        if key not in told.get(DIGEST, ()):
+            await _make_digest(context, receiver, key)
+
+
+async def _make_digest(context: Context, receiver: Receiver, key: str) -> None:
+    notice = await read_digest(context, receiver)
+    async with context.store.transaction() as tx:
+        told: ToldRow = {
+            "audience": receiver.audience,
+            "event": DIGEST,
+            "key": key,
+            "notice_id": notice["id"],
+            "seen_at": tx.now,
+        }
+        if await rows.add_told(tx, [told]):
+            await rows.add_notice(tx, notice, [receiver.name])
+            request_sending(tx, receiver)
+
+
+async def read_digest(context: Context, receiver: Receiver) -> NoticeRow:
+    """Return the digest of a receiver as of now."""
+    settings = context.settings
+    async with context.store.read() as tx:
+        hidden = await hidden_of(tx, settings, receiver.audience)
+        still = await rows.open_notices(tx, receiver.audience, limit=MOST_NOTICES)
+        recent = await rows.recent_notices(tx, receiver.audience, since=tx.now - DAY, limit=MOST_NOTICES)
+        backends = await health.read_backends(tx, hidden, 1, context.resource(WORKER_DAY_SUMS))
+        now = tx.now
+    shown = [
+        one
+        for one in backends
+        if one.listed
+        and one.level > 1
+        and not hidden.has(one.repo)
+        and receiver.concerns(repo="", backend=one.repo, oncalls=one.oncalls)
+    ]
+    heading, lines = describe_day(
+        [one for one in still if _passes_filters(receiver, one) and not is_hidden(hidden, one)],
+        [one for one in recent if _passes_filters(receiver, one) and not is_hidden(hidden, one)],
+        shown,
+        now=now,
+    )
+    return {
+        "event": DIGEST,
+        "at": now,
+        "began_at": now - DAY,
+        "heading": heading,
+        "lines": lines,
+        "repo": "",
+        "branch": "",
+        "backend": "",
+        "oncalls": [],
+        "path": "/oot",
+        "id": str(uuid.uuid4()),
+        "audience": receiver.audience,
+    }
+
+
+def describe_day(
+    still: Sequence[NoticeRow], recent: Sequence[NoticeRow], backends: Sequence[Health], *, now: int
+) -> tuple[str, list[str]]:
+    """Return the heading of a digest and its lines."""
+    counts = Counter(one["event"] for one in recent)
+    happened = [f"{counts[event]} × {noun}" for event, noun in EVENT_NOUNS.items() if counts[event]]  # noqa: RUF001
+    summary = text.plural(len(still), "open matter") if still else "nothing is open"
+    lines = [f"In the last 24 hours: {', '.join(happened) or 'nothing to tell'}"]
+    for one in still[:MOST_OPEN]:
+        since = one["at"] if one["began_at"] is None else one["began_at"]
+        lines.append(f"Open: {one['heading']} (for {text.duration(max(0, now - since) / 1000)})")
+    if len(still) > MOST_OPEN:
+        lines.append(f"and {len(still) - MOST_OPEN} more open")
+    lines += [_backend_line(one) for one in backends[:MOST_BACKENDS]]
+    if len(backends) > MOST_BACKENDS:
+        lines.append(f"and {text.plural(len(backends) - MOST_BACKENDS, 'more backend')}")
+    return f"Daily digest: {summary}", lines
+
+
+def _backend_line(one: Health) -> str:
+    if one.stats.pass_rate is None:
+        return f"{one.label} (L{one.level}): no result that counts"
+    return f"{one.label} (L{one.level}): {text.percent(one.stats.pass_rate)} of {one.stats.rated} passed"
+
+
+def _passes_filters(receiver: Receiver, notice: NoticeRow) -> bool:
+    """Whether a notice is no digest, and passes a receiver's filters."""
+    about = notice["event"] in EVENT_NOUNS
+    return about and receiver.concerns(
+        repo=notice["repo"], backend=notice["backend"], oncalls=notice["oncalls"]
+    )
+
+
+log = structlog.get_logger("bot.notify.notices")
+
+SEEN_EVERY = 86_400_000  # milliseconds between two notes that a condition still holds
+
+
+async def check_conditions(context: Context, _task: Task) -> None:
+    """Tell people what began and what is over."""
+    receivers = context.settings.of(NotifySettings).notify
+    for audience in sorted({"public", *(one.audience for one in receivers)}):
+        mine = [one for one in receivers if one.audience == audience]
+        await _check_audience(context, audience, mine)
+    await request_digests(context, receivers)
+    await _drop_unknown(context, {one.name for one in receivers})
+
+
+async def _drop_unknown(context: Context, names: Collection[str]) -> None:
+    """Give up what waits for receivers that were taken out of the settings."""
+    async with context.store.read() as tx:
+        unknown = await rows.awaited_receivers(tx) - set(names)
+    if unknown:
+        async with context.store.transaction() as tx:
+            gone = await rows.drop_waiting(tx, unknown)
+        log.warning("notices are not sent: their receiver is no longer in the settings", notices=gone)
+
+
+async def _check_audience(context: Context, audience: str, receivers: Sequence[Receiver]) -> None:
+    async with context.store.read() as tx:
+        scope = ConditionScope(
+            hidden=await hidden_of(tx, context.settings, audience),
+            told=await rows.told_keys(tx, audience),
+        )
+        found: list[Condition] = []
+        for read in load_each(context.features, "conditions"):
+            found += await read(context, tx, scope)
+        stale = await rows.stale_keys(tx, audience, tx.now - SEEN_EVERY)
+    changes = compare_conditions(found, scope.told)
+    still = stale & {(one.event, one.key) for one in found if one.holds}
+    if changes.any or still:
+        async with context.store.transaction() as tx:
+            await rows.mark_seen(tx, audience, still, tx.now - SEEN_EVERY)
+            await _tell_changes(tx, audience, changes, receivers)
+
+
+async def _tell_changes(
+    tx: Transaction, audience: str, changes: Changes, receivers: Sequence[Receiver]
+) -> None:
+    """Store what changed, the notices about it, and who is to get them."""
+    for notice in notices_of(changes.begun, audience=audience, now=tx.now):
+        row = notice.row
+        told = [_told_row(audience, row["event"], key, row["id"], tx.now) for key in notice.keys]
+        if await rows.add_told(tx, told):
+            await _store_notice(tx, notice, receivers)
+    over = [
+        one
+        for one in changes.over
+        if await rows.end_told(tx, audience, one.event, one.key) and CONDITION_EVENTS[one.event]
+    ]
+    for notice in notices_of(over, audience=audience, now=tx.now):
+        await _store_notice(tx, notice, receivers)
+
+
+def _told_row(audience: str, event: str, key: str, notice_id: str, now: int) -> ToldRow:
+    return {"audience": audience, "event": event, "key": key, "notice_id": notice_id, "seen_at": now}
+
+
+async def _store_notice(tx: Transaction, notice: Notice, receivers: Collection[Receiver]) -> None:
+    row = notice.row
+    chosen = [
+        one
+        for one in receivers
+        if one.wants(row["event"], repo=row["repo"], backend=row["backend"], oncalls=row["oncalls"])
+    ]
+    await rows.add_notice(tx, row, [one.name for one in chosen])
+    for one in chosen:
+        request_sending(tx, one)
+    log.info("notice", notice_event=row["event"], heading=row["heading"], receivers=len(chosen))

@@ -1,10 +1,11 @@
-"""Receivers: who is told of what, where, in which format, and when not."""
+"""Receivers: who is told of what, where, in which format, and when not; the options of notices."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,19 +14,21 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Meta
 
-from bot.core.conditions import EVENTS
+from bot.core import setting_types
+from bot.core.feature import CONDITION_EVENTS
+from bot.core.settings import option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DIGEST, TEST = "digest", "test"
-TOLD = (*EVENTS, *(after for after in EVENTS.values() if after))  # events to choose from
+TOLD = (*CONDITION_EVENTS, *(after for after in CONDITION_EVENTS.values() if after))  # events to choose from
 MOST_RECEIVERS = 50
 SECRET_PREFIX = "whsec_"  # noqa: S105 - as Standard Webhooks writes secrets
 SECRET_BYTES = range(24, 65)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
-DAY = timedelta(days=1)
+ONE_DAY = timedelta(days=1)
 
 Url = Annotated[str, Meta(min_length=1, max_length=2_000)]
 Globs = Annotated[tuple[str, ...], Meta(max_length=100)]
@@ -65,7 +68,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def keys(self) -> tuple[bytes, ...]:
         """The keys to sign with."""
-        return tuple(_key(text) for text in self.secret.split(",")) if self.secret else ()
+        return tuple(_decode_key(text) for text in self.secret.split(",")) if self.secret else ()
 
     def wants(self, event: str, *, repo: str, backend: str, oncalls: Iterable[str]) -> bool:
         """Whether it is to be told of an event."""
@@ -78,8 +81,8 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """
         logins = {login.casefold() for login in self.oncall}
         return (
-            (not repo or _matches(self.repos, repo))
-            and _matches(self.backends, backend)
+            (not repo or _matches_globs(self.repos, repo))
+            and _matches_globs(self.backends, backend)
             and (not logins or not logins.isdisjoint(login.casefold() for login in oncalls))
         )
 
@@ -92,14 +95,14 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if not self.quiet:
             return 0
         here = self.local(now)
-        begins, ends = (_minutes(text) for text in self.quiet.split("-"))
+        begins, ends = (_minutes_of_day(text) for text in self.quiet.split("-"))
         minute = here.hour * 60 + here.minute
         within = begins <= minute < ends if begins < ends else minute >= begins or minute < ends
         if not within:
             return 0
         end = here.replace(hour=ends // 60, minute=ends % 60, second=0, microsecond=0, fold=0)
         if ends <= minute:
-            end += DAY
+            end += ONE_DAY
         # an aware time counts its own clock: the difference has to be that of the moments, as clocks are changed
         return max(end.astimezone(UTC).timestamp() - now / 1000, 1.0)
 
@@ -107,7 +110,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Return the day of its digest and since how many seconds that is due; None before its time, and without."""
         if not self.digest:
             return None
-        here, minute = self.local(now), _minutes(self.digest)
+        here, minute = self.local(now), _minutes_of_day(self.digest)
         late = here.hour * 60 + here.minute - minute
         return None if late < 0 else (here.date().isoformat(), late * 60.0)
 
@@ -164,7 +167,7 @@ def _problem_of_times(one: Receiver) -> str:
     return ""
 
 
-def _key(text: str) -> bytes:
+def _decode_key(text: str) -> bytes:
     """Return the bytes of a secret; raises ValueError."""
     plain = text.strip()
     if not plain.startswith(SECRET_PREFIX):
@@ -175,11 +178,28 @@ def _key(text: str) -> bytes:
         raise ValueError(str(error)) from None
 
 
-def _matches(globs: Iterable[str], name: str) -> bool:
+def _matches_globs(globs: Iterable[str], name: str) -> bool:
     wanted = [glob.casefold() for glob in globs]
     return not wanted or any(fnmatchcase(name.casefold(), glob) for glob in wanted)
 
 
-def _minutes(text: str) -> int:
+def _minutes_of_day(text: str) -> int:
     hours, _, minutes = text.partition(":")
     return int(hours) * 60 + int(minutes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotifySettings:
+    """Who is told of what."""
+
+    notify: tuple[Receiver, ...] = option(
+        "Receivers of notices: tables `[[notify]]`, or a JSON list; docs/notify.md says what one has.",
+        read_receivers,
+        default=(),
+        secret=True,
+    )
+    notify_gate_wait: int = option(
+        "How long a gate waits for backends before people are told.",
+        setting_types.duration,
+        default=2 * 3600,
+    )

@@ -1,4 +1,4 @@
-"""Rows of notices: what was told, and what each receiver has yet to get."""
+"""Statements about notices: what was told, what each receiver has yet to get, and what its readers may not see."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ import sqlalchemy as sa
 
 from bot.db.rows import select
 from bot.db.statements import literal_word
+from bot.ingest.retention import delete_rows
 from bot.notify.tables import NoticeRow, SendingRow, ToldRow, notice, notice_sending, notice_told
+from bot.oot.allowlist import versions as allowlists
+from bot.oot.results import visibility as results
+from bot.web.access import Hidden
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from bot.context import Context
+    from bot.core.settings import Settings
     from bot.db.transaction import Transaction
 
 TOLD, NOTICE, SENDING = notice_told.c, notice.c, notice_sending.c
@@ -86,7 +92,7 @@ async def add_notice(tx: Transaction, row: NoticeRow, receivers: Collection[str]
         await tx.run(sa.insert(notice_sending), wanted)
 
 
-async def waiting(tx: Transaction, receiver: str) -> list[tuple[SendingRow, NoticeRow]]:
+async def waiting_notices(tx: Transaction, receiver: str) -> list[tuple[SendingRow, NoticeRow]]:
     """Return the oldest notices that a receiver has yet to get, in order."""
     query = select(SendingRow, notice_sending).where(WAITING, SENDING.receiver == receiver)
     rows = await tx.fetch(query.order_by(SENDING.created_at, SENDING.notice_id).limit(AT_ONCE))
@@ -95,7 +101,7 @@ async def waiting(tx: Transaction, receiver: str) -> list[tuple[SendingRow, Noti
     return [(row, notices[row["notice_id"]]) for row in rows]
 
 
-async def settle(tx: Transaction, row: SendingRow, state: str, error: str | None) -> None:
+async def record_attempt(tx: Transaction, row: SendingRow, state: str, error: str | None) -> None:
     """Record an attempt: it was sent, failed for now (`waiting`), or for good."""
     ended = None if state == "waiting" else tx.now
     values = {"state": state, "attempts": row["attempts"] + 1, "ended_at": ended, "error": error}
@@ -115,7 +121,7 @@ async def drop_waiting(tx: Transaction, receivers: Collection[str]) -> int:
     return (await tx.run(sa.update(notice_sending).where(*theirs).values(gone))).rowcount
 
 
-async def revive(tx: Transaction, receivers: Collection[str]) -> dict[str, int]:
+async def requeue_dead(tx: Transaction, receivers: Collection[str]) -> dict[str, int]:
     """Have notices sent that were given up on these receivers; returns how many there are of each."""
     dead = (SENDING.state == "dead", SENDING.receiver.in_(sorted(receivers)))
     query = sa.select(SENDING.receiver, sa.func.count()).where(*dead).group_by(SENDING.receiver)
@@ -142,7 +148,7 @@ async def last_errors(tx: Transaction) -> dict[str, str]:
     return found
 
 
-async def recent(tx: Transaction, audience: str, *, since: int, limit: int) -> list[NoticeRow]:
+async def recent_notices(tx: Transaction, audience: str, *, since: int, limit: int) -> list[NoticeRow]:
     """Return notices since a time, newest first."""
     query = select(NoticeRow, notice).where(NOTICE.audience == audience, NOTICE.at >= since)
     return await tx.fetch(query.order_by(NOTICE.at.desc(), NOTICE.id).limit(limit))
@@ -155,21 +161,21 @@ async def open_notices(tx: Transaction, audience: str, *, limit: int) -> list[No
     return await tx.fetch(query.order_by(NOTICE.at.desc(), NOTICE.id).limit(limit))
 
 
-async def of_backend(tx: Transaction, backend: str, *, limit: int) -> list[NoticeRow]:
+async def backend_notices(tx: Transaction, backend: str, *, limit: int) -> list[NoticeRow]:
     """Return the public notices about a backend, newest first."""
     mine = (NOTICE.audience == "public", NOTICE.backend == backend)
     query = select(NoticeRow, notice).where(*mine)
     return await tx.fetch(query.order_by(NOTICE.at.desc(), NOTICE.id).limit(limit))
 
 
-async def of_branch(tx: Transaction, repo: str, branch: str, *, limit: int) -> list[NoticeRow]:
+async def branch_notices(tx: Transaction, repo: str, branch: str, *, limit: int) -> list[NoticeRow]:
     """Return the public notices about a branch, newest first."""
     mine = (NOTICE.audience == "public", NOTICE.repo == repo, NOTICE.branch == branch)
     query = select(NoticeRow, notice).where(*mine)
     return await tx.fetch(query.order_by(NOTICE.at.desc(), NOTICE.id).limit(limit))
 
 
-def unused(before: int) -> dict[sa.Table, sa.ColumnElement[bool]]:
+def unused_rows(before: int) -> dict[sa.Table, sa.ColumnElement[bool]]:
     """Return which rows are no longer needed: old ones, and conditions of which nothing was heard for long."""
     ended = (SENDING.state != "waiting", SENDING.created_at < before)
     kept = sa.exists().where(SENDING.notice_id == NOTICE.id) | sa.exists().where(TOLD.notice_id == NOTICE.id)
@@ -178,3 +184,35 @@ def unused(before: int) -> dict[sa.Table, sa.ColumnElement[bool]]:
         notice_told: TOLD.seen_at < before,
         notice: (NOTICE.at < before) & ~kept,
     }
+
+
+NOTHING_HIDDEN = Hidden(names=frozenset(), ids=frozenset())
+
+
+async def hidden_of(tx: Transaction, settings: Settings, audience: str, *also: str) -> Hidden:
+    """Return what an audience may not see, of upstream, of the backends and of some further repositories.
+
+    As on pages, upstream is private until GitHub has said otherwise, a backend once it has said so.
+    """
+    if audience == "private":
+        return NOTHING_HIDDEN
+    allowlist = await allowlists.read_in_force(tx)
+    backends = {entry.repo for entry in (allowlist.entries if allowlist else ())}
+    private = await results.private_repositories(tx, settings, backends | {*also})
+    return Hidden(names=private.names, ids=private.ids)
+
+
+def is_hidden(hidden: Hidden, notice: NoticeRow) -> bool:
+    """Whether a notice is about what may not be seen: a repository may have become private since it was written."""
+    return hidden.has(notice["repo"]) or hidden.has(notice["backend"])
+
+
+DAY = 86_400_000  # milliseconds
+NOTICES_KEPT = 30 * DAY
+
+
+async def prune_notices(context: Context) -> dict[str, int]:
+    """Delete what is older than a month; a notice stays for as long as its condition holds."""
+    before = context.clock.now() - NOTICES_KEPT
+    old = [await delete_rows(context, table, which) for table, which in unused_rows(before).items()]
+    return {"notices": sum(old)}

@@ -1,34 +1,118 @@
-"""Who may administer: pages for the signed-in administrator, JSON for holders of ADMIN_TOKEN, and checked forms.
-
-A form is accepted only with the sign-in cookie and the key that our own pages put into it, against cross-site requests.
-"""
+"""Who may administer: sessions in signed cookies, pages, JSON for holders of ADMIN_TOKEN, and checked forms."""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import hmac
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode
 
 import msgspec
+import sqlalchemy as sa
 from aiohttp import web
 
-from bot.core.errors import Rejected
-from bot.ops import sessions
+from bot.core.errors import Rejected, StoreUnavailable
+from bot.db.store import LOCK_TIMEOUT
+from bot.ops.tables import admin_sign_out
 from bot.web import access
-from bot.web import operations as op
-from bot.web.app_keys import CONTEXT
+from bot.web import openapi as op
+from bot.web.access import CONTEXT, FORM_KEY, SIGNED_IN
 from bot.web.bodies import read_body
 from bot.web.html import refused, render
-from bot.web.render_thread import RENDER_THREAD
+from bot.web.page_cache import RENDER_THREAD
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from aiohttp.typedefs import Handler as Handler_
+
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
     from bot.web.answers import Answer
 
     Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+SESSION_COOKIE = "ootbot_admin"
+SESSION_LIFE = 12 * 3600  # seconds
+LOOKUP = 2.0  # seconds the database gets to say whether the session was signed out
+OUT = admin_sign_out.c
+
+
+@web.middleware
+async def check_session(request: web.Request, handler: Handler_) -> web.StreamResponse:
+    """Record on a request whether its sender is signed in; without our cookie nothing is looked up."""
+    begun = _begun(request) if request.headers.get("Cookie") else None
+    if begun is not None:
+        settings = request.app[CONTEXT].settings
+        try:
+            async with request.app[CONTEXT].store.read(answer_within=LOOKUP) as tx:
+                request[SIGNED_IN] = begun >= await _not_before(tx, settings)
+            if request[SIGNED_IN]:
+                request[FORM_KEY] = form_key(request)
+        except StoreUnavailable as error:
+            request[SIGNED_IN] = error
+    return await handler(request)
+
+
+async def begin_session(request: web.Request) -> str:
+    """Return the cookie for a browser that has just sent ADMIN_TOKEN: signed, with the time it expires."""
+    context = request.app[CONTEXT]
+    async with context.store.read(answer_within=LOOKUP) as tx:
+        begun = max(context.clock.now(), await _not_before(tx, context.settings))
+    until = str(begun + SESSION_LIFE * 1000)
+    return f"{until}.{_signature(context.settings, until)}"
+
+
+async def end_sessions(request: web.Request) -> None:
+    """End every session of the ADMIN_TOKEN."""
+    context = request.app[CONTEXT]
+    async with context.store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
+        # later than any session so far, were it begun in this very millisecond
+        ended = max(context.clock.now(), await _not_before(tx, context.settings)) + 1
+        row = {"token_id": _token_id(context.settings), "not_before": ended}
+        statement = tx.insert(admin_sign_out).values(row)
+        await tx.run(
+            statement.on_conflict_do_update(
+                index_elements=["token_id"],
+                set_={"not_before": statement.excluded.not_before},
+                where=statement.excluded.not_before > OUT.not_before,
+            )
+        )
+
+
+def form_key(request: web.Request) -> str:
+    """Return the key that forms of the administrator's pages carry; another site cannot know it."""
+    settings = request.app[CONTEXT].settings
+    return _signature(settings, f"form {request.cookies.get(SESSION_COOKIE, '')}")
+
+
+def _begun(request: web.Request) -> int | None:
+    """Return when the session of a valid cookie began (epoch milliseconds), None without one."""
+    context = request.app[CONTEXT]
+    until, _, given = request.cookies.get(SESSION_COOKIE, "").partition(".")
+    if not context.settings.admin_token or not (until.isascii() and until.isdigit() and len(until) < 16):
+        return None
+    signature = _signature(context.settings, until).encode()
+    right = hmac.compare_digest(given.encode("utf-8", "replace"), signature)
+    return int(until) - SESSION_LIFE * 1000 if right and int(until) > context.clock.now() else None
+
+
+async def _not_before(tx: Transaction, settings: Settings) -> int:
+    query = sa.select(OUT.not_before).where(OUT.token_id == _token_id(settings))
+    found: int | None = (await tx.run(query)).scalar()
+    return found or 0
+
+
+def _token_id(settings: Settings) -> str:
+    return _signature(settings, "sessions")
+
+
+def _signature(settings: Settings, words: str) -> str:
+    key = (settings.admin_token or "").encode()
+    return hmac.new(key, f"ootbot {words}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
 
 LIMIT = 10_000  # bytes of a form
 MOST_FIELDS = 10
@@ -91,7 +175,7 @@ def form_for_admin(handler: Handler) -> Handler:
     async def checked(request: web.Request) -> web.Response:
         request[FORM] = form = await read_form(request)
         given = form.get("key", "").encode("utf-8", "replace")
-        if access.is_signed_in(request) and hmac.compare_digest(given, sessions.form_key(request).encode()):
+        if access.is_signed_in(request) and hmac.compare_digest(given, form_key(request).encode()):
             await request.app[CONTEXT].intake.show_arrived()
             return await handler(request)
         if "text/html" in request.headers.get("Accept", ""):
@@ -112,7 +196,7 @@ async def read_form(request: web.Request) -> Mapping[str, str]:
     return {name: values[0] for name, values in fields.items()}
 
 
-def notify(words: str) -> web.Response:
+def redirect_with_notice(words: str) -> web.Response:
     """Redirect to the overview, which shows these words."""
     return redirect("/admin?" + urlencode({"said": words}))
 

@@ -5,38 +5,100 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+import sqlalchemy as sa
 from aiohttp import web
 from msgspec import Meta
 
 from bot.core.errors import Rejected
-from bot.db.connection_watchdog import REQUEST_TIMEOUT
+from bot.db.db_errors import REQUEST_TIMEOUT
+from bot.db.rows import select
 from bot.db.store import LOCK_TIMEOUT
 from bot.ingest import inbox
-from bot.ingest.tables import DeliveryRow
-from bot.ops import overview_rows, sessions
+from bot.ingest.tables import DeliveryRow, SweepRow, delivery, sweep
+from bot.oot.results.tables import DispatchRow, oot_dispatch
+from bot.ops import admin_access
 from bot.ops.admin_access import (
     NOT_ADMIN,
     describe_for_admin,
     form_for_admin,
     json_for_admin,
-    notify,
     page_for_admin,
+    redirect_with_notice,
 )
-from bot.web import operations as op
-from bot.web import parameters
-from bot.web.answers import Answer, fill, matching, one_of
-from bot.web.app_keys import CONTEXT
+from bot.queue.tasks import TaskRow, task
+from bot.web import addresses
+from bot.web import openapi as op
+from bot.web.access import CONTEXT
+from bot.web.answers import Answer, RowAnswer, fill_struct, matching, one_of
 from bot.web.html import render
-from bot.web.row_answers import RowAnswer
 from bot.web.view import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.db.transaction import Transaction
+
+HELD = delivery.c
+DELIVERY_STATES = ("stored", "handled", "ignored", "foreign", "parked")
+MOST_COUNTED = 100_000  # newest deliveries
+
+
+async def delivery_counts(tx: Transaction, *, since: int) -> dict[str, int]:
+    """Return how many deliveries of some time are in each state."""
+    newest = sa.select(HELD.state).where(HELD.received_at >= since)
+    part = newest.order_by(HELD.received_at.desc()).limit(MOST_COUNTED).subquery()
+    query = sa.select(part.c.state, sa.func.count()).group_by(part.c.state)
+    return {state: count for state, count in await tx.run(query)}  # noqa: C416 - rows are no pairs
+
+
+async def list_deliveries(
+    tx: Transaction, *, state: str | None, event: str | None, before: int | None, limit: int
+) -> list[DeliveryRow]:
+    """Return deliveries without their bodies, newest first; `before` is the id of the last one of the page before."""
+    query = select(DeliveryRow, delivery, headers=sa.null(), body=sa.null())
+    if state:
+        query = query.where(HELD.state == state)
+    if event:
+        query = query.where(HELD.event == event)
+    if before is not None:
+        query = query.where(HELD.id < before)
+    return await tx.fetch(query.order_by(HELD.id.desc()).limit(limit))
+
+
+async def task_counts(tx: Transaction) -> dict[str, int]:
+    """Return how many tasks are in each state; finished ones are left out."""
+    query = sa.select(task.c.state, sa.func.count()).where(task.c.state != "done")
+    return {state: count for state, count in await tx.run(query.group_by(task.c.state))}  # noqa: C416 - as above
+
+
+async def failing_tasks(tx: Transaction, *, late: int, limit: int) -> list[TaskRow]:
+    """Return the tasks that wait after a failure, or were due before `late`, newest first."""
+    troubled = (task.c.attempts > 0) | (task.c.due_at < late)
+    query = select(TaskRow, task).where(task.c.state == "waiting", troubled)
+    return await tx.fetch(query.order_by(task.c.id.desc()).limit(limit))
+
+
+async def caused_tasks(tx: Transaction, guid: str, *, limit: int) -> list[TaskRow]:
+    """Return the tasks that a delivery asked for first."""
+    query = select(TaskRow, task).where(task.c.cause == guid)
+    return await tx.fetch(query.order_by(task.c.id).limit(limit))
+
+
+async def caused_dispatches(tx: Transaction, guid: str, *, limit: int) -> list[DispatchRow]:
+    """Return the dispatches of a delivery."""
+    query = select(DispatchRow, oot_dispatch).where(oot_dispatch.c.source_guid == guid)
+    return await tx.fetch(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id).limit(limit))
+
+
+async def list_sweeps(tx: Transaction) -> list[SweepRow]:
+    """Return what is known of every sweep."""
+    return await tx.fetch(select(SweepRow, sweep).order_by(sweep.c.name, sweep.c.app_id))
+
+
 ROWS = 100  # of a list unless ?limit= says otherwise
 MOST_SHOWN = 200_000  # characters of a payload
 FOREIGN = (409, "foreign", "it was meant for another App")
-GUID = op.in_path("guid", Annotated[str, matching(parameters.IDENTIFIER)], "GUID of the delivery")
+GUID = op.in_path("guid", Annotated[str, matching(addresses.IDENTIFIER)], "GUID of the delivery")
 
 
 class ListedDelivery(
@@ -86,11 +148,11 @@ class Replayed(Answer, frozen=True, kw_only=True):
 
 async def _read_deliveries(request: web.Request, limit: int) -> tuple[list[DeliveryRow], str, str]:
     """Return deliveries, one more than the limit where there are more, and the state and event asked for."""
-    state = parameters.choice(request, "state", ("", *overview_rows.STATES))
-    event = parameters.given(request, "event")[:100]
-    before = parameters.before_id(request)
+    state = addresses.choice(request, "state", ("", *DELIVERY_STATES))
+    event = addresses.given(request, "event")[:100]
+    before = addresses.before_id(request)
     async with request.app[CONTEXT].store.read(answer_within=REQUEST_TIMEOUT) as tx:
-        rows = await overview_rows.list_deliveries(
+        rows = await list_deliveries(
             tx, state=state or None, event=event or None, before=before, limit=limit + 1
         )
     return rows, state, event
@@ -98,20 +160,20 @@ async def _read_deliveries(request: web.Request, limit: int) -> tuple[list[Deliv
 
 async def _read_delivery(request: web.Request) -> tuple[DeliveryRow, dict[str, Any]]:
     """Return a delivery, and what it caused."""
-    guid = parameters.guid(request)
+    guid = addresses.guid(request)
     async with request.app[CONTEXT].store.read(answer_within=REQUEST_TIMEOUT) as tx:
-        found = await inbox.find(tx, guid)
+        found = await inbox.find_delivery(tx, guid)
         if found is None:
-            raise parameters.no_delivery(guid)
-        tasks = await overview_rows.caused_tasks(tx, guid, limit=ROWS)
-        dispatches = await overview_rows.caused_dispatches(tx, guid, limit=ROWS)
+            raise addresses.no_delivery(guid)
+        tasks = await caused_tasks(tx, guid, limit=ROWS)
+        dispatches = await caused_dispatches(tx, guid, limit=ROWS)
     return found, {"tasks": tasks, "dispatches": dispatches}
 
 
 async def _replay(request: web.Request) -> DeliveryRow | None:
     """Have a delivery handled again, with all its effects; None where there is none."""
     async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-        return await inbox.replay(tx, parameters.guid(request))
+        return await inbox.replay_delivery(tx, addresses.guid(request))
 
 
 @page_for_admin
@@ -125,8 +187,8 @@ async def show_deliveries(request: web.Request) -> web.Response:
         following=next_id([row["id"] for row in rows], ROWS),
         state=state,
         event=event,
-        json_url="/api/admin/deliveries?" + parameters.query({"state": state, "event": event}),
-        states=overview_rows.STATES,
+        json_url="/api/admin/deliveries?" + addresses.query({"state": state, "event": event}),
+        states=DELIVERY_STATES,
     )
 
 
@@ -146,7 +208,7 @@ async def show_delivery(request: web.Request) -> web.Response:
         size=len(body),
         payload=text[:MOST_SHOWN],
         cut=len(text) > MOST_SHOWN,
-        form_key=sessions.form_key(request),
+        form_key=admin_access.form_key(request),
         **caused,
     )
 
@@ -154,18 +216,18 @@ async def show_delivery(request: web.Request) -> web.Response:
 @form_for_admin
 async def replay_by_form(request: web.Request) -> web.Response:
     """Have a delivery handled again."""
-    guid, found = parameters.guid(request), await _replay(request)
+    guid, found = addresses.guid(request), await _replay(request)
     if found is None or found["state"] == "foreign":
         state = found["state"] if found else "gone"
-        return notify(f"delivery {guid} cannot be handled again: it is {state}")
-    return notify(f"delivery {guid} is handled again")
+        return redirect_with_notice(f"delivery {guid} cannot be handled again: it is {state}")
+    return redirect_with_notice(f"delivery {guid} is handled again")
 
 
 async def send_deliveries(request: web.Request) -> Deliveries:
     """Answer with deliveries without their payloads, newest first; `next` is the `before` of the page that follows."""
-    limit = parameters.limit(request, default=ROWS)
+    limit = addresses.limit(request, default=ROWS)
     rows, _, _ = await _read_deliveries(request, limit)
-    shown = [fill(ListedDelivery, row) for row in rows[:limit]]
+    shown = [fill_struct(ListedDelivery, row) for row in rows[:limit]]
     return Deliveries(deliveries=shown, next=next_id([row["id"] for row in rows], limit))
 
 
@@ -175,15 +237,15 @@ async def send_delivery(request: web.Request) -> DeliveryAnswer:
     headers = msgspec.Raw(found["headers"].encode()) if found["headers"] else None
     body = found["body"]
     return DeliveryAnswer(
-        delivery=fill(Delivery, found, size=len(body), headers=headers, payload=msgspec.Raw(body))
+        delivery=fill_struct(Delivery, found, size=len(body), headers=headers, payload=msgspec.Raw(body))
     )
 
 
 async def send_replayed(request: web.Request) -> Replayed:
     """Have a delivery handled again, and say so."""
-    guid, found = parameters.guid(request), await _replay(request)
+    guid, found = addresses.guid(request), await _replay(request)
     if found is None:
-        raise parameters.no_delivery(guid)
+        raise addresses.no_delivery(guid)
     if found["state"] == "foreign":
         raise Rejected(409, "foreign", "this delivery was meant for another App; it is never handled")
     return Replayed(delivery=guid, state="stored")
@@ -194,7 +256,7 @@ def next_id(ids: Sequence[int], limit: int) -> int | None:
     return ids[limit - 1] if len(ids) > limit else None
 
 
-ENDPOINTS = (
+DELIVERY_ENDPOINTS = (
     Endpoint(
         web.get("/api/admin/deliveries", json_for_admin(send_deliveries)),
         describe_for_admin(
@@ -204,7 +266,7 @@ ENDPOINTS = (
             Deliveries,
             parameters=[
                 op.in_query(
-                    "state", Annotated[str, one_of(overview_rows.STATES)], "only deliveries in this state"
+                    "state", Annotated[str, one_of(DELIVERY_STATES)], "only deliveries in this state"
                 ),
                 op.in_query("event", op.Text, "only this event of GitHub's"),
                 op.limit(ROWS),

@@ -7,13 +7,13 @@ from bot.core.feature import Feature, NavigationEntry
 FEATURE = Feature(
     name="ops",
     tables="bot.ops.tables",
-    views="bot.ops.overview:VIEWS",
-    routes="bot.ops.overview:setup",
+    views="bot.ops.administration:VIEWS",
+    routes="bot.ops.administration:set_up_administration",
     navigation=(NavigationEntry(bar="site", path="/api", label="API", place=90),),
     commands={
-        "doctor": "bot.console.doctor:doctor",
-        "tasks": "bot.console.tasks:tasks",
-        "backup": "bot.console.backup:backup",
-        "init": "bot.console.init:init",
+        "doctor": "bot.console.setup:doctor",
+        "tasks": "bot.console.upkeep:tasks",
+        "backup": "bot.console.upkeep:backup",
+        "init": "bot.console.setup:init",
     },
 )

@@ -1,33 +1,90 @@
-"""/admin/tasks and /api/admin/tasks: tasks of the queue, and running one again."""
+"""/admin/tasks and /api/admin/tasks: tasks of the queue, running one again, dismissing it."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import sqlalchemy as sa
 from aiohttp import web
 
 from bot.core.errors import Rejected
-from bot.db.connection_watchdog import REQUEST_TIMEOUT
+from bot.db.db_errors import REQUEST_TIMEOUT
+from bot.db.rows import select
 from bot.db.store import LOCK_TIMEOUT
-from bot.ops import sessions
+from bot.ops import admin_access
 from bot.ops.admin_access import (
     NOT_ADMIN,
     describe_for_admin,
     form_for_admin,
     json_for_admin,
-    notify,
     page_for_admin,
+    redirect_with_notice,
 )
 from bot.ops.deliveries import ROWS, next_id
-from bot.queue import queue_admin
-from bot.queue.tables import TaskRow
-from bot.web import operations as op
-from bot.web import parameters
-from bot.web.answers import Answer, Time, fill, one_of
-from bot.web.app_keys import CONTEXT
+from bot.queue.tasks import TaskRow, task
+from bot.web import addresses
+from bot.web import openapi as op
+from bot.web.access import CONTEXT
+from bot.web.answers import Answer, RowAnswer, Time, fill_struct, one_of
 from bot.web.html import render
-from bot.web.row_answers import RowAnswer
 from bot.web.view import Endpoint
+
+if TYPE_CHECKING:
+    from bot.db.transaction import Transaction
+
+TASK_STATES = ("waiting", "running", "done", "dead")
+RETRYABLE = ("dead", "waiting")
+
+
+async def list_tasks(tx: Transaction, *, state: str | None, before: int | None, limit: int) -> list[TaskRow]:
+    """Return tasks, newest first; `before` is the id of the last one on the previous page."""
+    query = select(TaskRow, task)
+    if state is not None:
+        query = query.where(task.c.state == state)
+    if before is not None:
+        query = query.where(task.c.id < before)
+    return await tx.fetch(query.order_by(task.c.id.desc()).limit(limit))
+
+
+async def dead(tx: Transaction) -> list[int]:
+    """Return the ids of all dead tasks, oldest first."""
+    query = sa.select(task.c.id).where(task.c.state == "dead").order_by(task.c.id)
+    return list((await tx.run(query)).scalars())
+
+
+async def dismiss_tasks(tx: Transaction, identifier: int) -> TaskRow | None:
+    """Close a dead task; returns it as it was, None when there is none."""
+    found = await _lock_tasks(tx, identifier)
+    if found is not None and found["state"] == "dead":
+        await tx.run(sa.update(task).where(task.c.id == identifier).values(state="done"))
+    return found
+
+
+async def retry_tasks(tx: Transaction, identifier: int) -> TaskRow | None:
+    """Make a dead or waiting task due at once; returns it as it was, None when there is none.
+
+    A dead task whose key waits already is closed: the waiting one takes its place.
+    """
+    found = await _lock_tasks(tx, identifier)
+    if found is None or found["state"] not in RETRYABLE:
+        return found
+    tx.wakes_workers = True
+    this = sa.update(task).where(task.c.id == identifier)
+    waiting = (task.c.kind == found["kind"], task.c.key == found["key"], task.c.state == "waiting")
+    revived = {"state": "waiting", "due_at": tx.now, "attempts": 0, "finished_at": None, "error": None}
+    try:
+        async with tx.attempt():
+            await tx.run(this.values(revived if found["state"] == "dead" else {"due_at": tx.now}))
+    except sa.exc.IntegrityError:  # its key waits already, perhaps only since this moment
+        await tx.run(sa.update(task).where(*waiting).values(due_at=tx.now))
+        await tx.run(this.values(state="done", error="its key waits again"))
+    return found
+
+
+async def _lock_tasks(tx: Transaction, identifier: int) -> TaskRow | None:
+    """Return a task, locked until the transaction ends."""
+    query = select(TaskRow, task).where(task.c.id == identifier)
+    return await tx.fetch_first(query if tx.sqlite else query.with_for_update())
 
 
 class Task(
@@ -40,7 +97,7 @@ class Task(
 ):  # fmt: skip
     """A task of the queue."""
 
-    state: Annotated[str, one_of(queue_admin.STATES)]
+    state: Annotated[str, one_of(TASK_STATES)]
     created_at: Time
     due_at: Time
     finished_at: Time | None
@@ -62,17 +119,17 @@ class Retried(Answer, frozen=True, kw_only=True):
 
 async def _read_tasks(request: web.Request, limit: int) -> tuple[list[TaskRow], str]:
     """Return tasks, one more than the limit where there are more, and the state asked for."""
-    state = parameters.choice(request, "state", ("", *queue_admin.STATES))
-    before = parameters.before_id(request)
+    state = addresses.choice(request, "state", ("", *TASK_STATES))
+    before = addresses.before_id(request)
     async with request.app[CONTEXT].store.read(answer_within=REQUEST_TIMEOUT) as tx:
-        rows = await queue_admin.tasks(tx, state=state or None, before=before, limit=limit + 1)
+        rows = await list_tasks(tx, state=state or None, before=before, limit=limit + 1)
     return rows, state
 
 
 async def _retry(request: web.Request) -> TaskRow | None:
     """Have a dead or waiting task run now; returns it as it was, None where there is none."""
     async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-        return await queue_admin.retry(tx, parameters.number(request.match_info["id"]))
+        return await retry_tasks(tx, addresses.number(request.match_info["id"]))
 
 
 @page_for_admin
@@ -85,26 +142,28 @@ async def show_tasks(request: web.Request) -> web.Response:
         rows=rows[:ROWS],
         following=next_id([row["id"] for row in rows], ROWS),
         state=state,
-        json_url="/api/admin/tasks?" + parameters.query({"state": state}),
-        states=queue_admin.STATES,
-        form_key=sessions.form_key(request),
+        json_url="/api/admin/tasks?" + addresses.query({"state": state}),
+        states=TASK_STATES,
+        form_key=admin_access.form_key(request),
     )
 
 
 @form_for_admin
 async def retry_by_form(request: web.Request) -> web.Response:
     """Have a dead or waiting task run now."""
-    identifier, found = parameters.number(request.match_info["id"]), await _retry(request)
-    if found is None or found["state"] not in queue_admin.RETRYABLE:
-        return notify(f"task {identifier} cannot run again: it is {found['state'] if found else 'gone'}")
-    return notify(f"task {identifier} runs again")
+    identifier, found = addresses.number(request.match_info["id"]), await _retry(request)
+    if found is None or found["state"] not in RETRYABLE:
+        return redirect_with_notice(
+            f"task {identifier} cannot run again: it is {found['state'] if found else 'gone'}"
+        )
+    return redirect_with_notice(f"task {identifier} runs again")
 
 
 async def send_tasks(request: web.Request) -> Tasks:
     """Answer with tasks, newest first; `next` is the `before` of the page that follows."""
-    limit = parameters.limit(request, default=ROWS)
+    limit = addresses.limit(request, default=ROWS)
     rows, _ = await _read_tasks(request, limit)
-    shown = [fill(Task, row) for row in rows[:limit]]
+    shown = [fill_struct(Task, row) for row in rows[:limit]]
     return Tasks(tasks=shown, next=next_id([row["id"] for row in rows], limit))
 
 
@@ -113,14 +172,14 @@ async def send_retried(request: web.Request) -> Retried:
     found = await _retry(request)
     if found is None:
         raise Rejected(404, "not_found", f"there is no task {request.match_info['id'][:100]}")
-    if found["state"] not in queue_admin.RETRYABLE:
+    if found["state"] not in RETRYABLE:
         raise Rejected(
             409, "not_retryable", f"the task is {found['state']}; only dead and waiting ones can run again"
         )
     return Retried(task=found["id"], state="waiting")
 
 
-ENDPOINTS = (
+TASK_ENDPOINTS = (
     Endpoint(
         web.get("/api/admin/tasks", json_for_admin(send_tasks)),
         describe_for_admin(
@@ -129,7 +188,7 @@ ENDPOINTS = (
             "Tasks by state",
             Tasks,
             parameters=[
-                op.in_query("state", Annotated[str, one_of(queue_admin.STATES)], "only tasks in this state"),
+                op.in_query("state", Annotated[str, one_of(TASK_STATES)], "only tasks in this state"),
                 op.limit(ROWS),
                 op.before(op.Number),
             ],

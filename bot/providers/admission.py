@@ -1,39 +1,44 @@
-"""POST /api/circleci/webhooks and /api/buildkite/webhooks: whose an event is, and what is stored of it.
-
-A secret vouches for its own projects only: an event of any other is stored as foreign, and nothing follows from it.
-"""
+"""POST /api/circleci/webhooks and /api/buildkite/webhooks: whose an event is, and what is stored of it."""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
 
 from bot.core import metrics
 from bot.core.errors import Rejected
 from bot.core.json_fields import Unreadable, clean
 from bot.ingest.inbox import Incoming
-from bot.ingest.senders import Sender
-from bot.providers import agents, buildkite, events, signatures
-from bot.providers.guide import PATHS
-from bot.providers.peek import find_changes, peek_buildkite, peek_circleci
-from bot.providers.settings import BUILDKITE, CIRCLECI, PROJECT_MOST, ProviderSettings, normalize_project
-from bot.web.parameters import IDENTIFIER
+from bot.ingest.webhooks import Sender
+from bot.providers import buildkite, feature
+from bot.providers.feature import (
+    BUILDKITE,
+    CIRCLECI,
+    PATHS,
+    PROJECT_MOST,
+    ProviderSettings,
+    normalize_project,
+)
+from bot.web.addresses import IDENTIFIER
+from bot.web.bodies import require_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from bot.context import Context
     from bot.core.settings import Settings
-    from bot.providers.peek import Agent, Build, BuildkiteEvent, CircleciEvent, Identified, Job
-    from bot.providers.settings import Provider
+    from bot.providers.feature import Provider
 
 P = TypeVar("P", bound="Agent | Build | Identified | Job")
 LIMIT = 2 * 1024 * 1024  # bytes of a body
 WORD = re.compile(r"[a-z][a-z0-9_.-]{0,39}")  # an event
 UNKNOWN = "unknown"
-KNOWN = frozenset((*events.CIRCLECI_EVENTS, *events.BUILDKITE_EVENTS))
-JOB_EVENTS, BUILD_EVENTS = frozenset(events.JOB_EVENTS), frozenset(events.BUILD_EVENTS)
+KNOWN = frozenset((*feature.CIRCLECI_EVENTS, *feature.BUILDKITE_EVENTS))
+JOB_EVENTS, BUILD_EVENTS = frozenset(feature.JOB_EVENTS), frozenset(feature.BUILD_EVENTS)
 
 
 class Subject(NamedTuple):
@@ -49,16 +54,16 @@ def admit_circleci(headers: Mapping[str, str], body: bytes, context: Context) ->
     """Return what is stored of an event of CircleCI; raises Rejected 404, 401 or 400."""
     known = _require_open(context.settings, CIRCLECI)
     given = headers.get("circleci-signature", "")
-    matching = [one for secret in signatures.verify_circleci(given, body, known) for one in known[secret]]
+    matching = [one for secret in verify_circleci(given, body, known) for one in known[secret]]
     if not matching:
         raise _unsigned("circleci-signature", given, "the secret of the webhook")
     told = peek_circleci(body)
     event = headers.get("circleci-event-type") or told.type
-    if told.job is not None and event in events.CIRCLECI_EVENTS:
-        event = events.JOB_COMPLETED  # some of CircleCI's own samples call it the other one
+    if told.job is not None and event in feature.CIRCLECI_EVENTS:
+        event = feature.JOB_COMPLETED  # some of CircleCI's own samples call it the other one
     subject = circleci_subject(told, event, matching)
     identifier = told.id
-    if identifier is None and subject.event.rpartition(".")[2] not in events.CIRCLECI_EVENTS:
+    if identifier is None and subject.event.rpartition(".")[2] not in feature.CIRCLECI_EVENTS:
         identifier = hashlib.sha256(body).hexdigest()  # of a test
     if not isinstance(identifier, str) or not IDENTIFIER.fullmatch(f"{CIRCLECI}:{identifier}"):
         raise _invalid("id")
@@ -72,10 +77,10 @@ def admit_buildkite(headers: Mapping[str, str], body: bytes, context: Context) -
     """
     known = _require_open(context.settings, BUILDKITE)
     given, now = headers.get("x-buildkite-signature", ""), context.clock.now() / 1000
-    secrets = signatures.verify_buildkite(given, body, known, now=now)
+    secrets = verify_buildkite(given, body, known, now=now)
     matching = [one for secret in secrets for one in known[secret]]
     if not matching:
-        secrets = signatures.same_tokens(headers.get("x-buildkite-token", ""), known)
+        secrets = same_tokens(headers.get("x-buildkite-token", ""), known)
         matching = [one for secret in secrets for one in known[secret] if one.allow_token]
     if not matching:
         raise _unsigned(
@@ -83,7 +88,7 @@ def admit_buildkite(headers: Mapping[str, str], body: bytes, context: Context) -
         )
     told = peek_buildkite(body)
     subject = buildkite_subject(told, headers.get("x-buildkite-event") or told.event, matching)
-    signed_at = signatures.signed_at(given) if told.agent else ""
+    signed_at = read_signing_time(given) if told.agent else ""
     changes = find_changes(told, subject.event, signed_at) or body
     return _incoming(BUILDKITE, f"{BUILDKITE}:{hashlib.sha256(changes).hexdigest()}", body, subject)
 
@@ -91,9 +96,9 @@ def admit_buildkite(headers: Mapping[str, str], body: bytes, context: Context) -
 def circleci_subject(told: CircleciEvent, event: object, trusted: Iterable[Provider]) -> Subject:
     """Return what an event of CircleCI is about; raises Rejected 400 where it does not say."""
     name = event if isinstance(event, str) else UNKNOWN
-    if name == events.JOB_COMPLETED:
+    if name == feature.JOB_COMPLETED:
         _require(told.job, "job.id")
-    elif name == events.WORKFLOW_COMPLETED:
+    elif name == feature.WORKFLOW_COMPLETED:
         _require(told.workflow, "workflow.id")
     else:
         return _of_nothing(CIRCLECI, name)
@@ -111,7 +116,7 @@ def buildkite_subject(told: BuildkiteEvent, event: object, trusted: Iterable[Pro
         _require(told.job, "job.id")
     elif name in BUILD_EVENTS:
         build = _require(told.build, "build.id")
-    elif name in events.AGENT_EVENTS:
+    elif name in feature.AGENT_EVENTS:
         return _of_agent(name, _require(told.agent, "agent.id"), trusted)
     else:
         return _of_nothing(BUILDKITE, name)
@@ -130,7 +135,7 @@ def _of_project(kind: str, event: str, project: str, shown: str, trusted: Iterab
 
 
 def _of_agent(event: str, agent: Agent, trusted: Iterable[Provider]) -> Subject:
-    organization = agents.find_organization(agent.web_url, agent.url)
+    organization = buildkite.find_organization(agent.web_url, agent.url)
     ours = any(organization in one.organizations for one in trusted)
     words = "" if ours else f"unknown organization {organization or 'of an agent'}"
     return Subject(f"{BUILDKITE}.{event}", organization, None, words)
@@ -205,3 +210,174 @@ BUILDKITE_SENDER = Sender(
     refused=lambda refusal: _count_refused(BUILDKITE, refusal),
 )
 SENDERS = (CIRCLECI_SENDER, BUILDKITE_SENDER)
+
+
+T = TypeVar("T")
+
+
+class Identified(msgspec.Struct):
+    """An object of which only the id is told."""
+
+    id: Any = None
+
+
+class Project(msgspec.Struct):
+    """A project of CircleCI."""
+
+    slug: Any = None
+
+
+class CircleciEvent(msgspec.Struct):
+    """An event of CircleCI."""
+
+    id: Any = None
+    type: Any = None
+    job: Identified | None = None
+    workflow: Identified | None = None
+    project: Project | None = None
+
+
+class Job(msgspec.Struct, omit_defaults=True):
+    """A job of Buildkite: its id, and what tells its events apart."""
+
+    id: Any = None
+    state: Any = None
+    runnable_at: Any = None
+    started_at: Any = None
+    finished_at: Any = None
+    exit_status: Any = None
+    soft_failed: Any = None
+    retried_in_job_id: Any = None
+
+
+class Build(msgspec.Struct, omit_defaults=True):
+    """A build of Buildkite: its id, and what tells its events apart."""
+
+    id: Any = None
+    web_url: Any = None
+    state: Any = None
+    blocked: Any = None
+    commit: Any = None
+    started_at: Any = None
+    finished_at: Any = None
+
+
+class Pipeline(msgspec.Struct):
+    """A pipeline of Buildkite."""
+
+    slug: Any = None
+
+
+class Agent(msgspec.Struct, omit_defaults=True):
+    """An agent of Buildkite."""
+
+    id: Any = None
+    web_url: Any = None
+    url: Any = None
+
+
+class BuildkiteEvent(msgspec.Struct):
+    """An event of Buildkite."""
+
+    event: Any = None
+    job: Job | None = None
+    build: Build | None = None
+    pipeline: Pipeline | None = None
+    agent: Agent | None = None
+
+
+_circleci, _buildkite = msgspec.json.Decoder(CircleciEvent), msgspec.json.Decoder(BuildkiteEvent)
+_encode = msgspec.json.Encoder().encode
+
+
+def peek_circleci(body: bytes) -> CircleciEvent:
+    """Return what an event of CircleCI is about; raises Rejected 400."""
+    return _decode(_circleci, body)
+
+
+def peek_buildkite(body: bytes) -> BuildkiteEvent:
+    """Return what an event of Buildkite is about; raises Rejected 400."""
+    return _decode(_buildkite, body)
+
+
+def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    try:
+        require_utf8(body)
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Rejected(
+            400, "invalid_body", f"the body is not a JSON object as it is sent here: {error}"
+        ) from None
+    except RecursionError:
+        raise Rejected(400, "invalid_body", "the body is nested too deeply") from None
+
+
+def find_changes(told: BuildkiteEvent, event: str, signed_at: str) -> bytes:
+    """Return what tells an event of Buildkite from others, nothing where only its body does.
+
+    Agents come back to a state they were in before, so the time counts; nothing else does.
+    """
+    about: tuple[object, ...] = (told.job, told.build)
+    if told.agent is not None:
+        about = (told.agent, signed_at)
+    elif told.build is None:
+        return b""
+    try:
+        return _encode((event, *about))
+    except (UnicodeEncodeError, RecursionError):  # what can be decoded may still be odd
+        return b""
+
+
+SKEW = 300  # seconds a signed time may differ from ours: what is sent again later is refused
+PARTS_MOST = 20
+_SIGNED = re.compile(r"timestamp=([0-9]{1,12}),signature=([0-9a-f]{64})")
+
+
+def verify_circleci(header: str, body: bytes, secrets: Iterable[str]) -> list[str]:
+    """Return the secrets that `v1=` of the header was made with; other versions count for nothing.
+
+    https://circleci.com/docs/webhooks/
+    """
+    given = [
+        part.strip().removeprefix("v1=")
+        for part in header.split(",")[:PARTS_MOST]
+        if part.strip().startswith("v1=")
+    ]
+    return [
+        secret for secret in secrets if _is_among(given, hmac.digest(secret.encode(), body, "sha256").hex())
+    ]
+
+
+def verify_buildkite(header: str, body: bytes, tokens: Iterable[str], *, now: float) -> list[str]:
+    """Return the tokens that the header's signature was made with, unless its time is too far from `now` (seconds).
+
+    https://buildkite.com/docs/apis/webhooks/pipelines
+    """
+    found = _SIGNED.fullmatch(header.replace(" ", ""))
+    if found is None or abs(now - int(found[1])) > SKEW:
+        return []
+    given, signed = found[2], b"%b.%b" % (found[1].encode(), body)
+    return [
+        token
+        for token in tokens
+        if hmac.compare_digest(given, hmac.digest(token.encode(), signed, "sha256").hex())
+    ]
+
+
+def read_signing_time(header: str) -> str:
+    """Return the time in Buildkite's signature as it is written, "" without one."""
+    found = _SIGNED.fullmatch(header.replace(" ", ""))
+    return found[1] if found else ""
+
+
+def same_tokens(header: str, tokens: Iterable[str]) -> list[str]:
+    """Return the tokens that a header holds as they are."""
+    return [token for token in tokens if header and _same(header, token)]
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode())
+
+
+def _is_among(given: Iterable[str], expected: str) -> bool:
+    return any([_same(one, expected) for one in given])  # noqa: C419 - each is compared, whichever is right

@@ -1,22 +1,27 @@
-"""Buildkite's events in the normal form: builds, and those of their jobs that run a command.
-
-An event may carry a later state than the one it is named after, so the state is read, never the event.
-https://buildkite.com/docs/apis/webhooks/pipelines
-"""
+"""Buildkite: its builds, jobs and agents in the normal form, and calls to its REST API."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bot.context import Resource
+from bot.core.errors import NotYet, RetryLater
 from bot.core.json_fields import Kind, Unreadable, clean, read_member
-from bot.providers import normal_form as read
-from bot.providers.settings import BUILDKITE, normalize_project
+from bot.github.client import Location
+from bot.github.download import Downloads, Unanswered
+from bot.providers import tables as read
+from bot.providers.feature import AGENT_STATES, BUILDKITE, normalize_project
 from bot.providers.tables import PROVIDER_JOB, PROVIDER_RUN
 
 if TYPE_CHECKING:
-    from bot.ingest.records import Record
-    from bot.providers.normal_form import Json
+    from pathlib import Path
+
+    from bot.context import Context
+    from bot.github.download import Download
+    from bot.ingest.tables import Record
+    from bot.providers.feature import Provider
+    from bot.providers.tables import JsonObject, ProviderAgentRow
 
 QUEUED, RUNNING, COMPLETED = "queued", "in_progress", "completed"
 WAITING = frozenset(
@@ -42,10 +47,10 @@ BUILD_STATES: dict[str, tuple[str, str | None]] = {
     "canceled": (COMPLETED, "cancelled"),
     **dict.fromkeys(("skipped", "not_run", "waiting_failed"), (COMPLETED, "skipped")),
 }
-ADDRESS = re.compile(r"https?://[^/?#]+/([A-Za-z0-9._-]{1,100})/")  # of a build: its organization
+BUILD_ADDRESS = re.compile(r"https?://[^/?#]+/([A-Za-z0-9._-]{1,100})/")  # of a build: its organization
 OTHER = "other"
 NO_AGENT = "no agent took it"
-LOST = -1  # exit status where the agent was lost
+LOST_EXIT_STATUS = -1  # exit status where the agent was lost
 # what ended a job that was not its own command; see `signal_reason` of Buildkite's jobs
 INFRA = {
     "agent_stop": "its agent was stopped",
@@ -63,17 +68,17 @@ def make_project(address: object, slug: object) -> str:
 
     Raises Unreadable where these do not say.
     """
-    found = ADDRESS.match(address) if isinstance(address, str) else None
+    found = BUILD_ADDRESS.match(address) if isinstance(address, str) else None
     if found is None or not isinstance(slug, str) or not slug:
         raise Unreadable("build.web_url or pipeline.slug is missing or malformed")
     return normalize_project(BUILDKITE, clean(f"{found[1]}/{slug}")[: read.ID_MOST])
 
 
-def read_job(data: Json, start: Json) -> Record | None:
+def read_job(data: JsonObject, start: JsonObject) -> Record | None:
     """Return a job, None for steps that run no command; `start` is what every record begins with."""
     if read.read_text(data, "job", "type") != SCRIPT:
         return None
-    job: Json = data["job"]
+    job: JsonObject = data["job"]
     state = read.read_text(job, "state", most=read.WORD_MOST) or ""
     exit_status = read.read_number(job, "exit_status")
     status, conclusion = _job_state(state, exit_status, ended=read.read_time(job, "finished_at") is not None)
@@ -91,7 +96,7 @@ def read_job(data: Json, start: Json) -> Record | None:
         "pipeline_id": read.read_text(data, "pipeline", "id", most=read.ID_MOST),
         "workflow_id": read.read_text(data, "build", "id", most=read.ID_MOST),
         "workflow_name": read.read_text(data, "pipeline", "slug"),
-        "job_name": _name(job),
+        "job_name": _job_name(job),
         "number": read.read_number(data, "build", "number"),
         "attempt": retries + 1,
         "shard": index + 1 if sharded and index is not None else None,
@@ -102,7 +107,7 @@ def read_job(data: Json, start: Json) -> Record | None:
         "exit_status": exit_status,
         "soft_failed": soft,
         "retried_in_job_id": read.read_text(job, "retried_in_job_id", most=read.ID_MOST),
-        "runner": _runner(job),
+        "runner": _asked_runner(job),
         **_failure(job, state, exit_status, conclusion),
         "created_at": read.read_time(job, "created_at"),
         "runnable_at": read.read_time(job, "runnable_at"),
@@ -114,7 +119,7 @@ def read_job(data: Json, start: Json) -> Record | None:
     return read.make_record(PROVIDER_JOB, values)
 
 
-def read_build(data: Json, start: Json) -> Record:
+def read_build(data: JsonObject, start: JsonObject) -> Record:
     """Return a build. One that waits to be unblocked has not ended, whatever its state: it may run on."""
     state = read.read_text(data, "build", "state", most=read.WORD_MOST) or ""
     ended = read.read_time(data, "build", "finished_at")
@@ -138,7 +143,7 @@ def read_build(data: Json, start: Json) -> Record:
     return read.make_record(PROVIDER_RUN, values)
 
 
-def _common(data: Json, start: Json) -> dict[str, Any]:
+def _common(data: JsonObject, start: JsonObject) -> dict[str, Any]:
     return start | {
         "provider": BUILDKITE,
         "project": make_project(data["build"].get("web_url"), data["pipeline"].get("slug")),
@@ -155,27 +160,127 @@ def _job_state(state: str, exit_status: int | None, *, ended: bool) -> tuple[str
     return JOB_STATES.get(state, (COMPLETED, OTHER) if ended else (RUNNING, None))
 
 
-def _failure(job: Json, state: str, exit_status: int | None, conclusion: str | None) -> dict[str, str | None]:
+def _failure(
+    job: JsonObject, state: str, exit_status: int | None, conclusion: str | None
+) -> dict[str, str | None]:
     """Return why a job failed, and whether that was its own doing."""
     reason = read.read_text(job, "signal_reason", most=read.WORD_MOST) or ""
     if state == "expired":
         return {"reason": NO_AGENT, "failure_kind": "infra"}
     if conclusion not in {"failure", "neutral"}:
         return {"reason": None, "failure_kind": None}
-    if reason in INFRA or exit_status == LOST:
+    if reason in INFRA or exit_status == LOST_EXIT_STATUS:
         return {"reason": INFRA.get(reason, "its agent was lost"), "failure_kind": "infra"}
     words = None if exit_status is None else f"exit status {exit_status}"
     return {"reason": words, "failure_kind": None}
 
 
-def _name(job: Json) -> str:
+def _job_name(job: JsonObject) -> str:
     """Return a job's name as it is, with its emoji; without one the key of its step, or its command's first word."""
     command = (read.read_text(job, "command") or "").split()
     return read.read_text(job, "name") or read.read_text(job, "step_key") or next(iter(command), "") or "job"
 
 
-def _runner(job: Json) -> str | None:
+def _asked_runner(job: JsonObject) -> str | None:
     """Return what a job asks of its agent: the rule that names a queue, or else all of them."""
     rules = [rule for rule in read_member(job, ("agent_query_rules",), Kind.TEXTS) or () if rule != "*"]
     queue = next((rule for rule in rules if rule.startswith("queue=")), None)
     return (queue or " ".join(rules))[: read.ID_MOST] or None
+
+
+CONNECTED, LOST = "connected", "lost"
+DEFAULT_QUEUE = "default"
+TAGS_MOST = 50
+AGENT_ADDRESS = re.compile(r"https?://[^/?#]+/(?:v2/)?organizations/([A-Za-z0-9._-]{1,100})/agents/")
+
+
+def find_organization(*addresses: object) -> str:
+    """Return the organization of an agent, by its addresses on Buildkite's pages and in its API; "" without any."""
+    for address in addresses:
+        if isinstance(address, str) and (found := AGENT_ADDRESS.match(address)):
+            return found[1].casefold()
+    return ""
+
+
+def read_agent(data: JsonObject, event: str, *, received_at: int) -> ProviderAgentRow:
+    """Return an agent as an event tells of it."""
+    tags = (read_member(data, ("agent", "meta_data"), Kind.TEXTS) or [])[:TAGS_MOST]
+    tags = [tag[: read.ID_MOST] for tag in tags]
+    queue = next((tag.partition("=")[2] for tag in tags if tag.startswith("queue=")), "") or DEFAULT_QUEUE
+    state = event.partition(".")[2]
+    return {
+        "organization": find_organization(data["agent"].get("web_url"), data["agent"].get("url")),
+        "agent_id": read.read_id(data, "agent", "id"),
+        "name": read.read_text(data, "agent", "name"),
+        "queue": queue,
+        "tags": tags,
+        "state": state,
+        "at": received_at,
+        "version": f"{received_at:015d}:{AGENT_STATES.index(state)}",
+    }
+
+
+REFUSED, LIMITED = frozenset({401, 403}), 429
+REFUSED_PAUSE, LIMITED_PAUSE = 3_600.0, 60.0  # seconds; a limit is one of requests in a minute
+
+
+class TokenRefused(RetryLater):
+    """Buildkite does not accept the API token, or it may not read what was asked for."""
+
+
+class _Pause(NamedTuple):
+    until: int  # epoch milliseconds
+    reason: str
+
+
+class BuildkiteApi:
+    """What this process knows of the tokens of the settings."""
+
+    def __init__(self, context: Context) -> None:
+        self._clock = context.clock
+        self._port, self._proxy = context.settings.port, context.settings.proxy
+        self._downloads: dict[str, Downloads] = {}  # by the API's address
+        self._pauses: dict[str, _Pause] = {}  # by the variable with the token
+
+    def check_pause(self, provider: Provider) -> None:
+        """Raise NotYet while a token is to be left alone."""
+        pause = self._pauses.get(provider.api_variable)
+        if pause and pause.until > (now := self._clock.now()):
+            raise NotYet(pause.reason, after=(pause.until - now) / 1000)
+
+    async def fetch(self, provider: Provider, path: str, into: Path, *, most: int) -> Download:
+        """Download what a path of the API leads to; raises TokenRefused, or what `Downloads.fetch` does."""
+        sent = {"Authorization": f"Bearer {provider.api_token}", "Accept": "text/plain, */*"}
+        location = Location(url=provider.api_url + path, headers=sent)
+        try:
+            return await self._downloads_of(provider.api_url).fetch(location, into, most=most)
+        except Unanswered as error:
+            if not error.by_api:
+                raise
+            if error.status == LIMITED:
+                self._pause(
+                    provider, error.after or LIMITED_PAUSE, "Buildkite limits the API token's requests"
+                )
+            elif error.status in REFUSED:
+                words = f"Buildkite answered {error.status} to the API token in {provider.api_variable}"
+                self._pause(provider, REFUSED_PAUSE, words)
+                words += f": it has to be valid, with the scopes {' and '.join(provider.api_scopes)}"
+                raise TokenRefused(words, after=REFUSED_PAUSE) from error
+            raise
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for one in self._downloads.values():
+            await one.close()
+
+    def _pause(self, provider: Provider, seconds: float, reason: str) -> None:
+        until = self._clock.now() + round(seconds * 1000)
+        self._pauses[provider.api_variable] = _Pause(until, reason)
+
+    def _downloads_of(self, url: str) -> Downloads:
+        if url not in self._downloads:
+            self._downloads[url] = Downloads(api_url=url, own_port=self._port, proxy=self._proxy)
+        return self._downloads[url]
+
+
+BUILDKITE_API: Resource[BuildkiteApi] = Resource("buildkite_api", BuildkiteApi)

@@ -1,19 +1,16 @@
-"""CircleCI's events in the normal form. It tells only of what has ended: workflow-completed, job-completed.
-
-https://circleci.com/docs/webhooks-reference/
-"""
+"""CircleCI's events in the normal form. It tells only of what has ended: workflow-completed, job-completed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot.providers import normal_form as read
-from bot.providers.settings import CIRCLECI, normalize_project
+from bot.providers import tables as read
+from bot.providers.feature import CIRCLECI, normalize_project
 from bot.providers.tables import PROVIDER_JOB, PROVIDER_RUN
 
 if TYPE_CHECKING:
-    from bot.ingest.records import Record
-    from bot.providers.normal_form import Json
+    from bot.ingest.tables import Record
+    from bot.providers.tables import JsonObject
 
 CONCLUSIONS = {
     "success": "success",
@@ -26,7 +23,7 @@ REASONS = {"error": "CircleCI could not run it", "unauthorized": "not authorized
 OTHER = "other"
 
 
-def read_job(data: Json, start: Json) -> Record:
+def read_job(data: JsonObject, start: JsonObject) -> Record:
     """Return a job that ended; `start` is what every record begins with."""
     state = read.read_text(data, "job", "status", most=read.WORD_MOST)
     url, number = read.read_url(data, "workflow", "url"), read.read_number(data, "job", "number")
@@ -47,7 +44,7 @@ def read_job(data: Json, start: Json) -> Record:
     return read.make_record(PROVIDER_JOB, values)
 
 
-def read_workflow(data: Json, start: Json) -> Record:
+def read_workflow(data: JsonObject, start: JsonObject) -> Record:
     """Return a workflow that ended."""
     state = read.read_text(data, "workflow", "status", most=read.WORD_MOST)
     values = _common(data, start, state) | {
@@ -63,7 +60,7 @@ def read_workflow(data: Json, start: Json) -> Record:
     return read.make_record(PROVIDER_RUN, values)
 
 
-def _common(data: Json, start: Json, state: str | None) -> dict[str, Any]:
+def _common(data: JsonObject, start: JsonObject, state: str | None) -> dict[str, Any]:
     """Return the columns that jobs and workflows share.
 
     Projects of CircleCI's GitHub App and of GitLab have no `vcs`, but `trigger_parameters`.

@@ -1,27 +1,33 @@
-"""Lines of `ootbot doctor` about other CIs: when they were last heard of, and what leads to nothing."""
+"""What operators are told of other CIs: when they were last heard of, and which projects lead to nothing."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import aiohttp
 
 from bot.core import json_fields
 from bot.core.errors import StoreUnavailable, in_words
-from bot.core.finding import Finding, ok, warning
+from bot.core.feature import Finding, ok, warning
 from bot.core.json_fields import Unreadable
 from bot.core.text import duration, plural
-from bot.ingest import backlog
-from bot.providers import rows
-from bot.providers.sections import UNMAPPED_DAYS
-from bot.providers.settings import providers_of
+from bot.ingest import inbox
+from bot.providers import buildkite, tables
+from bot.providers.feature import BUILDKITE, CIRCLECI, providers_of
 from bot.queue.sums import DAY
+from bot.web.blocks import AdminSection, Block, BlockLine
 
 if TYPE_CHECKING:
-    from bot.ops.doctor.target import Target
-    from bot.providers.rows import UnmappedRow
-    from bot.providers.settings import Provider
+    from collections.abc import Iterable
+
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.ops.doctor import Target
+    from bot.providers.feature import Provider
+    from bot.providers.tables import QueueRow, UnmappedRow
+    from bot.web.blocks import QueueSubject, Tone
 
 CHECK = "other CIs"
 SILENT_DAYS = 7
@@ -42,9 +48,9 @@ async def check_providers(target: Target) -> list[Finding]:
         return []
     try:
         async with target.store.read() as tx:
-            last = await rows.last_of_each(tx)
-            unmapped = await rows.unmapped(tx, since=tx.now - UNMAPPED_DAYS * DAY, limit=SHOWN)
-            pushed, now = await backlog.last_received(tx), tx.now
+            last = await tables.read_last_events(tx)
+            unmapped = await tables.read_unmapped(tx, since=tx.now - UNMAPPED_DAYS * DAY, limit=SHOWN)
+            pushed, now = await inbox.read_last_received(tx), tx.now
     except StoreUnavailable:
         return []  # another check says so
     found = [_heard(kind, last.get(kind), pushed, now) for kind in kinds]
@@ -112,3 +118,56 @@ async def _refused(target: Target) -> list[Finding]:
         )
         for kind, count in found
     ]
+
+
+AGENT_DAYS, UNMAPPED_DAYS = 7, 7
+UNMAPPED_MOST = 20  # projects
+SILENT = "CircleCI tells only of finished jobs: what waits or runs there is not known."
+
+
+async def describe_queue(tx: Transaction, subject: QueueSubject) -> list[Block]:
+    """Return the agents that a repository's jobs on other CIs run on, and what is not known of these CIs."""
+    mine = [one for one in providers_of(subject.settings) if _is_mapped(one, subject.repo)]
+    found: list[Block] = []
+    organizations = {
+        name for one in mine if one.kind == BUILDKITE for name in _organizations(one, subject.repo)
+    }
+    if organizations:
+        queues = await tables.read_queues(tx, organizations, since=tx.now - AGENT_DAYS * DAY)
+        found.append(Block(heading="Agents of Buildkite", lines=_agent_lines(queues)))
+    if any(one.kind == CIRCLECI for one in mine):
+        found.append(Block(heading="CircleCI", lines=(BlockLine(text=SILENT),)))
+    return found
+
+
+async def describe_unmapped(tx: Transaction, settings: Settings) -> AdminSection:
+    """Return the projects whose events lead to nothing, where other CIs deliver at all."""
+    found = []
+    if providers_of(settings):
+        found = await tables.read_unmapped(tx, since=tx.now - UNMAPPED_DAYS * DAY, limit=UNMAPPED_MOST)
+    return AdminSection(template="admin_providers.html", values={"unmapped": found, "days": UNMAPPED_DAYS})
+
+
+def _is_mapped(one: Provider, repo: str) -> bool:
+    return any(name.casefold() == repo.casefold() for name in one.projects.values())
+
+
+def _organizations(one: Provider, repo: str) -> set[str]:
+    mapped = [project for project, name in one.projects.items() if name.casefold() == repo.casefold()]
+    return {project.partition("/")[0] for project in mapped}
+
+
+def _agent_lines(queues: Iterable[QueueRow]) -> tuple[BlockLine, ...]:
+    """Return a line for each queue: how many are there, and how many were lost in the last days."""
+    by_queue: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for row in queues:
+        by_queue[row["queue"]][row["state"]] = row["agents"]
+    lines = []
+    for queue, states in sorted(by_queue.items()):
+        there, lost = states.get(buildkite.CONNECTED, 0), states.get(buildkite.LOST, 0)
+        others = [f"{count} {state}" for state, count in states.items() if state != buildkite.CONNECTED]
+        words = f"queue={queue}: {plural(there, 'agent')} connected"
+        words += f"; {', '.join(others)} in the last {AGENT_DAYS} days" if others else ""
+        tone: Tone = "bad" if not there else "warn" if lost else "good"
+        lines.append(BlockLine(text=words, tone=tone))
+    return tuple(lines) or (BlockLine(text="no agent is known: tick agent.* in the webhook"),)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot.core.stored_items import StoredItem
-from bot.core.stored_objects import StoredObject, json_line, object_key, repo_key
-from bot.db.exports import Export, Shape
-from bot.db.table_copies import COPIED
-from bot.ingest.source_rows import source_payload
+from bot.db.exports import COPIED, Export, Shape, StoredItem, StoredObject, json_line, object_key, repo_key
+from bot.ingest.exports import source_payload
 from bot.providers.tables import provider_agent, provider_job, provider_run
 
 if TYPE_CHECKING:
-    from bot.db.exports import Row
+    from bot.db.exports import ExportedRow
 
 OURS = frozenset({"merge_state", "source", "deleted_at"})
 ITEMS = {"provider_job": "vllm-buildkite-job-events", "provider_run": "vllm-buildkite-build-events"}
 ID = {"provider_job": "job_id", "provider_run": "run_id"}
 
 
-def copy_row(export: Export, row: Row) -> list[StoredObject]:
+def copy_row(export: Export, row: ExportedRow) -> list[StoredObject]:
     """Return a job or build as an object."""
     place = object_key(row["provider"], row["project"], row[ID[export.name]])
     found = {name: value for name, value in row.items() if name not in OURS}
@@ -30,7 +27,7 @@ def copy_row(export: Export, row: Row) -> list[StoredObject]:
     ]
 
 
-def copy_item(export: Export, row: Row) -> list[StoredItem]:
+def copy_item(export: Export, row: ExportedRow) -> list[StoredItem]:
     """Return the item of a job or build of Buildkite: what it sent; others have no table in PyTorch's pipeline."""
     if row["provider"] != "buildkite":
         return []
@@ -50,13 +47,13 @@ def _parts(found: dict[str, Any]) -> dict[str, Any]:
     return {name: found[name] for name in ("build", "job", "pipeline", "agent") if name in found}
 
 
-def copy_agent(export: Export, row: Row) -> list[StoredObject]:
+def copy_agent(export: Export, row: ExportedRow) -> list[StoredObject]:
     """Return an agent as an object below its organization."""
     key = object_key(export.name, row["organization"], row["agent_id"])
     return [StoredObject(key=key, content=lambda: (json_line(dict(row)),))]
 
 
-def copy_agent_item(_export: Export, row: Row) -> list[StoredItem]:
+def copy_agent_item(_export: Export, row: ExportedRow) -> list[StoredItem]:
     """Return the item of an agent, as it was last heard of."""
     known = {name: value for name, value in row.items() if name != "repo"}  # it has none
     return [StoredItem(table="vllm-buildkite-agent-events", key=row["agent_id"], attributes=known)]
@@ -74,7 +71,7 @@ JOBS = tuple(
             "clickhouse.ootbot": COPIED,
             "dynamodb": Shape(
                 make="bot.providers.exports:copy_item",
-                read="bot.ingest.source_rows:read_with_source",
+                read="bot.ingest.exports:read_with_source",
                 most=200,
             ),
         },

@@ -1,29 +1,34 @@
-"""Commit statuses on GitHub in the normal form: how Jenkins, Azure, GitLab mirrors and others tell of their jobs.
-
-https://docs.github.com/en/webhooks/webhook-events-and-payloads#status
-"""
+"""Commit statuses on GitHub in the normal form: how Jenkins, Azure, GitLab mirrors and others tell of their jobs."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import structlog
 
-from bot.core.json_fields import Unreadable, require_int
-from bot.ingest import record_writer
-from bot.ingest.delivery import record_repository
-from bot.ingest.records import Record
-from bot.providers import normal_form as read
-from bot.providers.tables import STATUS_JOB
+from bot.core.errors import GitHubRefused, OverBudget
+from bot.core.json_fields import Kind, Unreadable, read_member, require_int
+from bot.ingest import inbox, record_store, repositories
+from bot.ingest.deliveries import content_guid, record_repository, to_incoming
+from bot.ingest.tables import Record
+from bot.jobs import collection
+from bot.jobs import rows as trunk_rows
+from bot.jobs.settings import CollectSettings
+from bot.providers import tables
+from bot.providers import tables as read
+from bot.providers.tables import STATUS_JOB, is_trusted
+from bot.queue.sums import DAY
 
 if TYPE_CHECKING:
-    from typing import Any
-
+    from bot.context import Context
     from bot.db.transaction import Transaction
-    from bot.ingest.delivery import Delivery
-    from bot.providers.normal_form import Json
+    from bot.ingest.deliveries import Delivery
+    from bot.ingest.inbox import Incoming
+    from bot.ingest.reconcile import Window
+    from bot.providers.tables import JsonObject
 
 STATUS = "status"
 STATES: dict[str, tuple[str, str | None]] = {
@@ -40,18 +45,18 @@ CONTEXT_MOST = 300  # characters
 def record_status(tx: Transaction, event: Delivery) -> None:
     """Have a commit status merged into the jobs of its repository: of one context the newest counts."""
     repository = event.data.get("repository")
-    inside: Json = repository if isinstance(repository, dict) else {}
+    inside: JsonObject = repository if isinstance(repository, dict) else {}
     start = {
         "repository_id": require_int(inside, "id", "repository.id"),
         "repo": event.repo,
         "received_at": event.received_at,
         "delivery_guid": event.delivery_id,
     }
-    record_writer.record(tx, read_status(event.data, start))
+    record_store.add_record(tx, read_status(event.data, start))
     record_repository(tx, event, repository)
 
 
-def read_status(data: Json, start: Json) -> Record:
+def read_status(data: JsonObject, start: JsonObject) -> Record:
     """Return a commit status as a job; `start` is what every record begins with."""
     sha = read.read_commit(data, "sha")
     context = read.read_text(data, "context", most=CONTEXT_MOST)
@@ -93,7 +98,7 @@ def context_of(job_id: str) -> str:
     return job_id.partition("/")[2]
 
 
-def _version(data: Json, at: int | None, state: str) -> str:
+def _version(data: JsonObject, at: int | None, state: str) -> str:
     """Return a text that is greater for the newer status; of one second for the graver state."""
     told = {
         name: data.get(name)
@@ -111,7 +116,65 @@ def _split(context: str) -> tuple[str, str]:
     return context[: found.start()].strip(), context[found.end() :].strip()
 
 
-def _only_branch(data: Json) -> str | None:
+def _only_branch(data: JsonObject) -> str | None:
     """Return the branch that a commit is the head of, where GitHub names a single one."""
     branches: Any = data.get("branches")
     return read.read_text(branches[0], "name") if isinstance(branches, list) and len(branches) == 1 else None
+
+
+log = structlog.get_logger("bot.providers.statuses")
+
+DAYS = 3  # a status that has no end by then stays so
+LOOKED_AT, COMMITS_MOST = 500, 10
+
+
+async def compare_statuses(context: Context, repo: str, window: Window) -> int:
+    """Store what GitHub says of trusted heads with open statuses; returns how many statuses were behind."""
+    shas = await _open_heads(context, repo, window)
+    behind = 0
+    for sha in shas:
+        try:
+            await collection.spend_call(context, repo)
+            client = context.app_for(repo).by_name(repo, statuses="read")
+            found = await client.getitem(
+                f"/repos/{repo}/commits/{sha}/status{{?per_page}}", {"per_page": "100"}
+            )
+        except OverBudget:
+            return behind
+        except GitHubRefused as error:  # the App need not have the permission any more
+            log.info("commit statuses cannot be read", repo=repo, reason=str(error))
+            return behind
+        async with context.store.transaction() as tx:
+            for one in _deliveries(found):
+                behind += await inbox.store_delivery(tx, one)
+    return behind
+
+
+async def _open_heads(context: Context, repo: str, window: Window) -> list[str]:
+    now = context.clock.now()
+    async with context.store.read() as tx:
+        period = (max(window.since, now - DAYS * DAY), window.complete_until)
+        found = await tables.read_open_statuses(tx, repo, received=period, limit=LOOKED_AT)
+        ids = await repositories.read_ids(tx, repo) if found else set()
+        repository = await trunk_rows.repository(tx, ids) if ids else None
+    default = repository["default_branch"] if repository else None
+    patterns = context.settings.of(CollectSettings).ci_trusted_branches
+    heads = [
+        row["head_sha"]
+        for row in found
+        if row["head_sha"] and is_trusted(row, default_branch=default, patterns=patterns)
+    ]
+    return list(dict.fromkeys(heads))[:COMMITS_MOST]
+
+
+def _deliveries(answer: Any) -> list[Incoming]:
+    """Return the statuses of a commit as deliveries: pending ones say nothing new."""
+    sha, repository = read_member(answer, ("sha",), Kind.TEXT), answer.get("repository")
+    found = []
+    for one in answer.get("statuses") or ():
+        if one.get("state") == "pending":
+            continue
+        body = {**one, "sha": sha, "repository": repository}
+        content = f"status {sha} {one.get('id')} {one.get('state')} {one.get('updated_at')}"
+        found.append(to_incoming(content_guid(content), "status", body, source="api"))
+    return found

@@ -6,26 +6,83 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
-from bot.ci.collect.settings import CollectSettings
-from bot.ci.trunk.store import rows as trunk_rows
-from bot.ingest import record_reads, records_view, watched
-from bot.ingest.senders import Taken, make_receiver
-from bot.providers import admission, event_schemas
-from bot.providers.tables import PROVIDER_JOB, PROVIDER_RUN
-from bot.providers.trust import is_trusted
-from bot.web import operations as op
-from bot.web import parameters
-from bot.web import view_parameters as declare
-from bot.web.answers import Answer, fill
+from bot.ingest import record_store, repositories, views
+from bot.ingest.webhooks import Taken, make_receiver
+from bot.jobs import rows as trunk_rows
+from bot.jobs.settings import CollectSettings
+from bot.providers import admission, feature
+from bot.providers.buildkite import BUILD_ADDRESS
+from bot.providers.tables import PROVIDER_JOB, PROVIDER_RUN, is_trusted
+from bot.web import addresses
+from bot.web import openapi as op
+from bot.web import parameters as declare
+from bot.web.answers import Answer, fill_struct
 from bot.web.bodies import post_routes
-from bot.web.refusals import Refused
+from bot.web.openapi import DeclaredRefusal
+from bot.web.parameters import REPO
 from bot.web.view import Endpoint, Json, View
-from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
-    from bot.ingest.records import RecordType
-    from bot.ingest.senders import Sender
-    from bot.web.asked import Asked
+    from collections.abc import Sequence
+
+    from bot.ingest.tables import RecordType
+    from bot.ingest.webhooks import Sender
+    from bot.web.openapi import Schema
+    from bot.web.parameters import Query
+
+_PART: Schema = {"type": ["object", "null"]}
+_TEXT: Schema = {"type": "string", "pattern": r"\S"}
+_ID: Schema = {
+    "type": "string",
+    "pattern": "^[A-Za-z0-9._:-]{1,91}$",
+}  # stored as `circleci:<id>`, 100 characters
+
+
+def _with(**members: Schema) -> Schema:
+    """Return the schema of an object that has these members."""
+    return {"type": "object", "required": [*members], "properties": members}
+
+
+def _of_kinds(member: str, *cases: tuple[Sequence[str], Schema], properties: Schema) -> Meta:
+    """Return the constraint of events whose `member` names their kind, of which each needs something else."""
+    chosen: Schema = {}
+    for kinds, needed in reversed(cases):
+        named = {"required": [member], "properties": {member: {"enum": [*kinds]}}}
+        chosen = {"if": named, "then": needed, "else": chosen}
+    return Meta(extra_json_schema={"properties": properties} | chosen)
+
+
+_JOB = _with(id=_ID, project=_with(slug=_TEXT), job=_with(id=_TEXT))
+_WORKFLOW = _with(id=_ID, project=_with(slug=_TEXT), workflow=_with(id=_TEXT))
+_WORKFLOW_ALONE = _WORKFLOW | {"properties": _WORKFLOW["properties"] | {"job": {"type": "null"}}}
+CIRCLECI_EVENT = Annotated[
+    dict[str, Any],
+    _of_kinds(
+        "type",
+        ((feature.JOB_COMPLETED,), _JOB),
+        ((feature.WORKFLOW_COMPLETED,), {"anyOf": [_JOB, _WORKFLOW_ALONE]}),
+        properties={
+            "id": {"anyOf": [_ID, {"type": "null"}]},
+            "job": _PART,
+            "workflow": _PART,
+            "project": _PART,
+        },
+    ),
+]
+
+_ADDRESS: Schema = {"type": "string", "pattern": f"^{BUILD_ADDRESS.pattern}"}
+_PIPELINE = _with(slug={"type": "string", "minLength": 1})
+BUILDKITE_EVENT = Annotated[
+    dict[str, Any],
+    _of_kinds(
+        "event",
+        (feature.AGENT_EVENTS, _with(agent=_with(id=_TEXT))),
+        (feature.JOB_EVENTS, _with(job=_with(id=_TEXT), build=_with(web_url=_ADDRESS), pipeline=_PIPELINE)),
+        (feature.BUILD_EVENTS, _with(build=_with(id=_TEXT, web_url=_ADDRESS), pipeline=_PIPELINE)),
+        properties={"job": _PART, "build": _PART, "pipeline": _PART, "agent": _PART},
+    ),
+]
+
 
 ID_MOST = 500  # characters
 TRUSTED = {
@@ -33,9 +90,9 @@ TRUSTED = {
         bool, Meta(description="on a trusted branch, for no pull request: CI_TRUSTED_BRANCHES")
     ]
 }
-JOB, RUN = (records_view.make_struct(kind, TRUSTED) for kind in (PROVIDER_JOB, PROVIDER_RUN))
-NOTHING_HELD = Refused(404, "not_found", "nothing of another CI is held of this repository")
-LIMIT = declare.limit(records_view.ROWS)
+JOB_STRUCT, RUN_STRUCT = (views.make_struct(kind, TRUSTED) for kind in (PROVIDER_JOB, PROVIDER_RUN))
+NOTHING_HELD = DeclaredRefusal(404, "not_found", "nothing of another CI is held of this repository")
+LIMIT = declare.limit(views.PAGE_ROWS)
 BEFORE = declare.before((False, True))
 IDENTIFIED = declare.in_path(
     "id",
@@ -49,25 +106,25 @@ IDENTIFIED = declare.in_path(
 class ProviderJobs(Answer, frozen=True, kw_only=True):
     """Jobs of other CIs, those heard of last first; `next` is the `before` of the page after, null at the end"""
 
-    rows: list[JOB]  # type: ignore[valid-type]
+    rows: list[JOB_STRUCT]  # type: ignore[valid-type]
     next: str | None
 
 
 class ProviderRuns(Answer, frozen=True, kw_only=True):
     """Their workflows and builds, those heard of last first; `next` as of jobs"""
 
-    rows: list[RUN]  # type: ignore[valid-type]
+    rows: list[RUN_STRUCT]  # type: ignore[valid-type]
     next: str | None
 
 
-async def _filled(asked: Asked, struct: type[Struct], rows: list[dict[str, Any]]) -> list[Struct]:
+async def _fill_rows(asked: Query, struct: type[Struct], rows: list[dict[str, Any]]) -> list[Struct]:
     """Return rows as they are sent, with whether each is trusted."""
-    ids = await watched.ids(asked.tx, asked[REPO])
+    ids = await repositories.read_ids(asked.tx, asked[REPO])
     repository = await trunk_rows.repository(asked.tx, ids) if ids else None
     default = repository["default_branch"] if repository else None
     patterns = asked.settings.of(CollectSettings).ci_trusted_branches
     return [
-        fill(struct, row, trusted=is_trusted(row, default_branch=default, patterns=patterns))  # type: ignore[arg-type]
+        fill_struct(struct, row, trusted=is_trusted(row, default_branch=default, patterns=patterns))  # type: ignore[arg-type]
         for row in rows
     ]
 
@@ -75,17 +132,17 @@ async def _filled(asked: Asked, struct: type[Struct], rows: list[dict[str, Any]]
 def _list_view(
     kind: RecordType[Any], struct: type[Struct], answer: Any, name: str, summary: str
 ) -> View[Any]:
-    async def read(asked: Asked) -> Any:
+    async def read(asked: Query) -> Any:
         before = asked[BEFORE]
-        rows, more = await record_reads.record_page(
+        rows, more = await record_store.read_record_page(
             asked.tx, kind, asked[REPO], hidden=asked.hidden, before=before, limit=asked[LIMIT]
         )
         if not rows and before is None:
             raise NOTHING_HELD.because(f"no {kind.table} of {asked[REPO][:200]} is held here")
         following = None
         if more:
-            following = parameters.following(rows[-1][name] for name in record_reads.order_of(kind))
-        return answer(rows=await _filled(asked, struct, rows), next=following)
+            following = addresses.following(rows[-1][name] for name in record_store.sort_columns(kind))
+        return answer(rows=await _fill_rows(asked, struct, rows), next=following)
 
     json = Json(
         path=f"/api/records/{kind.table}/{{owner}}/{{repo}}",
@@ -94,18 +151,20 @@ def _list_view(
         named=(struct,),
         name=name,
         summary=summary,
-        topic=records_view.TOPIC,
+        topic=views.TOPIC,
         refusals=(NOTHING_HELD,),
     )
     return View(read=read, parameters=(REPO, LIMIT, BEFORE), json=json)
 
 
 def _one_view(kind: RecordType[Any], struct: type[Struct], name: str, summary: str) -> View[Any]:
-    async def read(asked: Asked) -> Struct:
-        row = await record_reads.record(asked.tx, kind, asked[REPO], asked[IDENTIFIED], hidden=asked.hidden)
+    async def read(asked: Query) -> Struct:
+        row = await record_store.read_record(
+            asked.tx, kind, asked[REPO], asked[IDENTIFIED], hidden=asked.hidden
+        )
         if row is None:
             raise NOTHING_HELD.because(f"no {kind.table} {asked[IDENTIFIED][:100]} is held here")
-        (found,) = await _filled(asked, struct, [row])
+        (found,) = await _fill_rows(asked, struct, [row])
         return found
 
     json = Json(
@@ -114,7 +173,7 @@ def _one_view(kind: RecordType[Any], struct: type[Struct], name: str, summary: s
         content=op.Content(struct, "One flat object"),
         name=name,
         summary=summary,
-        topic=records_view.TOPIC,
+        topic=views.TOPIC,
         refusals=(NOTHING_HELD,),
     )
     return View(read=read, parameters=(REPO, IDENTIFIED), json=json)
@@ -193,7 +252,7 @@ VIEWS = (
             "deliverCircleci",
             "CircleCI",
             OF_CIRCLECI,
-            event=event_schemas.CIRCLECI_EVENT,
+            event=CIRCLECI_EVENT,
             example=CIRCLECI_EXAMPLE,
         ),
     ),
@@ -204,12 +263,12 @@ VIEWS = (
             "deliverBuildkite",
             "Buildkite",
             OF_BUILDKITE,
-            event=event_schemas.BUILDKITE_EVENT,
+            event=BUILDKITE_EVENT,
             example=BUILDKITE_EXAMPLE,
         ),
     ),
-    _list_view(PROVIDER_JOB, JOB, ProviderJobs, "providerJobs", "Jobs of other CIs"),
-    _one_view(PROVIDER_JOB, JOB, "providerJob", "One job of another CI"),
-    _list_view(PROVIDER_RUN, RUN, ProviderRuns, "providerRuns", "Workflows and builds of other CIs"),
-    _one_view(PROVIDER_RUN, RUN, "providerRun", "One workflow or build of another CI"),
+    _list_view(PROVIDER_JOB, JOB_STRUCT, ProviderJobs, "providerJobs", "Jobs of other CIs"),
+    _one_view(PROVIDER_JOB, JOB_STRUCT, "providerJob", "One job of another CI"),
+    _list_view(PROVIDER_RUN, RUN_STRUCT, ProviderRuns, "providerRuns", "Workflows and builds of other CIs"),
+    _one_view(PROVIDER_RUN, RUN_STRUCT, "providerRun", "One workflow or build of another CI"),
 )

@@ -1,9 +1,4 @@
-"""Daily sums: tables of what rows of a day add up to, each counted again by the task `sum` once a row changes.
-
-What changes a row requests its day with `request`, in the same transaction. The queue does the rest: requests of one
-key are merged, no key runs twice at once, and what is requested while its task runs is counted again afterwards. A day
-is therefore counted when no task of it waits, runs or has been given up; `pending` returns the others.
-"""
+"""Daily sums: tables of what rows of a day add up to, each counted again by the task `sum` once a row changes."""
 
 from __future__ import annotations
 
@@ -14,7 +9,7 @@ import sqlalchemy as sa
 
 from bot.core.errors import RetryLater
 from bot.core.feature import load
-from bot.queue.tables import task as task_table
+from bot.queue.tasks import task as task_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -38,14 +33,14 @@ PENDING = sa.union_all(
 )
 
 
-class Place(NamedTuple):
+class SumPlace(NamedTuple):
     """A day of a group: what is counted at once."""
 
     group: tuple[Any, ...]  # values of the columns that the sum names
     day: int  # days since 1970, UTC
 
 
-Counted = dict[sa.Table, "Sequence[Mapping[str, Any]]"]
+CountedSum = dict[sa.Table, "Sequence[Mapping[str, Any]]"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +61,7 @@ class Sum:
     )
 
 
-def request(tx: Transaction, what: Sum, places: Iterable[Place]) -> None:
+def request(tx: Transaction, what: Sum, places: Iterable[SumPlace]) -> None:
     """Have days counted again once this transaction is committed."""
     for place in places:
         tx.enqueue(KIND, _key(what, place), delay=what.delay, replayed=True)
@@ -86,7 +81,7 @@ async def recount_place(context: Context, task: Task) -> float:
     return what.pause
 
 
-async def write(tx: Transaction, what: Sum, place: Place, counted: Counted) -> None:
+async def write(tx: Transaction, what: Sum, place: SumPlace, counted: CountedSum) -> None:
     """Replace what is stored of a day."""
     key = {**dict(zip(what.group, place.group, strict=True)), "day": place.day}
     for table in what.tables:
@@ -97,9 +92,9 @@ async def write(tx: Transaction, what: Sum, place: Place, counted: Counted) -> N
         await load(what.after)(tx, place)
 
 
-async def pending(tx: Transaction, what: Sum) -> dict[Place, int]:
+async def pending(tx: Transaction, what: Sum) -> dict[SumPlace, int]:
     """Return the days that are to be counted again, each with the time of the first change that is not counted."""
-    found: dict[Place, int] = {}
+    found: dict[SumPlace, int] = {}
     for key, at in await tx.run(PENDING, {"prefix": f"{what.name}/"}):
         place = _place(what, key)
         found[place] = min(at, found.get(place, at))
@@ -126,13 +121,13 @@ def _find(context: Context, name: str) -> Sum:
     raise RetryLater(f"this version has no sum {name!r}; another may")
 
 
-def _key(what: Sum, place: Place) -> str:
+def _key(what: Sum, place: SumPlace) -> str:
     return "/".join(map(str, (what.name, place.day, *place.group)))
 
 
-def _place(what: Sum, key: str) -> Place:
+def _place(what: Sum, key: str) -> SumPlace:
     """Return what a task's key names; its values have the types of their columns."""
     _, day, *values = key.split("/", 1 + len(what.group))
     columns = (what.tables[0].c[name] for name in what.group)
     group = (column.type.python_type(value) for column, value in zip(columns, values, strict=True))
-    return Place(tuple(group), int(day))
+    return SumPlace(tuple(group), int(day))

@@ -4,29 +4,128 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
 
 from bot.core.feature import load
+from bot.db.exports import encode_key
+from bot.db.rows import select
+from bot.ingest.tables import records, repository_name
+from bot.oot.results import visibility as result_rows
+from bot.sinks import queue_rows
 from bot.sinks.driver import Outgoing
-from bot.sinks.store import visibility_rows
+from bot.sinks.tables import ExportedRepositoryRow, sink_repository
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
     from bot.context import Context
-    from bot.db.exports import Export, Key, Row
+    from bot.core.settings import Settings
+    from bot.db.exports import Export, ExportedRow, RowKey, TableCopy
     from bot.db.transaction import Transaction
-    from bot.sinks.lanes import Lane
-    from bot.sinks.store.visibility_rows import Known
-    from bot.sinks.tables import ExportedRow
+    from bot.sinks.queues import ExportQueue
     from bot.web.access import Private
 
+REPOSITORY, EXPORTED = records["repository"].c, sink_repository.c
+IDS_PER_QUERY = 500
 
-About = tuple[str | None, tuple[int | str, ...]]  # the `repo` of rows, and the repositories they are about
+
+class KnownRepository(NamedTuple):
+    """What is known of a repository."""
+
+    name: str
+    is_public: bool  # GitHub has said so
+
+
+async def read_known_repositories(tx: Transaction, ids: Collection[int]) -> dict[int, KnownRepository]:
+    """Return what is known of repositories; of one without a record, nothing is."""
+    found: dict[int, KnownRepository] = {}
+    ordered = sorted(ids)
+    for start in range(0, len(ordered), IDS_PER_QUERY):
+        some = REPOSITORY.repository_id.in_(ordered[start : start + IDS_PER_QUERY])
+        query = sa.select(REPOSITORY.repository_id, REPOSITORY.full_name, REPOSITORY.repo, REPOSITORY.private)
+        for row in await tx.run(query.where(some)):
+            found[row.repository_id] = KnownRepository(
+                row.full_name or row.repo, row.private is False or row.private == 0
+            )
+    return found
+
+
+async def read_private_repositories(tx: Transaction, settings: Settings, names: Collection[str]) -> Private:
+    """Return which repositories are private, those of some names among them."""
+    return await result_rows.private_repositories(tx, settings, names)
+
+
+async def read_repository_ids(tx: Transaction, names: Collection[str]) -> dict[str, set[int]]:
+    """Return the repositories that have or had these names, by name (case folded)."""
+    folded = sorted({name.casefold() for name in names})
+    found: dict[str, set[int]] = {}
+    for start in range(0, len(folded), IDS_PER_QUERY):
+        some = repository_name.c.name.in_(folded[start : start + IDS_PER_QUERY])
+        query = sa.select(repository_name.c.name, repository_name.c.repository_id).where(some)
+        for name, identifier in await tx.run(query):
+            found.setdefault(name, set()).add(identifier)
+    return found
+
+
+async def exported_among(
+    tx: Transaction, sink: str, ids: Collection[int]
+) -> dict[int, ExportedRepositoryRow]:
+    """Return those of these repositories of which a sink has copies."""
+    ordered = sorted(ids)
+    found: dict[int, ExportedRepositoryRow] = {}
+    for start in range(0, len(ordered), IDS_PER_QUERY):
+        query = select(ExportedRepositoryRow, sink_repository).where(
+            EXPORTED.sink == sink, EXPORTED.repository_id.in_(ordered[start : start + IDS_PER_QUERY])
+        )
+        found |= {row["repository_id"]: row for row in await tx.fetch(query)}
+    return found
+
+
+async def note_exported(tx: Transaction, sink: str, ids: Collection[int]) -> None:
+    """Note that a sink is about to get copies of these repositories."""
+    rows = [
+        ExportedRepositoryRow(sink=sink, repository_id=identifier, withdrawn_at=None, deleted=False)
+        for identifier in sorted(ids)
+    ]
+    if rows:
+        await tx.upsert(sink_repository, rows, replaced=("withdrawn_at", "deleted"))
+
+
+async def sinks_with(tx: Transaction, repository_id: int) -> list[str]:
+    """Return the sinks that have copies of a repository which are not withdrawn."""
+    query = sa.select(EXPORTED.sink).where(
+        EXPORTED.repository_id == repository_id, EXPORTED.withdrawn_at.is_(None)
+    )
+    return list((await tx.run(query.order_by(EXPORTED.sink))).scalars())
+
+
+async def withdraw_copies(tx: Transaction, sink: str, repository_id: int) -> None:
+    """Note that the copies of a repository are to be deleted."""
+    these = (EXPORTED.sink == sink, EXPORTED.repository_id == repository_id)
+    await tx.run(sa.update(sink_repository).where(*these).values(withdrawn_at=tx.now))
+
+
+async def read_withdrawn(tx: Transaction) -> list[ExportedRepositoryRow]:
+    """Return the repositories whose copies are or were deleted."""
+    query = select(ExportedRepositoryRow, sink_repository).where(EXPORTED.withdrawn_at.is_not(None))
+    return await tx.fetch(query.order_by(EXPORTED.sink, EXPORTED.repository_id))
+
+
+async def note_deleted(tx: Transaction, sink: str, repository_id: int) -> None:
+    """Note that all copies that could be deleted were."""
+    these = (EXPORTED.sink == sink, EXPORTED.repository_id == repository_id)
+    await tx.run(sa.update(sink_repository).where(*these).values(deleted=True))
+
+
+RowSubject = tuple[
+    str | None, tuple[int | str, ...]
+]  # the `repo` of rows, and the repositories they are about
 
 
 @dataclass(frozen=True, kw_only=True)
-class Current:
+class CurrentRows:
     """What is to be sent of some keys."""
 
     items: list[Outgoing]
@@ -34,7 +133,7 @@ class Current:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Standing:
+class _RepositoryStanding:
     """What becomes of the rows about some repositories."""
 
     name: str  # of the repository that rows have the id of
@@ -44,29 +143,31 @@ class _Standing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Visibility:
+class _SinkVisibility:
     """What one sink may have."""
 
-    lane: Lane
-    known: Mapping[int, Known]  # repositories by id
+    lane: ExportQueue
+    known: Mapping[int, KnownRepository]  # repositories by id
     private: Private
     ids: Mapping[str, set[int]]  # of names, case folded
-    exported: Mapping[int, ExportedRow]
-    _standings: dict[About, _Standing] = field(default_factory=dict)  # many rows are about the same
+    exported: Mapping[int, ExportedRepositoryRow]
+    _standings: dict[RowSubject, _RepositoryStanding] = field(
+        default_factory=dict
+    )  # many rows are about the same
 
-    def standing_of(self, about: About) -> _Standing:
+    def standing_of(self, about: RowSubject) -> _RepositoryStanding:
         """Return what becomes of the rows about some repositories."""
         found = self._standings.get(about)
         if found is None:
             found = self._standings[about] = self._judge(*about)
         return found
 
-    def _judge(self, repo: str | None, values: tuple[int | str, ...]) -> _Standing:
+    def _judge(self, repo: str | None, values: tuple[int | str, ...]) -> _RepositoryStanding:
         wanted = self._matches(repo, values)
         public = not self.lane.export.internal and all(map(self._is_public, values))
         sends = wanted and (self.lane.sink.private or public)
         names = (self.known[one].name for one in values if isinstance(one, int) and one in self.known)
-        return _Standing(
+        return _RepositoryStanding(
             name=next(names, ""),
             ids=frozenset(one for value in values for one in self._ids_of(value)),
             sends=sends,
@@ -103,18 +204,18 @@ class _Visibility:
 
 
 async def read_current(
-    tx: Transaction, context: Context, lane: Lane, keys: Sequence[Key], *, version: int = 0
-) -> Current:
+    tx: Transaction, context: Context, lane: ExportQueue, keys: Sequence[RowKey], *, version: int = 0
+) -> CurrentRows:
     """Return what is true now of some keys, in one snapshot."""
-    rows: dict[Key, Row] = await load(lane.shape.read)(tx, lane.export, keys)
+    rows: dict[RowKey, ExportedRow] = await load(lane.shape.read)(tx, lane.export, keys)
     for addition in lane.additions:
-        added: dict[Key, Row] = await load(addition.read)(tx, list(rows))
+        added: dict[RowKey, ExportedRow] = await load(addition.read)(tx, list(rows))
         rows |= {key: {**rows[key], **further} for key, further in added.items()}
     about = {key: (row.get("repo"), repositories_of(lane.export, row)) for key, row in rows.items()}
     seen = await _read_visibility(tx, context, lane, set(about.values()))
     gone = lane.export.deleted
     items: list[Outgoing] = []
-    sent: set[About] = set()
+    sent: set[RowSubject] = set()
     for key in keys:
         row = rows.get(key)
         if row is None:
@@ -130,15 +231,15 @@ async def read_current(
             sent.add(about[key])
     ids = frozenset[int]().union(*(seen.standing_of(one).ids for one in sent))
     known = {one for one, copied in seen.exported.items() if copied["withdrawn_at"] is None}
-    return Current(items=items, new_repository_ids=frozenset() if lane.sink.private else ids - known)
+    return CurrentRows(items=items, new_repository_ids=frozenset() if lane.sink.private else ids - known)
 
 
-async def load_content(context: Context, lane: Lane, items: Sequence[Outgoing]) -> list[Outgoing]:
+async def load_content(context: Context, lane: ExportQueue, items: Sequence[Outgoing]) -> list[Outgoing]:
     """Add what is no row; leave out what turns out to be about something private."""
     if not lane.shape.load:
         return list(items)
     rows = {item.key: item.row for item in items if item.row is not None}
-    loaded: dict[Key, Row] = await load(lane.shape.load)(context, rows)
+    loaded: dict[RowKey, ExportedRow] = await load(lane.shape.load)(context, rows)
     found = []
     for item in items:
         row = loaded.get(item.key) if item.row is not None else None
@@ -149,29 +250,83 @@ async def load_content(context: Context, lane: Lane, items: Sequence[Outgoing]) 
     return found
 
 
-def _mentions_private(export: Export, row: Row) -> bool:
+def _mentions_private(export: Export, row: ExportedRow) -> bool:
     """Whether a row about no repository that is known says that it is about a private one."""
     return bool(row.get("private")) and not repositories_of(export, row)
 
 
 async def _read_visibility(
-    tx: Transaction, context: Context, lane: Lane, about: Collection[About]
-) -> _Visibility:
+    tx: Transaction, context: Context, lane: ExportQueue, about: Collection[RowSubject]
+) -> _SinkVisibility:
     values = {value for _, some in about for value in some}
     names = {value for value in values if isinstance(value, str)}
-    of_names = await visibility_rows.read_ids(tx, names)
+    of_names = await read_repository_ids(tx, names)
     ids = {value for value in values if isinstance(value, int)}
     every = ids.union(*of_names.values())
-    return _Visibility(
+    return _SinkVisibility(
         lane=lane,
-        known=await visibility_rows.read_known(tx, ids),
-        private=await visibility_rows.read_private(tx, context.settings, names),
+        known=await read_known_repositories(tx, ids),
+        private=await read_private_repositories(tx, context.settings, names),
         ids=of_names,
-        exported=await visibility_rows.exported_among(tx, lane.sink.name, every),
+        exported=await exported_among(tx, lane.sink.name, every),
     )
 
 
-def repositories_of(export: Export, row: Row) -> tuple[int | str, ...]:
+def repositories_of(export: Export, row: ExportedRow) -> tuple[int | str, ...]:
     """Return the repositories that a row is about: ids of GitHub's, and names."""
     values = [row[name] for name in export.repositories]
     return tuple([value for value in values if value and (isinstance(value, str) or value > 0)])
+
+
+STORED_LAYOUT = "clickhouse.ootbot"
+KEYS_AT_ONCE = 10_000  # keys
+
+
+def copy_of_export(export: Export) -> TableCopy:
+    """Return the table that the rows would have."""
+    copy: TableCopy = load(export.shapes[STORED_LAYOUT].make)(export)
+    return copy
+
+
+async def read_stored_rows(
+    context: Context, export: Export, *, since: int, repos: Collection[str] = ("*",)
+) -> AsyncIterator[Mapping[str, Any]]:
+    """Yield the rows since a time, of repositories whose names match a glob; values are those of GitHub, or ours."""
+    shape, copy = export.shapes[STORED_LAYOUT], copy_of_export(export)
+    after: str | None = None
+    while True:
+        async with context.store.read() as tx:
+            page = await queue_rows.read_key_page(tx, export, after=after, limit=KEYS_AT_ONCE, since=since)
+        keys = list(page.times)
+        for start in range(0, len(keys), shape.most):
+            async with context.store.read() as tx:
+                found = await load(shape.read)(tx, export, keys[start : start + shape.most])
+                rows = await _with_names(tx, export, found)
+            chosen = {key: row for key, row in rows.items() if _matches_repos(row, repos)}
+            loaded = await load(shape.load)(context, chosen) if shape.load else chosen
+            for row in loaded.values():
+                if not export.deleted or row[export.deleted] is None:
+                    for one in copy.rows(row):
+                        yield one
+        if page.after is None:
+            return
+        after = encode_key(page.after)
+
+
+async def _with_names(
+    tx: Transaction, export: Export, rows: Mapping[RowKey, ExportedRow]
+) -> dict[RowKey, ExportedRow]:
+    """Return rows with the full names of their repositories."""
+    ids = {value for row in rows.values() for value in repositories_of(export, row) if isinstance(value, int)}
+    known = await read_known_repositories(tx, ids)
+    named: dict[RowKey, ExportedRow] = {}
+    for key, row in rows.items():
+        of_row = (value for value in repositories_of(export, row) if isinstance(value, int))
+        names = (known[value].name for value in of_row if value in known)
+        named[key] = row if "repo" in row else {**row, "repo": next(names, "")}
+    return named
+
+
+def _matches_repos(row: ExportedRow, repos: Collection[str]) -> bool:
+    names = [str(row.get(name) or "").casefold() for name in ("repo", "downstream_repo", "backend")]
+    return any(fnmatchcase(name, glob.casefold()) for name in names if name for glob in repos)

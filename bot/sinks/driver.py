@@ -12,23 +12,25 @@ what is true. It has no state of its own but its connections.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bot.core.errors import OotbotError, RetryLater
+from bot.core.masking import MASK, mask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bot.db.exports import Export, Key, Row
+    from bot.db.exports import Export, ExportedRow, RowKey
     from bot.sinks.settings import SinkSettings
 
 
 class Outgoing(NamedTuple):
     """What is to be sent about one key."""
 
-    key: Key
-    row: Row | None  # None: nothing is known of it any more
+    key: RowKey
+    row: ExportedRow | None  # None: nothing is known of it any more
     deleted: bool = False  # the copy is to be deleted; `row` may say where it is
     version: int = 0  # epoch milliseconds; never less than that of what was sent of the same key before
 
@@ -46,7 +48,7 @@ class Batch:
 class Refusal:
     """A row that the sink does not take, whatever else is sent with it."""
 
-    key: Key
+    key: RowKey
     reason: str
 
 
@@ -54,7 +56,7 @@ class Refusal:
 class Difference:
     """What a sink holds otherwise than it should."""
 
-    key: Key
+    key: RowKey
     words: str  # missing, or what differs
 
 
@@ -85,7 +87,7 @@ class Driver(Protocol):
 class Checker(Protocol):
     """Compares an export with what the sink holds."""
 
-    async def missing(self, items: Sequence[Outgoing]) -> set[Key]:
+    async def missing(self, items: Sequence[Outgoing]) -> set[RowKey]:
         """Return which of these the sink has no copy of."""
         ...
 
@@ -95,7 +97,7 @@ class Checker(Protocol):
 
 
 class OpenDriver(Protocol):
-    """The function of a driver's module that `bot.sinks.kinds` names: opens a sink, which may not be reachable."""
+    """The function of a driver's module that `bot.sinks.settings` names: opens a sink, which may not be reachable."""
 
     def __call__(self, settings: SinkSettings) -> Driver:
         """Return the driver of a sink."""
@@ -119,3 +121,16 @@ class Stopped(OotbotError):
 
 class BatchRefused(OotbotError):
     """The sink refuses some row of a batch without saying which."""
+
+
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
+_SIGNED = re.compile(
+    r"(?i)\b(x-amz-[a-z-]*(?:signature|credential|token)|awsaccesskeyid|signature|sig|se|sp|sv|token|password|secret)="
+    r"[^&\s\"'<>]+"
+)
+
+
+def mask_credentials(text: str) -> str:
+    """Return the first line of an error without logins, signatures and secrets."""
+    line = " ".join(text.partition("\n\n")[0].split())
+    return mask(_SIGNED.sub(rf"\1={MASK}", _LOGIN.sub(f"{MASK}@", line)))

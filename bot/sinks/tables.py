@@ -9,40 +9,40 @@ import sqlalchemy as sa
 from bot.db.rows import Big, Bool, Int, Millis, Text, table
 
 
-class LaneKey(TypedDict):
+class QueueKey(TypedDict):
     """An export of a sink."""
 
     sink: Text
     what: Text  # the export's name
 
 
-class MarkedKey(TypedDict):
+class ChangedKey(TypedDict):
     """What is to be sent: see bot.db.exports.encode_key."""
 
     key: Text
 
 
-class MarkAge(TypedDict):
+class ChangeAge(TypedDict):
     """Since when, and how often it was marked since."""
 
     since: Millis
     generation: Int
 
 
-class Mark(MarkedKey, MarkAge):
+class PendingChange(ChangedKey, ChangeAge):
     """What is to be sent of an export."""
 
 
-class MarkRow(LaneKey, MarkedKey, MarkAge):
+class PendingChangeRow(QueueKey, ChangedKey, ChangeAge):
     """Something changed that a sink wants a copy of."""
 
 
-sink_mark = table("sink_mark", MarkRow, key=("sink", "what", "key"))
+sink_mark = table("sink_mark", PendingChangeRow, key=("sink", "what", "key"))
 sink_mark.dialect_options["sqlite"]["with_rowid"] = False  # its key is all there is: a third less to write
 sa.Index("ix_sink_mark_since", sink_mark.c.sink, sink_mark.c.what, sink_mark.c.since, sink_mark.c.key)
 
 
-class RefusedRow(LaneKey, MarkedKey):
+class RefusedRow(QueueKey, ChangedKey):
     """A row that a sink does not take."""
 
     error: Text
@@ -52,7 +52,7 @@ class RefusedRow(LaneKey, MarkedKey):
 sink_refused = table("sink_refused", RefusedRow, key=("sink", "what", "key"))
 
 
-class LaneHold(TypedDict):
+class QueueHold(TypedDict):
     """Why nothing is sent."""
 
     paused: Bool  # by the operator
@@ -62,7 +62,7 @@ class LaneHold(TypedDict):
     error: Text | None  # of the last of them
 
 
-class LaneRun(TypedDict):
+class QueueRun(TypedDict):
     """The last run, and what was sent in all."""
 
     run: Text  # of the task that sends now, or did last
@@ -71,7 +71,7 @@ class LaneRun(TypedDict):
     sent: Big
 
 
-class LaneFilling(TypedDict):
+class QueueBackfill(TypedDict):
     """How far what there was before is marked."""
 
     began_at: Millis  # what was received before and has not changed since was never to be sent
@@ -80,14 +80,14 @@ class LaneFilling(TypedDict):
     filled: Big  # how many were
 
 
-class StateRow(LaneKey, LaneHold, LaneRun, LaneFilling):
+class QueueStateRow(QueueKey, QueueHold, QueueRun, QueueBackfill):
     """How an export of a sink stands."""
 
 
-sink_state = table("sink_state", StateRow, key=("sink", "what"))
+sink_state = table("sink_state", QueueStateRow, key=("sink", "what"))
 
 
-class ExportedRow(TypedDict):
+class ExportedRepositoryRow(TypedDict):
     """A repository of which a sink has copies though private ones are none of its business."""
 
     sink: Text
@@ -96,4 +96,4 @@ class ExportedRow(TypedDict):
     deleted: Bool  # all that could be deleted was
 
 
-sink_repository = table("sink_repository", ExportedRow, key=("sink", "repository_id"))
+sink_repository = table("sink_repository", ExportedRepositoryRow, key=("sink", "repository_id"))

@@ -1,4 +1,7 @@
-"""Access to data of private repositories: for requests with ADMIN_TOKEN, and sessions signed in with it."""
+"""Access to data of private repositories: for requests with ADMIN_TOKEN, and sessions signed in with it.
+
+Request handlers find the running bot under keys of the aiohttp application.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,16 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from bot.context import Context
 from bot.core.errors import Rejected, StoreUnavailable
-from bot.web.app_keys import CONTEXT
 
 if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
+
+CONTEXT: web.AppKey[Context] = web.AppKey("context", Context)
+BODY_SECONDS: web.AppKey[float] = web.AppKey("body_seconds", float)  # what a body may take to arrive
+
 
 READING = frozenset({"GET", "HEAD"})  # the cookie suffices for them: they change nothing
 

@@ -1,11 +1,9 @@
-"""Answers in JSON: the structs they are declared with, filled from rows, and sent.
-
-The OpenAPI document is made from the same structs, with their docstrings as descriptions. Their types are read at run
-time: import them outside `if TYPE_CHECKING`.
-"""
+"""Answers: JSON as structs filled from rows, and CSV in which no spreadsheet finds a formula."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
@@ -14,11 +12,15 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
+from bot.core import escaping
 from bot.core.json_fields import iso_time
+from bot.db.rows import fields
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Sequence
+
+    from bot.db.rows import Field
 
 REF = "#/components/schemas/{name}"
 S = TypeVar("S", bound=Struct)
@@ -74,7 +76,7 @@ def time(at: int | None) -> str | None:
     return None if at is None else iso_time(at)
 
 
-def fill(kind: type[S], source: object, /, **others: Any) -> S:
+def fill_struct(kind: type[S], source: object, /, **others: Any) -> S:
     """Return a struct with the values of a row or object that has fields of the same names, and with `others`.
 
     Where a field is a `Time`, the source holds epoch milliseconds.
@@ -87,7 +89,7 @@ def fill(kind: type[S], source: object, /, **others: Any) -> S:
     return kind(**values, **others)
 
 
-def send(answer: Struct, *, status: int = 200) -> web.Response:
+def send_json(answer: Struct, *, status: int = 200) -> web.Response:
     """Return an answer as JSON."""
     headers = {"Content-Type": "application/json; charset=utf-8"}
     return web.Response(body=msgspec.json.encode(answer), status=status, headers=headers)
@@ -103,3 +105,76 @@ def _fields(kind: type[Struct]) -> tuple[tuple[str, ...], frozenset[str]]:
 
 def _is_time(kind: Any) -> bool:
     return A_TIME in get_args(kind) or any(map(_is_time, get_args(kind)))
+
+
+class _FromRow(msgspec.StructMeta):
+    """Adds the columns of a row class to what a struct declares."""
+
+    def __new__(
+        cls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        row: type | None = None,
+        only: Sequence[str] = (),
+        without: Collection[str] = (),
+        **options: Any,
+    ) -> Any:
+        if row is not None:
+            own = namespace.get("__annotations__", {})
+            namespace["__annotations__"] = answer_fields(row, own, only=only, without=without)
+        return super().__new__(cls, name, bases, namespace, **options)
+
+
+class RowAnswer(Struct, frozen=True, metaclass=_FromRow):
+    """A struct with the columns of `row`: all, those named by `only` in its order, or all `without` some.
+
+    Times are sent as texts. `bot.web.answers.fill_struct` makes one of a row. A field that the class declares itself takes the
+    place of the column of its name or of its name in `only`; otherwise it comes last.
+    """
+
+
+def answer_fields(
+    row: type, own: dict[str, Any], *, only: Sequence[str] = (), without: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the fields of an answer that shows columns of a row class, and of its own.
+
+    Raises TypeError for a column that there is not.
+    """
+    columns = fields(row)
+    if unknown := {*only, *without} - columns.keys() - own.keys():
+        raise TypeError(f"{row.__name__} has no {', '.join(sorted(unknown))}")
+    names = [name for name in only or columns if name not in without]
+    return {name: own[name] if name in own else _shown_fields(columns[name]) for name in names} | own
+
+
+def _shown_fields(column: Field) -> Any:
+    kind = Time if column.is_time else column.type
+    return kind | None if column.nullable else kind
+
+
+CSV_FORMULA = ("=", "+", "-", "@", "\t", "\r", "|", "%")  # what a cell must not begin with
+
+
+def write_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """Return CSV with a line of names; everything but numbers is text, whatever it begins with."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([csv_cell(row[name]) for name in columns])
+    return text.getvalue()
+
+
+def csv_cell(value: object) -> str:
+    """Return one value; an apostrophe before what could be a formula makes it a text."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    plain = escaping.clean(text)
+    return f"'{plain}" if plain.lstrip().startswith(CSV_FORMULA) or plain.startswith(CSV_FORMULA) else plain

@@ -1,25 +1,233 @@
 """Request bodies of strangers: bounded in size, time and memory, never decompressed, strictly UTF-8 JSON.
 
-A body's first 64 KiB are not counted: there are at most as many of them as connections, and so a small delivery never
-waits behind a large one. What is larger waits for capacity (`body_capacity`).
+Large ones are limited while they arrive: how many at once, how much memory they take, how slow they may be.
 """
 
 from __future__ import annotations
 
 import asyncio
 import codecs
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from aiohttp import web
 
 from bot.core.errors import Rejected
-from bot.web.app_keys import BODY_SECONDS, CONTEXT
-from bot.web.body_capacity import MIB, Body, BodyCapacity, CapacityLimits
-from bot.web.client_ip import client_ip, is_shared
+from bot.web.access import BODY_SECONDS, CONTEXT
+from bot.web.limits import client_ip, is_shared
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
+
+MIB = 1024 * 1024
+OVERDRAFT = (
+    25 * MIB
+)  # bytes the oldest body may take beyond the rest: half-read bodies must not wait for one another
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapacityLimits:
+    """What the bodies of one kind of callers may take together."""
+
+    most_bytes: int  # from their arrival to their answer
+    most_bodies: int = 64  # arriving at once
+    most_each: int = 8  # arriving at once from one caller
+    least_rate: int = 64 * 1024  # bytes a second
+    grace: float = 2.0  # seconds until a body that keeps no other waiting may be called slow
+    patience: float = 5.0  # seconds a body waits for capacity in all: GitHub hangs up after ten
+
+
+class Body:
+    """A body that is being read, or was read and is not answered yet."""
+
+    def __init__(
+        self, capacity: BodyCapacity, deadline: asyncio.Timeout, seconds: float, *, caller: str, shared: bool
+    ) -> None:
+        self.capacity = capacity
+        self.caller = caller  # an address, or who was authenticated
+        self.shared = shared  # the address is a proxy's: its bodies are many people's
+        self.size = 0  # bytes it is charged for
+        self.whole = False  # all of it has come
+        self.waits = False  # for capacity: meanwhile its rate says nothing
+        self.slow = False  # its rate is what ends its time
+        self._deadline = deadline
+        self._ends = deadline.when() or 0.0  # the latest it may come in, `seconds` after it began
+        self._began = self._ends - seconds
+        self._waited = 0.0
+
+    @property
+    def patience(self) -> float:
+        """The seconds it may still wait for capacity."""
+        return max(self.capacity.limits.patience - self._waited, 0)
+
+    @property
+    def behind_at(self) -> float:
+        """When it falls below the least rate, unless more of it comes."""
+        return self._began + self._waited + self.size / self.capacity.limits.least_rate
+
+    def rate(self, now: float) -> float:
+        """Return its bytes a second, as its sender is to answer for."""
+        return self.size / max(now - self._began - self._waited, 0.001)
+
+    def stop_clock(self) -> float:
+        """Let it wait for capacity at no cost to its sender; returns when."""
+        self.waits = True
+        self._deadline.reschedule(None)
+        return asyncio.get_running_loop().time()
+
+    def start_clock(self, since: float) -> None:
+        """Let its time pass again."""
+        self.waits = False
+        self._waited += asyncio.get_running_loop().time() - since
+
+    def keep_time(self) -> None:
+        """Set when it is cut off, unless more of it comes."""
+        if self.whole:
+            self._deadline.reschedule(None)
+            return
+        slow_at = max(self.behind_at, self._began + self._waited + self.capacity.limits.grace)
+        ends = self._ends + self._waited
+        self.slow = slow_at < ends
+        self._deadline.reschedule(min(slow_at, ends))
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its time is over, or it was cut off: it is about to leave."""
+        return self._deadline.expired()
+
+    def cut_off(self) -> None:
+        """End its reading now."""
+        self.slow = True
+        self._deadline.reschedule(0)
+
+
+class _Waiter(NamedTuple):
+    body: Body
+    size: int
+    granted: asyncio.Future[None]
+
+
+class BodyCapacity:
+    """The large bodies of one kind of callers."""
+
+    def __init__(self, limits: CapacityLimits) -> None:
+        self.limits = limits
+        self._bytes = 0
+        self._arriving: dict[Body, None] = {}  # oldest first
+        self._each: Counter[str] = Counter()  # of these, by caller
+        self._waiting: list[_Waiter] = []  # first come, first served
+        self._leaving: Body | None = None  # cut off, and still here
+        self._look_again: asyncio.TimerHandle | None = None
+
+    async def take(self, body: Body, size: int) -> None:
+        """Charge a body for bytes that have come, once there is capacity.
+
+        Raises Rejected 503 if that takes too long, TimeoutError when the body was cut off.
+        """
+        if body is self._leaving:
+            raise TimeoutError  # some more has come in the very moment
+        if self._fits(body, size):
+            self._admit(body, size)
+        else:
+            await self._wait(body, size)
+        body.keep_time()
+
+    def arrived(self, body: Body) -> None:
+        """Note that a body has come in whole, or never will: others may arrive in its place."""
+        if body in self._arriving:
+            del self._arriving[body]
+            self._each -= Counter([body.caller])
+        if self._leaving is body:
+            self._leaving = None
+        self._look()
+
+    def release(self, body: Body) -> None:
+        """Give back a body's memory: it was answered."""
+        self._bytes -= body.size
+        body.size = 0
+        self.arrived(body)
+
+    async def _wait(self, body: Body, size: int) -> None:
+        waiter = _Waiter(body, size, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiter)
+        patience, since = body.patience, body.stop_clock()
+        self._look()
+        try:
+            async with asyncio.timeout(patience):
+                await waiter.granted
+        except TimeoutError:
+            detail = "too many large bodies are being read at once: send it again in a while"
+            headers = {"Retry-After": "10", "Connection": "close"}
+            raise Rejected(503, "busy", detail, headers=headers) from None
+        finally:
+            body.start_clock(since)
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+
+    def _fits(self, body: Body, size: int) -> bool:
+        oldest = next(iter(self._arriving), body)
+        most = self.limits.most_bytes + (OVERDRAFT if oldest is body else 0)
+        if self._bytes + size > most:
+            return False
+        return self._has_place(body) or not (
+            self._waits_for_its_own(body) or len(self._arriving) >= self.limits.most_bodies
+        )
+
+    def _has_place(self, body: Body) -> bool:
+        return body.whole or body in self._arriving
+
+    def _waits_for_its_own(self, body: Body) -> bool:
+        """Whether others of the same caller have to arrive first."""
+        own = 0 if body.shared else self._each[body.caller]
+        return own >= self.limits.most_each and not self._has_place(body)
+
+    def _admit(self, body: Body, size: int) -> None:
+        self._bytes += size
+        body.size += size
+        if not body.whole and body not in self._arriving:
+            self._arriving[body] = None
+            self._each[body.caller] += 1
+
+    def _look(self) -> None:
+        """Admit the bodies that fit; where one still waits, cut off one that is too slow, or look again once it is."""
+        if self._look_again is not None:
+            self._look_again.cancel()
+            self._look_again = None
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.granted.done() and self._fits(waiter.body, waiter.size):
+                self._admit(waiter.body, waiter.size)
+                waiter.granted.set_result(None)
+            else:
+                self._waiting.append(waiter)
+        if self._leaving is None and not any(body.is_ending for body in self._arriving):
+            self._cut_off_slowest()
+
+    def _cut_off_slowest(self) -> None:
+        """Cut off the slowest body that is too slow and keeps others waiting: one, and only then perhaps another."""
+        loop = asyncio.get_running_loop()
+        now, rivals = loop.time(), self._in_the_way()
+        if victims := [body for body in rivals if body.behind_at <= now] or self._above_their_share():
+            self._leaving = min(victims, key=lambda body: body.rate(now))
+            self._leaving.cut_off()
+        elif rivals:
+            self._look_again = loop.call_at(min(body.behind_at for body in rivals), self._look)
+
+    def _in_the_way(self) -> list[Body]:
+        """Return the bodies whose end might let a waiting sender in."""
+        own = {waiter.body.caller for waiter in self._waiting if self._waits_for_its_own(waiter.body)}
+        for_all = any(not self._waits_for_its_own(waiter.body) for waiter in self._waiting)
+        return [body for body in self._arriving if not body.waits and (for_all or body.caller in own)]
+
+    def _above_their_share(self) -> list[Body]:
+        """Return the bodies of addresses that are shared, or said to be, once they keep out a caller that has less."""
+        most = self.limits.most_each
+        if all(self._each[waiter.body.caller] >= most for waiter in self._waiting):
+            return []
+        return [body for body in self._arriving if self._each[body.caller] > most]
+
 
 SMALL = 64 * 1024  # bytes of a body that are not counted
 LARGE = (

@@ -1,7 +1,6 @@
 """Charts: series of values -> positions of lines, ticks and labels; `charts.html` draws the SVG and the table.
 
-A page makes its charts with `chart` and shows each with the macro `draw`: with axes, with values on hover and in a
-table, and with what is behind each point one click away, where `links` say so.
+Jobs over time: a bar for each, with when it waited, when it ran, and its steps.
 """
 
 from __future__ import annotations
@@ -14,8 +13,12 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from bot.core import escaping, text
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from bot.web.blocks import Tone
 
 WIDTH, HEIGHT = 560, 150  # of the plot, in units of the drawing
 DASH = 6  # width of a lone day in a line of 90
@@ -27,7 +30,7 @@ NICE_SECONDS = (10, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class ChartPoint:
     """One value: its position, its tooltip, and where a click leads."""
 
     x: float
@@ -37,16 +40,16 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class ChartLine:
     """One series: its name, its path and its points."""
 
     name: str
     path: str
-    points: tuple[Point, ...]
+    points: tuple[ChartPoint, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
+class ChartMark:
     """A label under the plot."""
 
     x: float
@@ -60,9 +63,9 @@ class Chart:
 
     title: str
     over: str  # what the labels are, as in "Day (UTC)"
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     ticks: tuple[tuple[float, str], ...]  # y, label
-    marks: tuple[Mark, ...]
+    marks: tuple[ChartMark, ...]
     labels: tuple[str, ...]  # of the days, oldest first
     links: tuple[str, ...]  # where a click on each leads; empty: nowhere
     cells: tuple[tuple[str, ...], ...]  # of the table: a row for each day
@@ -131,7 +134,7 @@ def chart(
     upper = ticks[-1] or 1
     texts = [[NOTHING if value is None else show(value) for value in values] for _, values in series]
     lines = tuple(
-        _line(name, labels, values, shown, links, upper=upper)
+        _chart_line(name, labels, values, shown, links, upper=upper)
         for (name, values), shown in zip(series, texts, strict=True)
     )
     return Chart(
@@ -152,7 +155,7 @@ def commits_of_days(repo: str, days: Iterable[str], branch: str = "") -> list[st
     return [f"{home}?on={day}" for day in days]
 
 
-def points(line: Line) -> Markup:
+def points(line: ChartLine) -> Markup:
     """Return a dot with a tooltip for each value of a line.
 
     Written here, not in a template: a page may have 3,000 of them.
@@ -167,7 +170,7 @@ def values(chart: Chart) -> Markup:
     return Markup("\n".join(_row(*day) for day in days))  # noqa: S704 - escaped below
 
 
-def _point(one: Point) -> str:
+def _point(one: ChartPoint) -> str:
     dot = f"<circle cx={one.x:g} cy={one.y:g} r=3><title>{escape(one.text)}</title></circle>"
     return f'<a href="{escape(one.href)}" tabindex=-1>{dot}</a>' if one.href else dot
 
@@ -178,14 +181,14 @@ def _row(label: str, href: str, cells: Iterable[str]) -> str:
     return f"<tr><th scope=row>{name}</th>{html}"
 
 
-def _marks(labels: Sequence[str]) -> tuple[Mark, ...]:
+def _marks(labels: Sequence[str]) -> tuple[ChartMark, ...]:
     """Return up to five labels, evenly spread, the first and the last among them."""
     last = len(labels) - 1
     count = min(len(labels), MOST_MARKS)
     places = sorted({round(at * last / max(count - 1, 1)) for at in range(count)})
     step = WIDTH / max(last, 1)
     return tuple(
-        Mark(
+        ChartMark(
             x=round(at * step, 1),
             text=labels[at],
             anchor="start" if at == 0 else "end" if at == last else "middle",
@@ -194,7 +197,7 @@ def _marks(labels: Sequence[str]) -> tuple[Mark, ...]:
     )
 
 
-def _line(
+def _chart_line(
     name: str,
     labels: Sequence[str],
     values: Sequence[float | None],
@@ -202,7 +205,7 @@ def _line(
     links: Sequence[str],
     *,
     upper: float,
-) -> Line:
+) -> ChartLine:
     step = WIDTH / max(len(values) - 1, 1)
     points, path, pen_down = [], [], False
     for at, value in enumerate(values):
@@ -212,8 +215,8 @@ def _line(
         x, y = round(at * step, 1), _y(value, upper)
         path.append(f"{'L' if pen_down else 'M'}{x:g} {y:g}")
         pen_down = True
-        points.append(Point(x=x, y=y, text=f"{labels[at]}: {name} {texts[at]}", href=links[at]))
-    return Line(name=name, path="".join(path), points=tuple(points))
+        points.append(ChartPoint(x=x, y=y, text=f"{labels[at]}: {name} {texts[at]}", href=links[at]))
+    return ChartLine(name=name, path="".join(path), points=tuple(points))
 
 
 def _y(value: float, upper: float) -> float:
@@ -240,3 +243,132 @@ def _ticks(most: float, *, seconds: bool) -> list[float]:
 def _nice(least: float) -> int:
     size: int = 10 ** max(0, math.floor(math.log10(least)) if least > 0 else 0)
     return next(size * by for by in (1, 2, 5, 10) if size * by >= least)
+
+
+TIMELINE_WIDTH, TIMELINE_HEIGHT = 1000, 10  # of a bar, in units of the drawing
+STEPS_MOST = 100  # of a job
+WORDS_MOST = 120  # characters of a step's name
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelineStep:
+    """A step of a job, with its times in epoch milliseconds; its name comes from outside."""
+
+    name: str
+    failed: bool
+    started_at: int
+    ended_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelineBar:
+    """A job with its times in epoch milliseconds; its name comes from outside."""
+
+    name: str
+    url: str | None  # a path on this bot, or where its CI shows it
+    tone: Tone
+    queued_at: int | None
+    started_at: int | None
+    ended_at: int | None  # None: it goes on
+    steps: tuple[TimelineStep, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnBar:
+    """A bar as its page shows it."""
+
+    name: str
+    url: str | None
+    tone: Tone
+    words: str
+    drawing: Markup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """Bars under one axis."""
+
+    began_at: int
+    length: str
+    bars: tuple[DrawnBar, ...]
+
+
+def timeline(bars: Sequence[TimelineBar], *, now: int) -> Timeline | None:
+    """Return bars on an axis from the first time to the last, in the order of their starts; None where none has any."""
+    known = [bar for bar in bars if bar.queued_at is not None or bar.started_at is not None]
+    if not known:
+        return None
+    began = min(_first_time(bar) for bar in known)
+    ended = max(max(_first_time(bar), bar.ended_at or now) for bar in known)
+    axis = _Axis(began, max(ended - began, 1), now)
+    return Timeline(
+        began_at=began,
+        length=text.duration((ended - began) / 1000),
+        bars=tuple(axis.drawn(bar) for bar in sorted(known, key=lambda bar: (_first_time(bar), bar.name))),
+    )
+
+
+def _first_time(bar: TimelineBar) -> int:
+    return min(at for at in (bar.queued_at, bar.started_at) if at is not None)
+
+
+class _Axis:
+    """Where times lie in a drawing."""
+
+    def __init__(self, began: int, length: int, now: int) -> None:
+        self._began, self._length, self._now = began, length, now
+
+    def drawn(self, bar: TimelineBar) -> DrawnBar:
+        """Return a bar drawn."""
+        queued, started = _first_time(bar), bar.started_at
+        ended = self._now if bar.ended_at is None else bar.ended_at
+        parts = []
+        if started is None or started > queued:
+            parts.append(self._part("queue", queued, ended if started is None else started, at=3, height=4))
+        if started is not None:
+            parts.append(self._part(bar.tone, started, ended))
+            parts += [
+                self._part(
+                    "step bad" if step.failed else "step", step.started_at, step.ended_at, _step_words(step)
+                )
+                for step in bar.steps[:STEPS_MOST]
+            ]
+        words = _bar_words(queued, started, bar.ended_at, self._now)
+        drawing = (
+            f'<svg class="bar" viewBox="0 0 {TIMELINE_WIDTH} {TIMELINE_HEIGHT}" preserveAspectRatio="none" role="img" '
+            f'aria-label="{escape(words)}">{"".join(parts)}</svg>'
+        )
+        return DrawnBar(
+            name=bar.name,
+            url=bar.url,
+            tone=bar.tone,
+            words=words,
+            drawing=Markup(drawing),  # noqa: S704 - words from outside are escaped below
+        )
+
+    def _part(
+        self, kind: str, start: int, end: int, words: str = "", *, at: int = 0, height: int = TIMELINE_HEIGHT
+    ) -> str:
+        left, right = self._place(start), self._place(max(start, end))
+        title = f"<title>{escape(words)}</title>" if words else ""
+        size = f'x="{left:g}" y="{at}" width="{max(right - left, 1):g}" height="{height}"'
+        return f'<rect class="{kind}" {size}>{title}</rect>'
+
+    def _place(self, at: int) -> float:
+        return round(min(max(at - self._began, 0) / self._length, 1) * TIMELINE_WIDTH, 1)
+
+
+def _step_words(step: TimelineStep) -> str:
+    name = escaping.shorten(escaping.one_line(step.name), WORDS_MOST) or escaping.NAMELESS
+    took = text.duration(max(0, step.ended_at - step.started_at) / 1000)
+    return f"{name}: {'failed after ' if step.failed else ''}{took}"
+
+
+def _bar_words(queued: int, started: int | None, ended: int | None, now: int) -> str:
+    """Return "waited 3 min, took 20 min"."""
+    if started is None:
+        waited = text.duration(max(0, (now if ended is None else ended) - queued) / 1000)
+        return f"waiting for {waited}" if ended is None else f"waited {waited}, never ran"
+    ran = text.duration(max(0, (now if ended is None else ended) - started) / 1000)
+    waited = text.duration(max(0, started - queued) / 1000)
+    return f"waited {waited}, " + (f"running for {ran}" if ended is None else f"took {ran}")

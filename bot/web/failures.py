@@ -1,7 +1,4 @@
-"""Failures on a commit, as features know them: what they say of the jobs and tests that failed there.
-
-A page asks all features and lists each failure once: see `bot.oot.verdict.failure_list`.
-"""
+"""Failures on a commit, as features know them: of its jobs and tests, those shared with backends, and jobs elsewhere."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ class FailuresSubject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class FailureStanding:
     """How a failure compares with the same elsewhere; texts may come from outside."""
 
     word: str  # "new", "known", "flaky"; empty where there is nothing to compare with
@@ -66,7 +63,7 @@ class Standing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogLine:
+class ReasonLine:
     """The line of a log that says why a job failed; its texts come from outside."""
 
     kind: str
@@ -82,13 +79,13 @@ class JobRemark:
     """What a feature says of a failed job."""
 
     job: JobKey
-    line: LogLine | None = None
-    standing: Standing | None = None
+    line: ReasonLine | None = None
+    standing: FailureStanding | None = None
     alone: bool = False  # listed also where the page knows of no such job
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class FailurePlace:
     """Where a test failed or passed: a backend, or jobs of upstream on one kind of machine."""
 
     label: str
@@ -104,10 +101,10 @@ class FailingTest:
     cases: frozenset[TestCase]  # what it is called: on another device it may have another name
     url: str
     message: str
-    standing: Standing | None
-    places: tuple[Place, ...]
+    standing: FailureStanding | None
+    places: tuple[FailurePlace, ...]
     jobs: frozenset[JobKey]  # in which it failed
-    on: Mapping[str, Standing] = field(default_factory=dict)  # by repository in lower case
+    on: Mapping[str, FailureStanding] = field(default_factory=dict)  # by repository in lower case
     words: str = ""  # where it fails and passes
 
 
@@ -130,3 +127,51 @@ async def read_failures(features: Features, tx: Transaction, subject: FailuresSu
         tests_left=sum(one.tests_left for one in found),
         links=[link for one in found for link in one.links],
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedJob:
+    """A failed job of a backend, with all tests that failed in it: suite and name."""
+
+    key: str
+    head_sha: str
+    tests: frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedFailuresSubject:
+    """The subject of the section at `shared_failures`: failed jobs of a backend."""
+
+    jobs: tuple[FailedJob, ...]
+    devices: frozenset[str]  # further words for its device in the names of tests, in lower case
+
+
+async def find_shared_failures(
+    features: Features, tx: Transaction, subject: SharedFailuresSubject
+) -> frozenset[str]:
+    """Return the keys of jobs whose failures upstream's own jobs share, as the features know of it."""
+    found: frozenset[str] = frozenset()
+    for add in sections(features, "shared_failures") if subject.jobs else ():
+        found |= await add(tx, subject)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobElsewhere:
+    """A job of another CI, or one that only a commit status tells of, at its newest attempt."""
+
+    id: int  # its number in cells of the grid: below 0
+    workflow: str
+    name: str
+    status: str
+    conclusion: str | None
+    attempt: int
+    queued_at: int | None
+    started_at: int | None
+    completed_at: int | None
+    url: str | None
+
+
+async def read_jobs_elsewhere(features: Features, tx: Transaction, repo: str, sha: str) -> list[JobElsewhere]:
+    """Return the jobs on a commit that features know of."""
+    return [job for read in sections(features, "elsewhere") for job in await read(tx, repo, sha)]

@@ -1,10 +1,4 @@
-"""Passing a connection to the process that answers its next request.
-
-One process listens. If another process answers the next request on a connection, the connection's descriptor is passed
-on with the bytes read so far, over a Unix socket between the two. Nothing is copied or forwarded: the other process
-speaks to the client itself, with its address, its body and its limits as they are. Every process has every route, so a
-connection that cannot be passed on is answered where it is.
-"""
+"""Passing a connection to the process that answers its next request."""
 
 from __future__ import annotations
 

@@ -1,204 +1,177 @@
-"""GET /api/openapi.json and /api: the operations of every part of the bot, as an OpenAPI document and as a page."""
+"""Operations and refusals: how a part of the bot describes its addresses for the OpenAPI document."""
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
-from aiohttp import web
+from msgspec import Meta
 
-import bot
-from bot.web.answers import ALWAYS, REF, Error
-from bot.web.app_keys import CONTEXT
-from bot.web.html import page, render
-from bot.web.operations import RUNNING, Content, Operation
+from bot.core.errors import Rejected
+from bot.core.json_fields import FULL_NAME
+from bot.web.addresses import IDENTIFIER
+from bot.web.answers import matching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Sequence
 
-    from bot.web.operations import Caller, Schema
+Schema = dict[str, Any]
+Refusal = tuple[int, str, str]  # status, code, when it is sent
 
-
-ABOUT = """\
-Every endpoint but the pages for people: each page links its JSON.
-
-A refusal is always `{"ok": false, "error": "<code>", "detail": "<what is wrong and what to do>"}`. Where it says
-`Retry-After`, the same request may succeed after that many seconds. A method an address does not have is answered 405
-with `method_not_allowed`, an unknown address 404 with `not_found`. 500 with `internal_error` is a bug of ours.
-
-Addresses that take a POST take it with a slash at the end, too.
-
-Times are written like `2026-01-31T12:00:00Z`, durations are seconds, rates go from 0 to 1."""
-RETRYABLE = frozenset({429, 503})  # statuses with Retry-After
-RETRY_AFTER = {
-    "description": "seconds to wait before sending the same again",
-    "required": True,
-    "schema": {"type": "integer", "minimum": 1},
-}
+MOST_ROWS = 500  # of a list, as `parameters.limit` has it
+Number = Annotated[int, Meta(ge=1)]
+# something else than spaces, which are left out at both ends: those of Unicode, and four of ASCII's separators
+Text = Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": r"[^\s\x00\x1c-\x1f\x85\ufeff]"})]
+Position = Annotated[str, matching(IDENTIFIER)]
 
 
-def document(url: str, operations: Iterable[Operation]) -> dict[str, Any]:
-    """Return the OpenAPI document of a bot at this address."""
-    known = list(operations)
-    schemas, components = _schemas(known)
-    paths: dict[str, Any] = {}
-    for one in known:
-        method, path = one.address.split()
-        paths.setdefault(path, {})[method.lower()] = _operation(one, schemas, components)
-    topics = {one.topic.name: one.topic.description for one in known}
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "ootbot",
-            "version": bot.__version__,
-            "description": ABOUT,
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "servers": [{"url": url}],
-        "tags": [{"name": name, "description": about} for name, about in topics.items()],
-        "paths": paths,
-        "components": {
-            "securitySchemes": {who.name: _scheme(who) for one in known for who in one.callers if who},
-            "schemas": components,
-        },
-    }
+@dataclass(frozen=True)
+class Topic:
+    """A group of operations in the document."""
+
+    name: str
+    description: str
 
 
-class Document:
-    """The document, made on first use."""
+@dataclass(frozen=True)
+class Caller:
+    """A kind of caller, and the header that authenticates it."""
 
-    def __init__(self, url: str, operations: Callable[[], Iterable[Operation]]) -> None:
-        self._url = url
-        self._operations = operations
-
-    @functools.cached_property
-    def content(self) -> dict[str, Any]:
-        """What the document says."""
-        return document(self._url, [*self._operations(), OPERATION])
+    name: str
+    description: str
+    header: str = "Authorization"  # with a bearer token
 
 
-DOCUMENT: web.AppKey[Document] = web.AppKey("openapi", Document)
+@dataclass(frozen=True, eq=False)
+class Content:
+    """A body: its type, and a description where the type's docstring does not serve."""
+
+    type: Any  # as msgspec knows it
+    description: str = ""
+    example: Any = None
+    media_type: str = "application/json"
 
 
-def setup(app: web.Application, operations: Callable[[], Iterable[Operation]]) -> None:
-    """Add the document and the two addresses it is read at."""
-    app[DOCUMENT] = Document(app[CONTEXT].settings.url, operations)
-    app.add_routes(routes)
+@dataclass(frozen=True)
+class Operation:
+    """A method of one address."""
+
+    address: str  # method and path: GET /api/...
+    name: str  # unique
+    summary: str
+    answer: Any  # a type, a Content, or a dict of those by status
+    _: KW_ONLY
+    topic: Topic
+    callers: Sequence[Caller | None] = (None,)  # any of these; None: without authentication
+    status: int = 200
+    refusals: Sequence[Refusal] = ()
+    parameters: Sequence[Schema] = ()
+    body: Content | None = None
+    named: Sequence[type] = ()  # structs that the types refer to by name only
+    description: str = ""
+
+    @cached_property
+    def answers(self) -> dict[int, Content]:
+        """The answers by status, refusals left out."""
+        found = self.answer if isinstance(self.answer, dict) else {self.status: self.answer}
+        return {code: one if isinstance(one, Content) else Content(one) for code, one in found.items()}
 
 
-async def as_json(request: web.Request) -> web.Response:
-    """Answer with the document."""
-    body = msgspec.json.encode(request.app[DOCUMENT].content)
-    return web.Response(body=body, content_type="application/json")
+RECEIVING = Topic("Receiving", "Where webhooks and reports come in.")
+RUNNING = Topic("Operation", "Does it run?")
+CI = Topic("CI", "The repositories' own CI, as the App collects it.")
+ADMIN = Caller("admin", "the setting ADMIN_TOKEN; reads want it for what is private only")
+READER = (None, ADMIN)  # what is private takes the token
 
-
-@page
-async def as_page(request: web.Request) -> web.Response:
-    """Show every operation of the document, by topic."""
-    content = request.app[DOCUMENT].content
-    return render(
-        request,
-        "api.html",
-        about=content["info"]["description"],
-        topics=[(tag, _shown(content, tag["name"])) for tag in content["tags"]],
-        schemes=content["components"]["securitySchemes"],
-        json_url="/api/openapi.json",
-    )
-
-
-def _schemas(operations: Iterable[Operation]) -> tuple[dict[Content, Schema], dict[str, Schema]]:
-    """Return the schema of each body, and by name those of the structs in them."""
-    contents = [body for one in operations for body in (*one.answers.values(), one.body) if body]
-    named = dict.fromkeys(kind for one in operations for kind in one.named)
-    types = [*(content.type for content in contents), *named, Error]
-    schemas, components = msgspec.json.schema_components(types, ref_template=REF)
-    for schema in components.values():
-        _pairs_as_lists(schema)
-        del schema["title"]  # the name again
-        for name, field in schema.get("properties", {}).items():
-            if field.pop(ALWAYS, False) and field.pop("default", None) is not None:
-                schema["required"].insert(0, name)
-    return dict(zip(contents, schemas, strict=False)), components
-
-
-def _pairs_as_lists(schema: Any) -> None:
-    """Describe tuples, whose items have one type, as lists of that length: generators refuse `"items": false`."""
-    inner = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
-    for part in inner:
-        _pairs_as_lists(part)
-    if isinstance(schema, dict) and schema.get("items") is False:
-        schema["items"] = schema.pop("prefixItems")[0]
-
-
-def _scheme(who: Caller) -> Schema:
-    """Return how a caller shows who it is."""
-    if who.header == "Authorization":
-        return {"type": "http", "scheme": "bearer", "description": who.description}
-    return {"type": "apiKey", "in": "header", "name": who.header, "description": who.description}
-
-
-def _operation(one: Operation, schemas: Mapping[Content, Schema], components: Mapping[str, Schema]) -> Schema:
-    """Return an operation as the document has it."""
-    answers = {str(status): _content(content, schemas, components) for status, content in one.answers.items()}
-    made: Schema = {"operationId": one.name, "tags": [one.topic.name], "summary": one.summary}
-    made["security"] = (
-        [] if one.callers == (None,) else [{who.name: []} if who else {} for who in one.callers]
-    )
-    if one.description:
-        made["description"] = one.description
-    if one.parameters:
-        made["parameters"] = list(one.parameters)
-    if one.body:
-        made["requestBody"] = {"required": True} | _content(one.body, schemas, components)
-    return made | {"responses": dict(sorted((answers | _refusals(one)).items()))}
-
-
-def _content(content: Content, schemas: Mapping[Content, Schema], components: Mapping[str, Schema]) -> Schema:
-    """Return a body with its schema; the description is by default the docstring of its struct."""
-    schema = schemas[content]
-    described = content.description or components[schema["$ref"].rpartition("/")[2]]["description"]
-    example = {"example": content.example} if content.example else {}
-    return {"description": described, "content": {content.media_type: {"schema": schema} | example}}
-
-
-def _refusals(one: Operation) -> dict[str, Schema]:
-    """Return the refusals by status, all of one shape."""
-    by_status: dict[int, dict[str, str]] = {}
-    for status, code, when in one.refusals:
-        by_status.setdefault(status, {})[code] = when
-    made: dict[str, Schema] = {}
-    for status, codes in by_status.items():
-        schema = {"$ref": REF.format(name="Error"), "properties": {"error": {"enum": list(codes)}}}
-        made[str(status)] = {
-            "description": "; ".join(f"`{code}`: {when}" for code, when in codes.items()),
-            "content": {"application/json": {"schema": schema}},
-        }
-        if status in RETRYABLE:
-            made[str(status)]["headers"] = {"Retry-After": RETRY_AFTER}
-    return made
-
-
-def _shown(content: dict[str, Any], topic: str) -> list[dict[str, Any]]:
-    """Return the operations of one topic with what the page shows of them."""
-    return [
-        {"method": method.upper(), "path": path, "example": _example(one), **one}
-        for path, methods in content["paths"].items()
-        for method, one in methods.items()
-        if topic in one["tags"]
-    ]
-
-
-def _example(operation: dict[str, Any]) -> str:
-    """Return an example body, indented; empty where none is sent."""
-    body = operation.get("requestBody", {"content": {}})["content"].get("application/json")
-    if body is None:
-        return ""
-    example = body["example"]
-    return msgspec.json.format(msgspec.json.encode(example), indent=2).decode()
-
-
-OPERATION = Operation(
-    "GET /api/openapi.json", "openapi", "This document", Content(dict[str, Any], "OpenAPI 3.1"), topic=RUNNING
+UNAVAILABLE: Refusal = (503, "store_unavailable", "the database cannot be used right now; nothing was kept")
+WRONG_PARAMETER: Refusal = (400, "invalid_parameter", "a parameter is wrong; `detail` says what it may be")
+READING: tuple[Refusal, ...] = (
+    (503, "busy", "others ask for too much at once: come back in a moment"),
+    UNAVAILABLE,
 )
-routes: list[web.RouteDef] = [web.get("/api/openapi.json", as_json), web.get("/api", as_page)]
+SENDING: tuple[Refusal, ...] = (
+    (408, "body_timeout", "the body took too long to arrive"),
+    (413, "body_too_large", "the body is larger than this address takes"),
+    (415, "unsupported_encoding", "the body has a `Content-Encoding`"),
+    (503, "busy", "too much is being read or changed at once"),
+    UNAVAILABLE,
+)
+
+
+def in_path(name: str, kind: Any, description: str) -> Schema:
+    """Return a part of the address, of a type that msgspec knows."""
+    return _parameter(name, kind, description, place="path", required=True)
+
+
+def in_query(name: str, kind: Any, description: str, **default: Any) -> Schema:
+    """Return a parameter that may be left out."""
+    made = _parameter(name, kind, description, place="query", required=False)
+    return made | {"schema": made["schema"] | default}
+
+
+def needed(name: str, kind: Any, description: str) -> Schema:
+    """Return a parameter that may not be left out."""
+    return _parameter(name, kind, description, place="query", required=True)
+
+
+def in_header(name: str, kind: Any, description: str, *, required: bool = True) -> Schema:
+    """Return a header."""
+    return _parameter(name, kind, description, place="header", required=required)
+
+
+def repository(owner: str = "owner") -> tuple[Schema, Schema]:
+    """Return the two parts of a repository's name in the address."""
+    first, last = FULL_NAME.pattern.split("/")
+    return (
+        in_path(owner, Annotated[str, matching(first)], "owner of the repository"),
+        in_path("repo", Annotated[str, matching(last)], "name of the repository"),
+    )
+
+
+def whole(name: str, most: int, description: str, **default: int) -> Schema:
+    """Return a parameter that is a whole number from 1."""
+    return in_query(name, Annotated[int, Meta(ge=1, le=most)], description, **default)
+
+
+def limit(default: int, *, most: int = MOST_ROWS) -> Schema:
+    """Return the parameter that says how many rows are wanted."""
+    return whole("limit", most, "how many rows at most", default=default)
+
+
+def before(kind: Any = Position) -> Schema:
+    """Return the parameter that asks for what follows an earlier answer."""
+    return in_query("before", kind, "`next` of the page before")
+
+
+def _parameter(name: str, kind: Any, description: str, *, place: str, required: bool) -> Schema:
+    schema = msgspec.json.schema(kind)
+    return {"name": name, "in": place, "required": required, "description": description, "schema": schema}
+
+
+class DeclaredRefusal(NamedTuple):
+    """A refusal as an operation declares it."""
+
+    status: int
+    code: str
+    when: str
+
+    def because(self, detail: str) -> Rejected:
+        """Return the error to raise; `detail` says what is wrong with this request."""
+        return Rejected(self.status, self.code, detail)
+
+
+NOT_FOUND = DeclaredRefusal(404, "not_found", "not the name of a repository, or of nothing here")
+UNKNOWN_REPOSITORY = DeclaredRefusal(404, "unknown_repository", "nothing of that name may be shown")
+UNKNOWN_BRANCH = DeclaredRefusal(404, "unknown_branch", "the repository has no branch of that name here")
+UNKNOWN_COMMIT = DeclaredRefusal(404, "unknown_commit", "`before` is not on the branch")
+UNKNOWN_BACKEND = DeclaredRefusal(404, "unknown_backend", "`backend` is not listed")
+INVALID_PARAMETER = DeclaredRefusal(
+    400, "invalid_parameter", "a parameter is wrong; `detail` says what it may be"
+)
+
+
+def unknown_backend(name: str) -> Rejected:
+    """Return the refusal of a backend that is not listed, or hidden."""
+    return UNKNOWN_BACKEND.because(f"no backend {name[:200]} is listed here")

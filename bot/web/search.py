@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from bot.core import escaping
+from bot.core.escaping import web_url
 from bot.core.feature import load_each
-from bot.core.links import web_url
 
 if TYPE_CHECKING:
-    from bot.web.asked import Asked
     from bot.web.blocks import Tone
+    from bot.web.parameters import Query
 
-LONGEST = 200  # characters
+LONGEST_SEARCH = 200  # characters
 EACH_MOST = 6  # hits of one kind
-Kind = Literal[
+HitKind = Literal[
     "pull request",
     "commit",
     "branch",
@@ -30,13 +30,13 @@ Kind = Literal[
     "logs",
     "repository",
 ]
-ORDER: tuple[Kind, ...] = (
+ORDER: tuple[HitKind, ...] = (
     "repository", "pull request", "commit", "branch", "backend", "run", "job", "test", "failure", "command", "list",
     "logs",
 )  # fmt: skip
-FURTHER: frozenset[Kind] = frozenset({"list", "logs"})  # kinds that lead to another search, and stand last
+FURTHER: frozenset[HitKind] = frozenset({"list", "logs"})  # kinds that lead to another search, and stand last
 # kinds that are shown at once where a text has the number or the SHA of one
-DIRECT: frozenset[Kind] = frozenset({"pull request", "commit", "run", "job"})
+DIRECT: frozenset[HitKind] = frozenset({"pull request", "commit", "run", "job"})
 _NUMBER = re.compile(r"(?:([\w.-]+/[\w.-]+))?#?(\d{1,18})")
 _SHA = re.compile(r"(?:([\w.-]+/[\w.-]+)@)?([0-9a-f]{7,64})", re.IGNORECASE)
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -49,7 +49,7 @@ _ON_GITHUB = re.compile(
 class Hit:
     """Something that a text names; its texts come from outside: they are escaped where they are shown."""
 
-    kind: Kind
+    kind: HitKind
     title: str
     path: str  # on this bot
     repo: str = ""  # which it belongs to
@@ -59,7 +59,7 @@ class Hit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words:
+class SearchWords:
     """A text to be searched for, and what it may be."""
 
     text: str
@@ -74,15 +74,15 @@ class Words:
         return self.text.casefold()
 
 
-def read_words(text: str, *, api_url: str) -> Words:
+def read_words(text: str, *, api_url: str) -> SearchWords:
     """Return what a text may mean: cut, on one line, the address of a page on GitHub as what it shows."""
-    text = shown(text)
+    text = searched_text(text)
     github = web_url(api_url)
     if text.startswith(f"{github}/") and (found := _ON_GITHUB.fullmatch(text.removeprefix(f"{github}/"))):
         repo, what, name, job = found.groups()
         number = int(name) if name and name.isascii() and name.isdecimal() and len(name) <= 18 else None
         is_commit = what == "commit" and _SHA.fullmatch(name)
-        return Words(
+        return SearchWords(
             text=text,
             repo=repo,
             number=None if is_commit else number,
@@ -91,18 +91,18 @@ def read_words(text: str, *, api_url: str) -> Words:
         )
     if found := _NUMBER.fullmatch(text):
         sha = text if _SHA.fullmatch(text) else ""
-        return Words(text=text, repo=found[1] or "", number=int(found[2]), sha=sha.lower())
+        return SearchWords(text=text, repo=found[1] or "", number=int(found[2]), sha=sha.lower())
     if found := _SHA.fullmatch(text):
-        return Words(text=text, repo=found[1] or "", sha=found[2].lower())
-    return Words(text=text, repo=text if _NAME.fullmatch(text) else "")
+        return SearchWords(text=text, repo=found[1] or "", sha=found[2].lower())
+    return SearchWords(text=text, repo=text if _NAME.fullmatch(text) else "")
 
 
-def shown(text: str) -> str:
+def searched_text(text: str) -> str:
     """Return a text as it is searched for."""
-    return escaping.one_line(text[:LONGEST])
+    return escaping.one_line(text[:LONGEST_SEARCH])
 
 
-async def find_hits(asked: Asked, text: str) -> list[Hit]:
+async def find_hits(asked: Query, text: str) -> list[Hit]:
     """Return what the capabilities find by a text, a few of each kind."""
     words = read_words(text, api_url=asked.settings.github_api_url)
     if not words.text:
@@ -110,7 +110,7 @@ async def find_hits(asked: Asked, text: str) -> list[Hit]:
     found: list[Hit] = []
     for search in load_each(asked.context.features, "search"):
         found += await search(asked, words, EACH_MOST)
-    unique: dict[tuple[Kind, str], Hit] = {}
+    unique: dict[tuple[HitKind, str], Hit] = {}
     for hit in found:
         unique.setdefault((hit.kind, hit.path), hit)
     return sorted(unique.values(), key=lambda hit: (not hit.exact, ORDER.index(hit.kind)))

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiohttp import web
 
-from bot.web import html, page_cache, parameters, render_thread
-from bot.web import operations as op
-from bot.web.answers import send
-from bot.web.asked import asking, describe
+from bot.web import addresses, html, page_cache
+from bot.web import openapi as op
+from bot.web.answers import send_json
+from bot.web.parameters import describe_parameters, open_query
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from msgspec import Struct
 
-    from bot.web.asked import Asked, Form, Parameter
+    from bot.web.parameters import Form, Parameter, Query
 
     Handler = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -56,9 +56,9 @@ class Json(Generic[R]):
 class View(Generic[R]):
     """What can be read at one address for people, one for programs, or both."""
 
-    read: Callable[[Asked], Awaitable[R]]
+    read: Callable[[Query], Awaitable[R]]
     parameters: Sequence[Parameter[Any]] = ()
-    complete: Callable[[Asked, R], Awaitable[R]] | None = None  # after the transaction: it may take long
+    complete: Callable[[Query, R], Awaitable[R]] | None = None  # after the transaction: it may take long
     page: Page[R] | None = None
     json: Json[R] | None = None
     of_upstream: bool = False  # whether there is nothing to see where all of upstream is hidden
@@ -82,7 +82,7 @@ def routes(views: Iterable[View[Any] | Endpoint]) -> list[web.RouteDef]:
         if view.page:
             found.append(web.get(view.page.path, html.page(_page_handler(view, view.page))))
         if view.json:
-            wrap = page_cache.tagged if view.json.etag else render_thread.in_render_thread
+            wrap = page_cache.with_etag if view.json.etag else page_cache.in_render_thread
             found.append(web.get(view.json.path, wrap(_json_handler(view, view.json))))
     return found
 
@@ -94,7 +94,7 @@ def operations(views: Iterable[View[Any] | Endpoint]) -> list[op.Operation]:
 
 
 async def _result(view: View[R], request: web.Request, form: Form) -> R:
-    async with asking(request, view.parameters, form=form) as asked:
+    async with open_query(request, view.parameters, form=form) as asked:
         if view.of_upstream:
             asked.hidden.check_upstream(asked.context.settings)
         found = await view.read(asked)
@@ -105,9 +105,9 @@ def _page_handler(view: View[R], page: Page[R]) -> Handler:
     async def handle(request: web.Request) -> web.Response:
         found = await _result(view, request, "page")
         every = page.refresh(found) if callable(page.refresh) else page.refresh
-        fresh = None if every is None else parameters.read_refresh(request, default=every)
+        fresh = None if every is None else addresses.read_refresh(request, default=every)
         link = view.json.link(found) if view.json else None
-        json_url = parameters.address(request, view.json.path, link) if view.json and link is not None else ""
+        json_url = addresses.address(request, view.json.path, link) if view.json and link is not None else ""
         values = {"json_url": json_url} | page.values(found)
         return html.render(request, page.template, fresh=fresh, **values)
 
@@ -116,18 +116,18 @@ def _page_handler(view: View[R], page: Page[R]) -> Handler:
 
 def _json_handler(view: View[R], json: Json[R]) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        return send(json.answer(await _result(view, request, "json")))
+        return send_json(json.answer(await _result(view, request, "json")))
 
     return handle
 
 
 def _operation(view: View[Any]) -> op.Operation | None:
-    json, described = view.json, describe(view.parameters)
+    json, described = view.json, describe_parameters(view.parameters)
     if json is None:
         return None
     wrong = [op.WRONG_PARAMETER] if any(one["in"] == "query" for one in described) else []
     return op.Operation(
-        f"GET {parameters.canonical(json.path)}",
+        f"GET {addresses.canonical(json.path)}",
         json.name,
         json.summary,
         json.content,

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from bot.console.utilization import utilization
+from bot.console.evidence import utilization
 
 ACTION = Path(__file__).parents[2] / "actions" / "monitor"
 FAST = ("--interval", "0.1", "--log-interval", "0.3", "--device-interval", "0.1")

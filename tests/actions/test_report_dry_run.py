@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from bot.core import package_files
+from bot.core import files
 from tests.actions.reported import DISPATCH
 
 
@@ -64,7 +64,7 @@ async def test_a_nightly_report_has_to_be_about_a_commit_that_is_done(service, j
 
 
 def test_on_ones_own_machine_a_missing_token_is_only_a_note(tmp_path):
-    command = [sys.executable, str(package_files.report_script()), "--dry-run", "--status", "completed"]
+    command = [sys.executable, str(files.report_script()), "--dry-run", "--status", "completed"]
     options = {
         "conclusion": "failure", "workflow-name": "CI", "job-name": "build", "run-id": "1",
         "delivery-id": "0" * 40, "event-type": "nightly", "url": "https://bot.example/api/oot/callback",

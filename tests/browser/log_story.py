@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tests.ci.collect.test_uploads import send
-from tests.ci.trunk.branch import push
+from tests.evidence.collect.test_uploads import send
 from tests.harness import L4, UPSTREAM
+from tests.jobs.branch import push
 
 LONG = "FAILED test/inductor/test_kernels.py::TestKernels::test_matmul_small[cpu-float32] - AssertionError: 3 != 4"
 NAME = "linux-jammy-py3.12 / test (default, {}, 2, linux.4xlarge)"

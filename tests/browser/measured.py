@@ -5,13 +5,13 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from bot.ci.collect.blobs import BLOBS
-from bot.ci.collect.parse.contract import Given
-from bot.ci.collect.receiving import Fetched
-from bot.ci.utilization import store_usage
-from bot.ci.utilization.parse import parse_usage
 from bot.core.json_fields import iso_time
 from bot.demo import usage_logs
+from bot.evidence.collect.blobs import BLOBS
+from bot.evidence.collect.parse.contract import ParserInput
+from bot.evidence.collect.receivers import Fetched
+from bot.evidence.usage import store_usage
+from bot.evidence.usage.parse import parse_usage
 from tests.harness import L4, UPSTREAM
 
 DAY = 86_400_000
@@ -58,7 +58,7 @@ async def _read(bot, number, log):
     with tempfile.TemporaryDirectory() as folder:
         path, series = Path(folder) / "log", Path(folder) / "series"
         path.write_bytes(log)
-        answer = parse_usage.parse_log(Given(path=path, blob=series, members=(), options=None))
+        answer = parse_usage.parse_log(ParserInput(path=path, blob=series, members=(), options=None))
         key = f"util/{number}" if series.exists() else None
         if key:
             await bot.context.resource(BLOBS).put(key, series.read_bytes())

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from bot.demo import trunk_history
 from bot.oot.culprits import rows
-from bot.oot.culprits.start import Wanted, start_search
+from bot.oot.culprits.start import WantedSearch, start_search
 from bot.oot.culprits.tables import bisect
 from bot.oot.results.tables import oot_dispatch
 from tests.harness import L3, UPSTREAM
@@ -18,7 +18,7 @@ async def tell(bot):
     async with bot.store.transaction() as tx:  # or the search would yield to them
         ids = list((await tx.run(sa.select(oot_dispatch.c.id).where(waiting))).scalars())
         await tx.run(sa.update(oot_dispatch).where(waiting).values(heard_at=tx.now))
-        wanted = Wanted(
+        wanted = WantedSearch(
             repo=UPSTREAM,
             backend="npu",
             by="alice",

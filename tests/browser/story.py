@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from bot.ci.disabled.settings import DisabledSettings
 from bot.demo import trunk_history
-from bot.oot.results.store import jobs
+from bot.evidence.disabled.feature import DisabledSettings
+from bot.oot.results import jobs
 from tests.browser import measured, searched, tested
 from tests.harness import L2, L3, L4, UPSTREAM
 from tests.sums import count_changed
@@ -80,7 +80,7 @@ async def _trunk(bot, github):
         }  # fmt: skip
         rows.append(row | {"job_key": jobs.job_key(row)})
     async with bot.store.transaction() as tx:
-        await jobs.add(tx, {row["job_key"]: row for row in rows})
+        await jobs.add_jobs(tx, {row["job_key"]: row for row in rows})
     for _ in range(3):
         await count_changed(bot.context)
 
@@ -172,7 +172,7 @@ async def _past(bot, chance):
                 )
     for start in range(0, len(rows), 300):
         async with bot.store.transaction() as tx:
-            await jobs.add(tx, {row["job_key"]: row for row in rows[start : start + 300]})
+            await jobs.add_jobs(tx, {row["job_key"]: row for row in rows[start : start + 300]})
 
 
 def _run(chance, repo, level, success, seconds, at, number):

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from tests.browser import chromium
-from tests.ci.trunk.branch import deliver, job, push
-from tests.ci.trunk.test_hud import HUD
 from tests.harness import L2, L3, L4, UPSTREAM
-from tests.oot.pages.page_checks import add_job
+from tests.jobs.branch import deliver, job, push
+from tests.jobs.test_hud import HUD
+from tests.pages.page_checks import add_job
 from tests.serving import SQLITE
 from tests.sums import count_changed
 

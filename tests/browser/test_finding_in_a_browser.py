@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.browser import chromium
-from tests.ci.trunk.branch import deliver, job, push
 from tests.harness import L3, UPSTREAM
-from tests.oot.pages.page_checks import page_text
+from tests.jobs.branch import deliver, job, push
+from tests.pages.page_checks import page_text
 from tests.serving import SQLITE
 
 SLASH = 191  # Windows' number of the key

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from tests.browser import chromium
-from tests.ci.trunk.branch import COMMITS, deliver, job, push
-from tests.ci.trunk.test_hud import HUD
 from tests.harness import UPSTREAM
+from tests.jobs.branch import COMMITS, deliver, job, push
+from tests.jobs.test_hud import HUD
 from tests.serving import SQLITE
 
 KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Enter": 13}

@@ -8,7 +8,7 @@ from collections import Counter
 
 import sqlalchemy as sa
 
-from bot.ingest.spool_reader import SpoolReader
+from bot.ingest.spool import SpoolReader
 from tests.chaos.simulation import BACKENDS, L3, L4, LABEL
 from tests.harness import PERIODIC, UPSTREAM
 

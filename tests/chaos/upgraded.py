@@ -12,7 +12,7 @@ import shutil
 import sqlalchemy as sa
 
 from bot.db import migrate
-from bot.db.columns import metadata
+from bot.db.rows import metadata
 from tests.chaos.bots import Kind
 from tests.chaos.many_processes import PUBLIC_URL, balance
 from tests.chaos.scenario import Scenario
@@ -55,7 +55,7 @@ async def publish_and_more(context, task):
 FEATURE = dataclasses.replace(
     FEATURE,
     tasks=FEATURE.tasks | {
-        "publish": "bot.oot.publish.feature:publish_and_more", "invented_later": "bot.oot.publish.feature:invented_later"
+        "publish": "bot.oot.feature:publish_and_more", "invented_later": "bot.oot.feature:invented_later"
     },
 )
 """

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from bot.core import settings_loading
-from bot.core.links import web_url
+from bot.core.escaping import web_url
 from bot.demo.github import SimulatedGitHub
 from bot.demo.github.registration import manifest_problems
 from bot.github import manifest
-from bot.ops.setup.files import issuer_of
+from bot.ops.registration_files import issuer_of
 from tests import forks
 from tests.browser_of_pages import Visitor
 from tests.process import PATIENCE

@@ -8,8 +8,8 @@ import json
 import pytest
 import sqlalchemy as sa
 
-from bot.console.tasks import STATES
-from bot.queue import queue_admin
+from bot.console.upkeep import TASK_STATES
+from bot.ops import tasks
 from tests.command import ootbot
 from tests.serving import POSTGRES
 from tests.workers import eventually
@@ -44,7 +44,7 @@ async def test_a_dead_task_is_listed_and_runs_again(bot):
 
 
 def test_tasks_can_be_listed_by_every_state_they_have():
-    assert STATES == queue_admin.STATES
+    assert TASK_STATES == tasks.TASK_STATES
 
 
 @pytest.mark.logic
@@ -73,7 +73,7 @@ async def test_what_somebody_else_has_dismissed_meanwhile_is_named_and_the_other
     await give_up(bot, "a", "b")
     (first,) = [row["id"] for row in await bot.rows("task") if row["key"] == "a"]
 
-    code, out, err = await meanwhile(bot, queue_admin.dismiss, first, "retry", "--all-dead")
+    code, out, err = await meanwhile(bot, tasks.dismiss_tasks, first, "retry", "--all-dead")
     assert (code, err) == (1, f"ootbot: task {first}: it is done; `ootbot tasks list` shows them\n")
     assert out.endswith("(relay b) runs again\n")
     assert await states(bot) == {"a": "done", "b": "waiting"}
@@ -83,7 +83,7 @@ async def test_what_somebody_else_has_dismissed_meanwhile_is_named_and_the_other
 async def test_what_somebody_else_has_run_again_meanwhile_is_not_said_to_be_dismissed(bot):
     await give_up(bot, "a")
     (first,) = [row["id"] for row in await bot.rows("task") if row["key"] == "a"]
-    code, out, err = await meanwhile(bot, queue_admin.retry, first, "dismiss", str(first))
+    code, out, err = await meanwhile(bot, tasks.retry_tasks, first, "dismiss", str(first))
     assert (code, out) == (1, "")
     assert f"task {first}: it is waiting" in err
     assert await states(bot) == {"a": "waiting"}

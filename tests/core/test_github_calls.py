@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.core.errors import GitHubRefused, RetryLater
-from bot.github.refusals import CALLS, YOUNG, find_call, judge_refusal
+from bot.github.responses import CALLS, YOUNG_FOR, find_call, judge_refusal
 
 ROOT = Path(__file__).parents[2]
 METHODS = {
@@ -25,7 +25,7 @@ PATH = re.compile(
     r"|(actions/(runs|jobs|artifacts|workflows)|check-runs|commits|compare|pulls|issues|rules)/.*[^/]"
     r"|(collaborators|contents)/.*[^/]"
 )
-OURS = ("bot/demo/", "bot/web/", "bot/github/refusals.py", "bot/github/manifest.py")
+OURS = ("bot/demo/", "bot/web/", "bot/github/responses.py", "bot/github/manifest.py")
 
 
 def text_of(node):
@@ -106,8 +106,8 @@ def test_each_call_has_one_line():
     ("method", "path", "status", "age", "again"),
     [
         ("POST", "/repos/o/r/check-runs", 422, 0, True),
-        ("POST", "/repos/o/r/check-runs", 404, YOUNG - 1, True),
-        ("POST", "/repos/o/r/check-runs", 422, YOUNG, False),
+        ("POST", "/repos/o/r/check-runs", 404, YOUNG_FOR - 1, True),
+        ("POST", "/repos/o/r/check-runs", 422, YOUNG_FOR, False),
         ("POST", "/repos/o/r/check-runs", 403, 0, False),
         ("GET", "/repos/o/r/compare/main...abc?per_page=1", 404, 0, True),
         ("GET", "/repos/o/r/contents/a/b/list.yml?ref=main", 404, 0, False),

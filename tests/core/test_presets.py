@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bot.console.allowlist import check
-from bot.console.settings import settings as printed
-from bot.core import presets
+from bot.console.backends import check
+from bot.console.setup import settings as printed
+from bot.core import files
 from bot.core.errors import Misconfigured
 from bot.core.settings import Settings
 from bot.core.settings_loading import load
@@ -81,7 +81,7 @@ def test_events_and_actions_are_words_we_know(option, text, word):
         loaded(**{option: text})
 
 
-@pytest.mark.parametrize("name", presets.read_presets())
+@pytest.mark.parametrize("name", files.read_presets())
 def test_a_printed_preset_can_be_copied_and_sets_the_same(name, tmp_path):
     file = tmp_path / "ootbot.toml"
     text = CliRunner().invoke(printed, ["--preset", name]).output
@@ -95,7 +95,7 @@ def test_a_printed_preset_can_be_copied_and_sets_the_same(name, tmp_path):
 
 def test_the_settings_page_holds_every_preset():
     page = (Path(__file__).parents[2] / "docs/settings.md").read_text()
-    for name in presets.read_presets():
+    for name in files.read_presets():
         table = CliRunner().invoke(printed, ["--preset", name, "--markdown"]).output
         assert table in page
 

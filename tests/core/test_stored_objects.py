@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bot.core.stored_objects import json_line, object_key, repo_key
+from bot.db.exports import json_line, object_key, repo_key
 
 
 @pytest.mark.parametrize(

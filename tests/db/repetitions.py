@@ -9,7 +9,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from bot.db.columns import metadata
+from bot.db.rows import metadata
 from bot.features import FEATURES
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def columns():
     for feature in FEATURES:
         if feature.tables:
             importlib.import_module(feature.tables)
-    importlib.import_module("bot.queue.tables")
+    importlib.import_module("bot.queue.tasks")
     return {
         name: {(column.name, _of_column(column)) for column in table.columns}
         for name, table in metadata.tables.items()

@@ -8,7 +8,7 @@ import time
 import pytest
 import sqlalchemy as sa
 
-from bot.db.secrets import secret
+from bot.db.installation import secret
 from tests.db.opened import opened
 
 READS = 2_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from bot.db.columns import metadata
+from bot.db.rows import metadata
 from bot.ingest.tables import records
 from tests.harness import L3, L4, UPSTREAM
 from tests.serving import SQLITE

@@ -11,9 +11,9 @@ import uuid
 import pytest
 import sqlalchemy as sa
 
-from bot.core.database_url import read_address
 from bot.core.errors import Misconfigured, StoreUnavailable
-from bot.db.secrets import secret
+from bot.core.setting_types import read_address
+from bot.db.installation import secret
 from tests.databases import connected
 from tests.db.opened import opened
 from tests.pooler import PROGRAM, pooler

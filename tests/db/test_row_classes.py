@@ -13,21 +13,20 @@ from tests.db.repetitions import repetitions
 
 # not rows: values of pure functions and bodies for GitHub that share names with columns, by how many they share
 VALUES = {
-    "bot/ci/collect/receiving.py": 16,
-    "bot/ci/extras/what_ran/file_counts.py": 6,
-    "bot/ci/test_lists/reruns.py": 3,
-    "bot/ci/test_lists/suggestions.py": 5,
-    "bot/ci/trunk/cells.py": 8,
-    "bot/ci/trunk/store/other_jobs.py": 11,
+    "bot/evidence/collect/receivers.py": 16,
+    "bot/job_reports/selected_tests.py": 6,
+    "bot/job_reports/test_lists/times.py": 3,
+    "bot/job_reports/test_lists/suggestions.py": 5,
+    "bot/jobs/cells.py": 8,
+    "bot/jobs/job_cells.py": 11,
     "bot/oot/culprits/signals.py": 3,
     "bot/oot/culprits/start.py": 5,
-    "bot/oot/dispatch/changed_files.py": 3,
-    "bot/oot/dispatch/explain.py": 3,
-    "bot/oot/dispatch/ping_steps.py": 3,
-    "bot/oot/pages/ping_page.py": 3,
-    "bot/oot/pages/rows.py": 3,
-    "bot/oot/pages/search_page.py": 3,
-    "bot/oot/publish/check_run_text.py": 8,
+    "bot/oot/dispatch/commits.py": 3,
+    "bot/pages/pulls/dispatch_explanation.py": 3,
+    "bot/pages/backends/dispatches.py": 6,
+    "bot/pages/backends/job_rows.py": 3,
+    "bot/pages/site/search.py": 3,
+    "bot/oot/publish/check_text.py": 8,
 }
 
 

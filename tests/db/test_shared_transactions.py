@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.core.errors import RetryLater, StoreUnavailable
-from bot.queue.tables import task
+from bot.queue.tasks import task
 from tests.db.opened import opened
 from tests.serving import SQLITE
 

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.core.errors import StoreUnavailable
-from bot.db.secrets import secret
+from bot.db.installation import secret
 from tests.db.opened import opened
 
 ADD = sa.insert(secret).values(value=b"x")

@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from bot.db.columns import Json
-from bot.db.sqlite_session import Session
+from bot.db.rows import JsonType
+from bot.db.sqlite import Session
 from bot.db.statements import Statement, literal_word
 
 metadata = sa.MetaData()
@@ -16,7 +16,7 @@ job = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("green", sa.Boolean),
-    sa.Column("steps", Json),
+    sa.Column("steps", JsonType),
     sa.Column("seen", sa.Integer, nullable=False, server_default="0"),
 )  # fmt: skip
 label = sa.Table(

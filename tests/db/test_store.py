@@ -14,8 +14,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from bot.core.errors import StoreUnavailable
-from bot.db.columns import metadata
-from bot.db.secrets import secret
+from bot.db.installation import secret
+from bot.db.rows import metadata
 from tests import first_migration
 from tests.db.opened import opened, url_of
 from tests.serving import POSTGRES, SQLITE

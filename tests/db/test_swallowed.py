@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.core.errors import StoreUnavailable
-from bot.db import notify
+from bot.db import postgres
 from bot.ingest import intake
 from bot.ingest.inbox import Incoming
 from tests.db.opened import opened, opened_intake
@@ -50,9 +50,9 @@ class Network:
 @POSTGRES
 async def test_one_refusal_and_all_is_well_again(database_url, clock, monkeypatch):
     monkeypatch.setattr(intake, "ANSWER_WITHIN", 0.5)
-    monkeypatch.setattr(notify, "ANSWER_WITHIN", 1.0)
-    monkeypatch.setattr(notify, "CHECK_EVERY", 0.5)
-    monkeypatch.setattr(notify, "WAITS", (0.1, 0.1))
+    monkeypatch.setattr(postgres, "ANSWER_WITHIN", 1.0)
+    monkeypatch.setattr(postgres, "CHECK_EVERY", 0.5)
+    monkeypatch.setattr(postgres, "WAITS", (0.1, 0.1))
     url = sa.make_url(database_url)
     network = Network(url)
     server = await asyncio.start_server(network.pass_on, "127.0.0.1", 0)
@@ -64,7 +64,7 @@ async def test_one_refusal_and_all_is_well_again(database_url, clock, monkeypatc
         opened_intake(store) as door,
         opened_intake(other) as next_door,
     ):
-        listening = asyncio.create_task(notify.listen(store))
+        listening = asyncio.create_task(postgres.listen_for_work(store))
 
         async def look():
             async with store.read() as tx:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from bot.ci.collect.tables import ci_storage_day
-from bot.ci.trunk.tables import ci_column
+from bot.evidence.collect.tables import ci_storage_day
+from bot.jobs.tables import ci_column
 from tests.db.opened import opened, url_of
 
 

@@ -10,8 +10,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 import bot.app
-import bot.oot.culprits.metrics
-import bot.sinks.metrics
+import bot.oot.culprits.rows
+import bot.sinks.sending
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana"
 OURS = re.compile(r"(ootbot_[a-z_]+)(?:\{([^}]*)\})?")
@@ -23,8 +23,8 @@ FUNCTIONS = {"histogram_quantile", "sum", "max", "min", "rate", "by"}
 def exported():
     """Every metric of ours as /metrics names it, with its labels."""
     assert bot.app
-    assert bot.sinks.metrics
-    assert bot.oot.culprits.metrics
+    assert bot.sinks.sending
+    assert bot.oot.culprits.rows
     found = {}
     for metric, names in REGISTRY._collector_to_names.items():
         labels = set(getattr(metric, "_labelnames", ()))

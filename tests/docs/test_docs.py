@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 import pytest
 
-from bot.ci.logs.parse import rules as log_rules
 from bot.cli import main
 from bot.core.feature import load_each
 from bot.core.settings import Settings, options
+from bot.evidence.logs.parse import rulesets as log_rules
 from bot.features import FEATURES
 
 ROOT = Path(__file__).parents[2]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bot.db import engines
-from bot.db.postgres_server import PostgresServer
+from bot.db import store
+from bot.db.postgres import PostgresServer
 from bot.github import client
 
 ROOT = Path(__file__).parents[2]
@@ -27,9 +27,9 @@ def test_calls_under_way_are_counted_as_they_are():
 
 async def test_connections_are_as_many_as_the_pools_hold():
     text = "postgresql://somewhere/ootbot"
-    url = engines.parse_url(text)
-    options = engines.Options(busy_timeout=5, lost_after=30, server=PostgresServer(text, url))
-    own, pages = engines.make(url, options), engines.for_other_loop(url, options)
+    url = store.parse_url(text)
+    options = store.EngineOptions(busy_timeout=5, lost_after=30, server=PostgresServer(text, url))
+    own, pages = store.make_engine(url, options), store.make_engine_for_other_loop(url, options)
     most = [engine.pool.size() + engine.pool._max_overflow for engine in (own, pages)]
     assert numbers("connections to PostgreSQL") == [sum(most), most[0], sum(most)]
     assert 40 + 2 * 20 + 10 <= 100

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.ingest import webhooks
-from bot.oot.allowlist.allowlist import parse
+from bot.oot.allowlist.allowlist import parse_allowlist
 from bot.oot.allowlist.entry import Entry
 from bot.oot.reports import endpoints
 
@@ -21,7 +21,9 @@ WEAKER = re.findall(r"^\| `(\w+): (\w+)` \|", PAGE, re.MULTILINE)
 @pytest.mark.parametrize(("key", "value"), WEAKER)
 def test_a_key_that_weakens_the_model_is_none_of_the_defaults(key, value):
     entry = "repo: org/gpu, paths: [src/**]" if key == "paths_pass" else "repo: org/gpu"
-    plain, weak = (parse(f"L4: [{{{entry}{more}}}]").entries[0] for more in ("", f", {key}: {value}"))
+    plain, weak = (
+        parse_allowlist(f"L4: [{{{entry}{more}}}]").entries[0] for more in ("", f", {key}: {value}")
+    )
     assert getattr(weak, key) != getattr(plain, key) == getattr(Entry(repo="org/gpu", level=4, line=1), key)
     assert f"[`{key}: {value}`](#keys-that-weaken-this)" in PAGE  # said where it is an exception
 
@@ -44,7 +46,7 @@ def test_every_attack_names_a_test_that_there_is():
 
 def test_the_sizes_are_those_of_the_doors():
     said = re.search(r"(\d+) MiB for\s+webhooks, (\d+) MiB for a report, (\d+) MiB for a batch", PAGE)
-    sizes = [webhooks.LIMIT, endpoints.LIMIT, endpoints.BATCH_LIMIT]
+    sizes = [webhooks.BODY_LIMIT, endpoints.REPORT_LIMIT, endpoints.BATCH_LIMIT]
     assert [int(size) * 1024 * 1024 for size in said.groups()] == sizes
 
 

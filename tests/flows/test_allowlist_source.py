@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.oot.allowlist.source import OnGitHub, on_github
+from bot.oot.allowlist.allowlist import OnGitHub, parse_github_source
 from tests import harness
 from tests.harness import ALLOWLIST, L1, L2, L3, L4, UPSTREAM
 
@@ -38,7 +38,7 @@ SOURCE = f"{CONFIG}:{PATH}@release"
     ],
 )
 def test_the_setting_names_a_file_on_github_or_on_disk(setting, found):
-    assert on_github(setting) == found
+    assert parse_github_source(setting) == found
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 from bot.app import make_context
 from bot.core.clock import SystemClock
 from bot.core.errors import RetryLater
-from bot.github.rate_budget import CREATIONS_PER_HOUR, DISPATCHES_PER_MIN, SharedBudgets
-from bot.github.rate_limiter import RateLimiter
+from bot.github.rate_limiter import CREATIONS_PER_HOUR, DISPATCHES_PER_MIN, RateLimiter, SharedBudgets
 from tests.harness import UPSTREAM
 from tests.process import PATIENCE, Process, options_for
 from tests.serving import POSTGRES, SQLITE

@@ -10,9 +10,9 @@ from gidgethub.routing import Router
 
 from bot.app import make_context
 from bot.core.clock import SystemClock
-from bot.db.db_clock import DatabaseClock
-from bot.ops.doctor import database
-from bot.ops.doctor.target import Target
+from bot.db.installation import DatabaseClock
+from bot.ops import doctor
+from bot.ops.doctor import Target
 from bot.worker import Worker
 from tests.clocks import Off
 from tests.process import PATIENCE
@@ -89,6 +89,6 @@ async def test_a_clock_that_is_set_while_the_bot_runs_is_noticed(settings, capsy
 )
 async def test_doctor_names_a_clock_that_is_not_the_databases(bot, settings, minutes, status, detail):
     target = Target(settings=settings, store=bot.store, http=bot.http, clock=Off(minutes), apps=())
-    (found,) = await database.clock(target)
+    (found,) = await doctor.check_database_clock(target)
     assert (found.name, found.status) == ("database clock", status)
     assert found.detail == detail

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from bot.app import make_context
-from bot.oot.allowlist import refresh
+from bot.oot.allowlist import versions
 from tests.harness import ALLOWLIST, L2, L4, UPSTREAM
 from tests.serving import POSTGRES
 
@@ -21,7 +21,7 @@ async def test_who_is_taken_off_the_list_is_refused_by_every_process_at_once(bot
     before = len(bot.github.dispatches)
     async with make_context(settings, clock=clock) as worker:
         Path(settings.allowlist).write_text(f"L2: [{L2}]\n")
-        await refresh.refresh(worker)
+        await versions.refresh(worker)
         status, answer = await bot.report(dispatch)
         assert (status, answer["error"]) == (403, "not_listed")
         _, listed = await bot.get("/api/oot/allowlist")
@@ -31,7 +31,7 @@ async def test_who_is_taken_off_the_list_is_refused_by_every_process_at_once(bot
         assert [one.repo.full_name for one in bot.github.dispatches[before:]] == [L2]
 
         Path(settings.allowlist).write_text(ALLOWLIST)
-        await refresh.refresh(worker)
+        await versions.refresh(worker)
         assert (await bot.report(dispatch))[0] == 200
 
 
@@ -39,5 +39,5 @@ async def test_a_list_two_processes_read_at_once_is_kept_once(bot, settings, clo
     async with make_context(settings, clock=clock) as one, make_context(settings, clock=clock) as other:
         Path(settings.allowlist).write_text(f"L2: [{L2}]\n")
         before = len(await bot.rows("allowlist_version"))
-        await asyncio.gather(refresh.refresh(one), refresh.refresh(other))
+        await asyncio.gather(versions.refresh(one), versions.refresh(other))
         assert len(await bot.rows("allowlist_version")) == before + 1

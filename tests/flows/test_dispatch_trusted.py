@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bot.oot.verdict.words import OK_TO_TEST
+from bot.oot.verdict.view import OK_TO_TEST
 from tests.flows.dispatched import (
     dispatched_to,
     states,

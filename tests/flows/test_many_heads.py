@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from bot.oot.results.store import dispatches, jobs
+from bot.oot.results import dispatches, jobs
 from tests.harness import L4, UPSTREAM
 from tests.serving import SQLITE
 
@@ -26,10 +26,14 @@ async def grow_old(bot, *, backends=1, most=JOBS, **said):
             identifier, name = f"{head:016}{backend:016}", f"org/old-{backend}"
             at = {"delivery_id": f"old {head}", "head_sha": f"{head:040}"}
             whose = {"id": identifier, "backend": name, "backend_key": name}
-            await dispatches.add(tx, told | at | whose | {"created_at": told["created_at"] - HEADS + head})
+            await dispatches.add_dispatch(
+                tx, told | at | whose | {"created_at": told["created_at"] - HEADS + head}
+            )
             like = job | said | at | {"dispatch_id": identifier, "downstream_repo": name}
             made = [like | {"job_name": f"job {one}"} for one in range(most)]
-            await jobs.add(tx, {key: row | {"job_key": key} for row in made for key in [jobs.job_key(row)]})
+            await jobs.add_jobs(
+                tx, {key: row | {"job_key": key} for row in made for key in [jobs.job_key(row)]}
+            )
 
 
 async def peak(doing):

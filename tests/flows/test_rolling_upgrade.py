@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from bot.app import make_context
 from bot.core.errors import Misconfigured
 from bot.db import migrate
-from bot.db.columns import metadata
+from bot.db.rows import metadata
 from tests.harness import L4, UPSTREAM, running
 from tests.process import PATIENCE, Process, options_for
 from tests.serving import POSTGRES

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from bot.database import make_store
 from bot.features import FEATURES
-from bot.oot.results.store import jobs
+from bot.oot.results import jobs
 from tests.harness import L2, L3, L4, UPSTREAM, report_body
 from tests.serving import POSTGRES, SQLITE
 from tests.workers import eventually

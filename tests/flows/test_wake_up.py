@@ -93,7 +93,7 @@ async def test_large_deliveries_left_to_the_next_look_do_not_wait_until_somebody
     async with bot.store.transaction() as tx:
         for number in range(1, 6):
             body = msgspec.json.encode(issue(number, "x" * LARGE))
-            await inbox.put(tx, Incoming(guid=f"large-{number}", event="issues", body=body))
+            await inbox.store_delivery(tx, Incoming(guid=f"large-{number}", event="issues", body=body))
     await kept(bot, 5)
     worker.stop()
     await working

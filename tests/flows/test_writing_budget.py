@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from bot.core.errors import RetryLater
-from bot.github.rate_budget import CREATIONS_PER_HOUR, DISPATCHES_PER_MIN
-from bot.github.rate_limiter import RateLimiter
+from bot.github.rate_limiter import CREATIONS_PER_HOUR, DISPATCHES_PER_MIN, RateLimiter
 from tests import harness
 from tests.flows.published import JOBS, opened
 from tests.harness import L4, UPSTREAM

@@ -8,9 +8,9 @@ import tracemalloc
 
 import pytest
 
-from bot.ingest import archive, inbox
-from bot.ingest.archive import Selection
+from bot.ingest import inbox, retention
 from bot.ingest.inbox import Incoming
+from bot.ingest.retention import Selection
 from tests.db.opened import opened, opened_intake
 
 MIB = 1024 * 1024
@@ -44,8 +44,8 @@ async def all_in_parts(store, part):
 
 async def handled(store):
     async with store.transaction() as tx:
-        taken = await inbox.claim(tx, limit=100)
-        await inbox.mark(tx, taken, "handled")
+        taken = await inbox.claim_due(tx, limit=100)
+        await inbox.settle_deliveries(tx, taken, "handled")
         return {one["guid"]: inbox.read_body(one) for one in taken}
 
 
@@ -61,7 +61,7 @@ async def test_large_deliveries_are_handled_a_few_at_a_time_and_small_ones_at_on
 async def test_large_deliveries_are_replayed_a_few_at_a_time(store):
     async def replayed(found):
         async with store.read() as tx:
-            page = await archive.page(tx, Selection(), after=len(found), limit=100)
+            page = await retention.read_replay_page(tx, Selection(), after=len(found), limit=100)
         return {one["guid"]: inbox.read_body(one) for one in page}
 
     found, most = await all_in_parts(store, replayed)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import handlers
 from bot.db.transaction import Transaction
-from bot.ingest import records
-from bot.ingest.delivery import Delivery
-from bot.ingest.record_writer import RECORDS
-from bot.ingest.records import from_payload, merge
+from bot.ingest import tables as records
+from bot.ingest.deliveries import Delivery
+from bot.ingest.record_store import RECORDS
+from bot.ingest.tables import from_payload, merge
 from bot.ingest.tables import records as tables
 from tests import samples
 from tests.db.opened import opened

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from bot.ingest import arrivals, inbox
+from bot.ingest import deliveries, inbox
 from tests.db.opened import opened_intake
 from tests.older_bodies import OLDER, as_stored_before
 from tests.oot.reports.reporting import OPENED
@@ -285,8 +285,8 @@ async def test_processes_that_take_turns_at_the_spool_leave_nothing_and_take_not
 
     async def some_of_it():
         async with worker.arrived_next(1) as rows, bot.store.transaction() as tx:
-            stored = await inbox.all_as_stored(rows)
-            return [one["guid"] for one in await arrivals.store(tx, rows, stored, {"issues"})]
+            stored = await inbox.to_stored_rows(rows)
+            return [one["guid"] for one in await deliveries.store_arrivals(tx, rows, stored, {"issues"})]
 
     async with opened_intake(bot.store) as page:
         await arrive(3)
@@ -308,7 +308,7 @@ async def test_what_could_not_be_stored_by_the_worker_stays_in_the_spool(bot):
 
     async def fail():
         async with bot.context.intake.arrived_next(1) as rows, bot.store.transaction() as tx:
-            await arrivals.store(tx, rows, await inbox.all_as_stored(rows), {"issues"})
+            await deliveries.store_arrivals(tx, rows, await inbox.to_stored_rows(rows), {"issues"})
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

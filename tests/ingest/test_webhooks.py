@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from bot.app import make_app
-from bot.ingest.webhooks import LIMIT
+from bot.ingest.webhooks import BODY_LIMIT
 from tests import harness
 from tests.harness import SECRET, sign
 from tests.oot.reports.reporting import OPENED
@@ -100,7 +100,7 @@ async def test_header_bytes_that_are_no_text_are_refused(bot):
 
 @pytest.mark.logic
 async def test_25_mib_are_taken_and_one_byte_more_is_not(bot):
-    largest = b'{"a":"' + b"x" * (LIMIT - 8) + b'"}'
+    largest = b'{"a":"' + b"x" * (BODY_LIMIT - 8) + b'"}'
     assert len(largest) == 25 * MIB
     headers = signed_headers(largest, guid="largest")
     assert (await bot.request("POST", PATH, data=io.BytesIO(largest), headers=headers))[0] == 202

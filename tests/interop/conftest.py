@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.core import presets
+from bot.core import files
 from bot.core.settings_loading import load
 from tests.harness import SECRET, UPSTREAM
 
@@ -23,7 +23,7 @@ def under_preset(settings, name="crcr"):
     }
     chosen, _ = load({f"OOTBOT_{key}": value for key, value in environ.items()})
     return replace(
-        settings, preset=name, **{option: getattr(chosen, option) for option in presets.read_presets()[name]}
+        settings, preset=name, **{option: getattr(chosen, option) for option in files.read_presets()[name]}
     )
 
 

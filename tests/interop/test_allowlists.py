@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import settings as drawing
 from hypothesis import strategies as st
 
-from bot.oot.allowlist.allowlist import AllowlistError, parse
+from bot.oot.allowlist.allowlist import parse_allowlist
+from bot.oot.allowlist.yaml_document import AllowlistError
 from tests.harness import L1, L2, L3, L4, UPSTREAM, running
 from tests.interop import client, todays_allowlist
 from tests.interop.todays_allowlist import Listed, RefusedError
@@ -43,7 +44,7 @@ def theirs(text):
 def ours(text):
     """Return what our parser reads under the preset, in the words of today's."""
     found = {}
-    for entry in parse(text, PRESET).entries:
+    for entry in parse_allowlist(text, PRESET).entries:
         dispatched = entry.wants("pull_request")
         for ref in ("refs/heads/main", "refs/tags/ciflow/trunk/7"):
             assert entry.wants("push", ref) is dispatched
@@ -54,7 +55,7 @@ def ours(text):
 
 def refusal(text, events=PRESET):
     with pytest.raises(AllowlistError) as refused:
-        parse(text, events)
+        parse_allowlist(text, events)
     return str(refused.value)
 
 
@@ -141,7 +142,9 @@ def test_what_they_take_we_take(drawn):
 def test_a_hundred_repositories_of_one_device():
     text = yaml.safe_dump({"L3": {"npu": {f"org/npu-{number}": ["alice"] for number in range(100)}}})
     assert ours(text) == theirs(text)
-    assert {entry.label for entry in parse(text).entries} == {f"org/npu-{number}" for number in range(100)}
+    assert {entry.label for entry in parse_allowlist(text).entries} == {
+        f"org/npu-{number}" for number in range(100)
+    }
 
 
 @pytest.mark.nightly
@@ -207,15 +210,15 @@ def test_who_follows_a_hint_meets_no_other_error(text, hint, followed):
     for events in (frozenset({"pull_request"}), PRESET):
         assert hint in refusal(text, events)
         assert "or write it below" not in refusal(text, events)
-        parse(followed, events)
+        parse_allowlist(followed, events)
 
 
 @pytest.mark.parametrize("level", ["L1", "L4"])
 def test_nightlies_alone_are_an_error_without_the_preset(level):
     text = f"{level}: [{{org/a: {{events: [nightly]}}}}]"
-    assert not parse(text, PRESET).entries[0].wants("pull_request")
+    assert not parse_allowlist(text, PRESET).entries[0].wants("pull_request")
     with pytest.raises(AllowlistError):
-        parse(text)
+        parse_allowlist(text)
 
 
 FLEET = f"""

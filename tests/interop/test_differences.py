@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.core import presets
+from bot.core import files
 from tests.harness import L1, L2, L3, L4, UPSTREAM, replace
 from tests.interop import relay
 from tests.interop.client import AUDIENCE, Client, StepFailedError
@@ -251,7 +251,7 @@ def test_the_page_lists_exactly_what_differs():
         assert (by == "always") == (probe[1] == probe[2]), today
         differing |= set() if by == "always" else {by.strip("`").lower()}
     assert len(LINES) == len(PROBES)
-    assert differing == presets.read_presets()["crcr"].keys()
+    assert differing == files.read_presets()["crcr"].keys()
 
 
 EACH = [  # what holds always holds most of all without the preset

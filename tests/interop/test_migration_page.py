@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.core import presets
+from bot.core import files
 from tests.harness import L2
 from tests.serving import SQLITE
 
@@ -19,7 +19,7 @@ TABLE = PAGE.partition("## Today and here")[2].partition("## Order of steps")[0]
 
 def test_every_option_of_the_preset_has_a_line_and_no_other_has():
     by = re.findall(r"\| (?:`([A-Z_]+)`|always) \|$", TABLE, re.MULTILINE)
-    assert {name for name in by if name} == {name.upper() for name in presets.read_presets()["crcr"]}
+    assert {name for name in by if name} == {name.upper() for name in files.read_presets()["crcr"]}
 
 
 @SQLITE

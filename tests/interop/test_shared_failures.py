@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from bot.ci.collect.settings import CollectSettings
+from bot.jobs.settings import CollectSettings
 from tests import harness
-from tests.ci.test_results.reported import case
-from tests.ci.test_results.test_on_pulls import own_ci
+from tests.evidence.tests.reported import case
+from tests.evidence.tests.test_on_pulls import own_ci
 from tests.harness import L3, UPSTREAM
 from tests.interop.client import Client
 from tests.samples import nightly

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from aiohttp import web
 
-from bot.notify.receivers import Receiver
-from bot.notify.settings import NotifySettings
+from bot.notify.receivers import NotifySettings, Receiver
 
 KEY = b"k" * 32
 SECRET = "whsec_" + base64.b64encode(KEY).decode()

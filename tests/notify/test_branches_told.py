@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ci.trunk.branch import COMMITS, deliver, job, push
 from tests.harness import L2, UPSTREAM
+from tests.jobs.branch import COMMITS, deliver, job, push
 from tests.notify.receiving import check
-from tests.oot.pages.page_checks import add_job
+from tests.pages.page_checks import add_job
 
 TRUNK = ("trunk_broken", "trunk_repaired")
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from bot.notify.operating import check_receivers
-from bot.ops.doctor.target import Target
+from bot.notify.administration import check_receivers
+from bot.ops.doctor import Target
 from tests.command import ootbot
 from tests.notify.conftest import BACKENDS
 from tests.notify.receiving import SECRET, check, verify

@@ -8,11 +8,8 @@ import tomllib
 from pathlib import Path
 
 from bot.core.setting_types import as_text
-from bot.notify.formats import body_of
 from bot.notify.receivers import DIGEST, TOLD, Receiver, read_receivers
-from bot.notify.send import BACKOFF
-from bot.notify.signing import sign
-from bot.notify.webhooks import FINAL, WHOLE
+from bot.notify.sending import BACKOFF, FINAL_STATUSES, WHOLE_TIMEOUT, body_of, sign_notice
 from tests.notify.test_formats import notice
 
 PAGE = (Path(__file__).parents[2] / "docs" / "notify.md").read_text()
@@ -50,10 +47,10 @@ def test_the_json_is_what_is_sent():
 
 
 def test_headers_and_waits_are_those_of_the_code():
-    headers = sign(b"{}", identifier="x", at=1, keys=[b"k" * 24])
+    headers = sign_notice(b"{}", identifier="x", at=1, keys=[b"k" * 24])
     assert set(first_cells(section("Signatures"))) == set(headers)
     waits = section("Delivery")
-    assert f"within {WHOLE} s" in waits
+    assert f"within {WHOLE_TIMEOUT} s" in waits
     assert "5 s, 30 s, 2 min, 5 min, 10 min, 30 min, then every hour" in waits
     assert BACKOFF == (5, 30, 120, 300, 600, 1_800, 3_600)
-    assert f"answers {', '.join(map(str, sorted(FINAL)[:-1]))} or {max(FINAL)}" in waits
+    assert f"answers {', '.join(map(str, sorted(FINAL_STATUSES)[:-1]))} or {max(FINAL_STATUSES)}" in waits

@@ -6,16 +6,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bot.notify.badge import draw_badge
-from bot.notify.feed import ATOM, make_feed
-from tests.ci.test_private_names import said_to_be
-from tests.ci.trunk.branch import deliver, job, push
+from bot.pages.site.feeds import ATOM_NAMESPACE, draw_badge, make_feed
 from tests.harness import L2, L3, UPSTREAM
+from tests.jobs.branch import deliver, job, push
 from tests.notify.receiving import check
 from tests.notify.stories import turn_red
 from tests.notify.test_formats import HOSTILE, notice
+from tests.pages.test_private_names import said_to_be
 
-NS = {"a": ATOM}
+NS = {"a": ATOM_NAMESPACE}
 
 
 async def fetch(bot, path, **headers):

@@ -7,8 +7,7 @@ import hashlib
 import hmac
 import json
 
-from bot.notify.formats import MOST_TEAMS, body_of
-from bot.notify.signing import sign
+from bot.notify.sending import MOST_TEAMS, body_of, sign_notice
 
 HOSTILE = "<!channel> @everyone [x](https://evil.example) *bold* \u202e\x00`code` & <b>"
 
@@ -125,7 +124,7 @@ def test_the_signature_is_that_of_standard_webhooks():
     """The example of the specification's reference libraries."""
     key = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     sent = b'{"test": 2432232314}'
-    headers = sign(sent, identifier="msg_p5jXN8AQM9LWM0D4loKWxJek", at=1614265330, keys=[key])
+    headers = sign_notice(sent, identifier="msg_p5jXN8AQM9LWM0D4loKWxJek", at=1614265330, keys=[key])
     assert headers == {
         "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
         "webhook-timestamp": "1614265330",
@@ -134,10 +133,10 @@ def test_the_signature_is_that_of_standard_webhooks():
 
 
 def test_two_keys_make_two_signatures():
-    headers = sign(b"{}", identifier="x", at=1, keys=[b"a" * 24, b"b" * 24])
+    headers = sign_notice(b"{}", identifier="x", at=1, keys=[b"a" * 24, b"b" * 24])
     expected = [
         "v1," + base64.b64encode(hmac.new(key, b"x.1.{}", hashlib.sha256).digest()).decode()
         for key in (b"a" * 24, b"b" * 24)
     ]
     assert headers["webhook-signature"].split(" ") == expected
-    assert "webhook-signature" not in sign(b"{}", identifier="x", at=1, keys=[])
+    assert "webhook-signature" not in sign_notice(b"{}", identifier="x", at=1, keys=[])

@@ -15,7 +15,7 @@ from tests.notify.receiving import check, telling
 pytestmark = pytest.mark.logic
 
 FINDING = f"""
-from bot.core.conditions import Condition, Subject
+from bot.core.feature import Condition, Subject
 
 found = []
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bot.notify.digest import read_digest
-from tests.ci.test_private_names import said_to_be
+from bot.notify.notices import read_digest
 from tests.harness import L3, UPSTREAM
 from tests.notify.conftest import BACKENDS
 from tests.notify.receiving import check
 from tests.notify.stories import recover, turn_red
+from tests.pages.test_private_names import said_to_be
 
 pytestmark = pytest.mark.logic
 

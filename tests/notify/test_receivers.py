@@ -9,8 +9,7 @@ import pytest
 
 from bot.core.errors import Misconfigured
 from bot.core.settings_loading import load
-from bot.notify.receivers import Receiver, read_receivers
-from bot.notify.settings import NotifySettings
+from bot.notify.receivers import NotifySettings, Receiver, read_receivers
 from tests.notify.receiving import SECRET
 
 GOOD = {"name": "team", "url": "https://hooks.example/x", "secret": SECRET}

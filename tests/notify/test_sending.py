@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 import sqlalchemy as sa
 
+from bot.notify.sending import WEBHOOKS, Webhooks
 from bot.notify.tables import notice_sending
-from bot.notify.webhooks import WEBHOOKS, Webhooks
 from tests.notify.conftest import BACKENDS
 from tests.notify.receiving import check, verify
 from tests.notify.stories import LATER, run_once, turn_red

@@ -10,9 +10,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from bot.ops.sessions import COOKIE
+from bot.ops.admin_access import SESSION_COOKIE
 from tests.harness import L4, UPSTREAM, running
-from tests.oot.pages.page_checks import check_escaped, page_text
+from tests.pages.page_checks import check_escaped, page_text
 
 pytestmark = pytest.mark.logic
 
@@ -69,7 +69,7 @@ async def test_without_signing_in_only_the_form_is_shown(bot):
 async def test_a_wrong_token_is_refused_and_guessing_slowed_down(bot, browser):
     async with browser.post(f"{bot.url}/admin/sign-in", data={"token": "wrong"}) as answer:
         assert "That is not the ADMIN_TOKEN" in await answer.text()
-    assert COOKIE not in {cookie.key for cookie in browser.cookie_jar}
+    assert SESSION_COOKIE not in {cookie.key for cookie in browser.cookie_jar}
     for _ in range(70):
         async with browser.post(
             f"{bot.url}/admin/sign-in", data={"token": "x"}, allow_redirects=False
@@ -102,13 +102,13 @@ async def test_signing_in_gives_a_cookie_that_no_script_and_no_other_site_gets(b
 
 async def test_the_cookie_runs_out_and_cannot_be_made_longer(bot, browser):
     await sign_in(bot, browser)
-    (cookie,) = [one for one in browser.cookie_jar if one.key == COOKIE]
+    (cookie,) = [one for one in browser.cookie_jar if one.key == SESSION_COOKIE]
     until, _, signature = cookie.value.partition(".")
     forged = f"{int(until) + 10**9}.{signature}"
-    assert (await bot.get("/admin", headers={"Cookie": f"{COOKIE}={forged}"}))[0] == 401
-    assert (await bot.get("/admin", headers={"Cookie": f"{COOKIE}={cookie.value}"}))[0] == 200
+    assert (await bot.get("/admin", headers={"Cookie": f"{SESSION_COOKIE}={forged}"}))[0] == 401
+    assert (await bot.get("/admin", headers={"Cookie": f"{SESSION_COOKIE}={cookie.value}"}))[0] == 200
     bot.clock.advance(13 * 3600)
-    assert (await bot.get("/admin", headers={"Cookie": f"{COOKIE}={cookie.value}"}))[0] == 401
+    assert (await bot.get("/admin", headers={"Cookie": f"{SESSION_COOKIE}={cookie.value}"}))[0] == 401
 
 
 async def test_a_delivery_is_shown_with_its_payload_and_what_it_caused(bot, browser, github):

@@ -8,7 +8,7 @@ import socket
 import aiohttp
 import pytest
 
-from bot.core import disk
+from bot.core import files
 from bot.demo.github.auth import private_key
 from tests import forks
 from tests.harness import make_settings, running
@@ -41,7 +41,7 @@ async def test_a_disk_that_is_nearly_full_is_told_to_the_administrator(
     for address in ("/hud", "/admin"):
         assert "free on the disk of DATA_DIR" not in await get(bot, browser, address)
     for limit in ("LITTLE", free):
-        monkeypatch.setattr(disk, limit, 2**62)
+        monkeypatch.setattr(files, limit, 2**62)
     code, ready = await bot.get("/readyz")
     assert code == status
     (said,) = ready["missing"] if status == 503 else ready["notes"]

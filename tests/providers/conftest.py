@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bot.ci.trunk.settings import TrunkSettings
-from bot.providers.settings import ProviderSettings, read_providers
+from bot.jobs.settings import TrunkSettings
+from bot.providers.feature import ProviderSettings, read_providers
 from tests import harness
 from tests.providers.sending import PIPELINE, SECRET, SLUG, TOKEN
 

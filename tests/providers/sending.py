@@ -8,8 +8,8 @@ import io
 import json
 import uuid
 
-from tests.ci.trunk.branch import COMMITS, MINUTE, iso
 from tests.harness import START, UPSTREAM
+from tests.jobs.branch import COMMITS, MINUTE, iso
 
 CIRCLECI, BUILDKITE = "/api/circleci/webhooks", "/api/buildkite/webhooks"
 SECRET, TOKEN = "a secret of CircleCI", "a token of Buildkite"
@@ -223,7 +223,7 @@ def status(
 ):
     """A commit status as GitHub tells of it."""
     moment = iso((START // 1000 * 1000 + at * MINUTE) if seconds is None else seconds)
-    from tests.ci.trunk.branch import repository
+    from tests.jobs.branch import repository
 
     return (
         "status",

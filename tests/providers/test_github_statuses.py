@@ -10,10 +10,10 @@ import pytest
 from bot.demo.github.registration import manifest_problems
 from bot.github import manifest
 from tests.browser_of_pages import Visitor
-from tests.ci.trunk.branch import push
 from tests.console.test_init import github as init_github  # noqa: F401 - a fixture
 from tests.console.test_init import init
 from tests.harness import UPSTREAM
+from tests.jobs.branch import push
 from tests.providers.test_stories import grid
 from tests.serving import SQLITE
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from bot.ci.collect.settings import CollectSettings
+from bot.jobs.settings import CollectSettings
 from bot.providers.doctor import check_providers
-from bot.providers.settings import ProviderSettings, read_providers
-from tests.ci.trunk.branch import COMMITS, deliver, push
+from bot.providers.feature import ProviderSettings, read_providers
 from tests.command import ootbot
 from tests.harness import START, UPSTREAM
-from tests.oot.pages.page_checks import failures
+from tests.jobs.branch import COMMITS, deliver, push
+from tests.pages.page_checks import failures
 from tests.providers import buildkite_server
 from tests.providers.buildkite_server import API_TOKEN
 from tests.providers.conftest import COMMANDS, ENVIRON

@@ -11,11 +11,11 @@ import aiohttp
 import pytest
 import sqlalchemy as sa
 
-from bot.db.columns import metadata
+from bot.db.rows import metadata
 from bot.ingest.tables import delivery
-from tests.ci.trunk.branch import deliver, push
 from tests.command import ootbot
 from tests.harness import UPSTREAM
+from tests.jobs.branch import deliver, push
 from tests.ops.test_admin_pages import sign_in
 from tests.providers.conftest import COMMANDS
 from tests.providers.sending import (

@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.core.json_fields import clean
-from bot.ingest.records import merge
+from bot.ingest.tables import merge
 from bot.providers import buildkite, circleci, statuses
-from tests.ci.trunk.branch import iso
 from tests.harness import START
+from tests.jobs.branch import iso
 from tests.providers import sending
 
 STATES = (*buildkite.JOB_STATES, "finished", "odd")

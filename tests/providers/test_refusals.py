@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from bot.app import make_app
-from bot.providers.settings import ProviderSettings, read_providers
-from bot.providers.signatures import verify_buildkite, verify_circleci
-from bot.web.refusal_limiter import IGNORED_MOST
+from bot.providers.admission import verify_buildkite, verify_circleci
+from bot.providers.feature import ProviderSettings, read_providers
+from bot.web.limits import IGNORED_MOST
 from tests.harness import UPSTREAM
 from tests.providers.conftest import ENVIRON
 from tests.providers.sending import (

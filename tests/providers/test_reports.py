@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from bot.ci.collect.settings import CollectSettings
-from bot.providers.settings import ProviderSettings, read_providers
-from tests.ci.trunk.branch import COMMITS, deliver, push
+from bot.jobs.settings import CollectSettings
+from bot.providers.feature import ProviderSettings, read_providers
 from tests.harness import UPSTREAM
+from tests.jobs.branch import COMMITS, deliver, push
 from tests.providers import buildkite_server
 from tests.providers.buildkite_server import API_TOKEN
 from tests.providers.conftest import ENVIRON

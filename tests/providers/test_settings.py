@@ -8,7 +8,7 @@ import pytest
 
 from bot.core.errors import Misconfigured
 from bot.core.settings_loading import load
-from bot.providers.settings import ProviderSettings, read_providers
+from bot.providers.feature import ProviderSettings, read_providers
 from tests.providers.conftest import ENVIRON
 
 GOOD = {"kind": "circleci", "projects": {"github/Org/Vision": "org/vision"}}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bot.ci.trunk.settings import TrunkSettings
-from tests.ci.trunk.branch import deliver, push, repository
+from bot.jobs.settings import TrunkSettings
 from tests.harness import UPSTREAM
-from tests.oot.pages.page_checks import failures
+from tests.jobs.branch import deliver, push, repository
+from tests.pages.page_checks import failures
 from tests.providers.sending import circleci, commit, deliver_buildkite, deliver_circleci, job_event, status
 from tests.providers.test_stories import grid
 
@@ -103,7 +103,7 @@ async def test_a_commits_page_counts_the_jobs_that_the_grid_has_each_once(bot):
 
 
 async def test_an_open_cell_lists_the_job_once_and_leads_to_its_ci(bot):
-    from bot.ci.trunk.grid import key_of_column
+    from bot.jobs.grid import key_of_column
 
     await deliver(bot, push(bot, "A"))
     await deliver_circleci(bot, circleci(status="failed"))

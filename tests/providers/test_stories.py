@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from tests.ci.trunk.branch import COMMITS, deliver, job, push
 from tests.harness import UPSTREAM
+from tests.jobs.branch import COMMITS, deliver, job, push
 from tests.providers.sending import (
     agent_event,
     build,
@@ -84,7 +84,7 @@ async def forget(bot):
     """Forget what came in: the same again is news."""
     import sqlalchemy as sa
 
-    from bot.db.columns import metadata
+    from bot.db.rows import metadata
 
     await bot.context.intake.move_arrived()
     async with bot.store.transaction() as tx:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from bot.queue import tasks
-from bot.queue.tables import task
+from bot.queue.tasks import task
 
 NOW = 1_000_000
 KINDS = [f"kind {number}" for number in range(60)]

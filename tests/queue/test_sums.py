@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from bot.ci.trunk.store.changed_days import BRANCHES
 from bot.core.errors import RetryLater
+from bot.jobs.branches import BRANCHES
 from bot.queue import sums
-from bot.queue.sums import DAY, Place
+from bot.queue.sums import DAY, SumPlace
 from bot.queue.tasks import Task
-from tests.ci.trunk.branch import deliver, job, push
+from tests.jobs.branch import deliver, job, push
 from tests.serving import SQLITE
 
 FIELDS = ("sha", "jobs", "verdict")
@@ -56,9 +56,9 @@ async def test_what_is_rebuilt_is_counted_again(bot):
     async with bot.store.transaction() as tx:
         tx.replaying = True
         tx.enqueue("publish", "nothing is published again")
-        sums.request(tx, BRANCHES, [Place((1, "release/2.9"), 20_000)])
+        sums.request(tx, BRANCHES, [SumPlace((1, "release/2.9"), 20_000)])
     async with bot.store.read() as tx:
-        assert list(await sums.pending(tx, BRANCHES)) == [Place((1, "release/2.9"), 20_000)]
+        assert list(await sums.pending(tx, BRANCHES)) == [SumPlace((1, "release/2.9"), 20_000)]
         assert await sums.counted_until(tx, BRANCHES, [1]) == bot.clock.now()
         assert await sums.counted_until(tx, BRANCHES, [2]) is None
         assert await sums.counted_until(tx, BRANCHES, [1], first=20_001) is None

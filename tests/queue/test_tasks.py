@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.queue import tasks as queue
-from bot.queue.tables import ClaimedTask, task
+from bot.queue.tasks import ClaimedTask, task
 from tests.db.opened import opened
 from tests.serving import POSTGRES
 

@@ -7,7 +7,7 @@ import secrets
 import botocore.session
 import pytest
 
-from tests.ci.collect import bucket
+from tests.evidence.collect import bucket
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import contextlib
 
 from aiohttp import web
 
-from tests.ci.collect.bucket import NAME
+from tests.evidence.collect.bucket import NAME
 
 ERROR = "<?xml version='1.0'?><Error><Code>{}</Code><Message>{}</Message></Error>"
 

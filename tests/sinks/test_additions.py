@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from bot.ci.collect.settings import CollectSettings
 from bot.core.feature import load
 from bot.db.exports import decode_key
-from bot.providers.rows import store_agent
+from bot.jobs.settings import CollectSettings
+from bot.providers.tables import store_agent
 from bot.sinks.current_rows import read_current
-from bot.sinks.lanes import lanes
+from bot.sinks.queues import export_queues
 from bot.sinks.settings import SinksSettings, parse_sinks
 from tests import harness
 from tests.harness import UPSTREAM
@@ -48,7 +48,7 @@ async def test_a_verdict_marks_its_job_and_is_a_column_of_it(bot, github):
     (stored,) = await bot.rows("workflow_job")
     assert decode_key(mark["key"]) == (stored["repository_id"], job.id)
     assert mark["generation"] > 1, "raised by the job and by its verdict"
-    (lane,) = lanes(bot.context.settings, bot.context.features)
+    (lane,) = export_queues(bot.context.settings, bot.context.features)
     async with bot.store.read() as tx:
         current = await read_current(tx, bot.context, lane, [decode_key(mark["key"])])
     copy = load(lane.shape.make)(lane.export)
@@ -71,7 +71,7 @@ async def test_machines_of_an_organization_leave_only_where_private_rows_do(bot)
     marks = {mark["sink"]: decode_key(mark["key"]) for mark in await bot.rows("sink_mark")}
     assert marks == {"public": ("o", "018f"), "all": ("o", "018f")}
     sent = {}
-    for lane in lanes(bot.context.settings, bot.context.features):
+    for lane in export_queues(bot.context.settings, bot.context.features):
         if lane.what == "provider_agent":
             async with bot.store.read() as tx:
                 current = await read_current(tx, bot.context, lane, [("o", "018f")])

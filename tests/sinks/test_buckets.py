@@ -8,14 +8,12 @@ import os
 import pytest
 from obstore.store import from_url
 
-from bot.core.stored_objects import StoredObject
-from bot.db.exports import Export
+from bot.db.exports import Export, StoredObject
 from bot.ingest.tables import records
 from bot.sinks.driver import Batch, Outgoing
-from bot.sinks.objects.object_driver import ObjectDriver
-from bot.sinks.objects.object_store import ObjectStorage
-from tests.ci.collect import bucket
+from bot.sinks.objects import ObjectDriver, ObjectStorage
 from tests.command import ootbot
+from tests.evidence.collect import bucket
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
 from tests.sinks.stored import files

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from bot.ci.collect.settings import CollectSettings
+from bot.jobs.settings import CollectSettings
 from bot.sinks.settings import SinksSettings, parse_sinks
 from tests import harness
-from tests.ci.test_results.reported import case, ran, xml
-from tests.ci.utilization.logs_of_usage import START, metadata, record, text
+from tests.evidence.tests.reported import case, ran, xml
+from tests.evidence.usage.logs_of_usage import START, metadata, record, text
 from tests.harness import UPSTREAM
 from tests.sinks.stored import copies_of, files, lines
 

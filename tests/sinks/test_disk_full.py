@@ -9,12 +9,10 @@ import subprocess
 
 import pytest
 
-from bot.core.stored_objects import StoredObject
-from bot.db.exports import Export
+from bot.db.exports import Export, StoredObject
 from bot.ingest.tables import records
 from bot.sinks.driver import Batch, Outgoing, SinkAway
-from bot.sinks.objects.object_driver import ObjectDriver
-from bot.sinks.objects.object_store import ObjectStorage
+from bot.sinks.objects import ObjectDriver, ObjectStorage
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
 from tests.sinks.stored import files

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
-import bot.db.secrets
+import bot.db.installation
 from bot.core.feature import load_each
-from bot.db.columns import metadata
+from bot.db.rows import metadata
 from bot.features import FEATURES
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "sinks.md").read_text()
@@ -39,7 +39,7 @@ OWN_WORK = {
 
 
 def tables():
-    assert bot.db.secrets, "importing it adds its table"
+    assert bot.db.installation, "importing it adds its table"
     for feature in FEATURES:
         if feature.tables:
             importlib.import_module(feature.tables)

@@ -8,9 +8,9 @@ import json
 
 import pytest
 
-from bot.sinks.send_marks import backoff
-from bot.sinks.store import marks, states
-from tests.ci.collect.bucket import NAME
+from bot.sinks import changes, queue_rows
+from bot.sinks.sending import backoff
+from tests.evidence.collect.bucket import NAME
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
 from tests.sinks import faulty_bucket
@@ -116,7 +116,7 @@ async def test_a_bucket_that_is_missing_is_named_with_the_command_that_makes_it(
     await bot.settle(horizon=400)
     assert sent_jobs(bucket) == {}, "it waits for `resume`"
     async with bot.store.transaction() as tx:
-        await states.resume(tx, "copies", "workflow_job")
+        await queue_rows.resume_queue(tx, "copies", "workflow_job")
         tx.enqueue("sink", "copies/workflow_job")
     await bot.settle()
     assert sent_jobs(bucket) == {jobs[0].id: "success"}
@@ -134,7 +134,7 @@ async def test_one_refused_row_is_kept_apart_and_can_be_sent_again(bot, github, 
     bucket.refused = ""
     assert sent_jobs(bucket) == others
     async with bot.store.transaction() as tx:
-        await marks.raise_marks(tx, [("copies", "workflow_job", refused["key"])])
+        await changes.note_changes(tx, [("copies", "workflow_job", refused["key"])])
         tx.enqueue("sink", "copies/workflow_job")
     await bot.settle()
     assert sent_jobs(bucket) == others | {jobs[2].id: "success"}

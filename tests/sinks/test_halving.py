@@ -6,8 +6,8 @@ import pytest
 
 from bot.features import FEATURES
 from bot.sinks.driver import BatchRefused, Outgoing, SinkAway
-from bot.sinks.lanes import lanes
-from bot.sinks.send_marks import send_all
+from bot.sinks.queues import export_queues
+from bot.sinks.sending import send_all
 
 
 class Strict:
@@ -29,7 +29,7 @@ class Strict:
 
 @pytest.fixture
 def lane(with_sinks):
-    return next(one for one in lanes(with_sinks, FEATURES) if one.what == "workflow_job")
+    return next(one for one in export_queues(with_sinks, FEATURES) if one.what == "workflow_job")
 
 
 def items(count):

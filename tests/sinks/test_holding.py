@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from bot.ingest import prune
-from bot.sinks.fill_marks import fill_lane
-from bot.sinks.lanes import lanes
-from bot.sinks.store import marks, states
+from bot.ingest import retention
+from bot.sinks import changes, queue_rows
+from bot.sinks.backfill import backfill_queue
+from bot.sinks.queues import export_queues
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
 from tests.sinks.stored import files
@@ -21,8 +21,8 @@ BEGUN = "2026-09-01"  # before the test's clock
 
 async def held(bot, act):
     async with bot.store.transaction() as tx:
-        for lane in lanes(bot.context.settings, bot.context.features):
-            await states.add_new(tx, [lane])
+        for lane in export_queues(bot.context.settings, bot.context.features):
+            await queue_rows.add_new_states(tx, [lane])
             await act(tx, lane.sink.name, lane.what)
             tx.enqueue("sink", lane.task_key)
     await bot.settle()
@@ -30,16 +30,16 @@ async def held(bot, act):
 
 @pytest.mark.logic
 async def test_what_is_paused_waits_and_is_sent_once_resumed(bot, github, folder):
-    await held(bot, states.pause)
+    await held(bot, queue_rows.pause_queue)
     bodies = await delivered(bot, github)
     assert files(folder / "archive") == {}
-    await held(bot, states.resume)
+    await held(bot, queue_rows.resume_queue)
     archived = [key for key in files(folder / "archive") if key.endswith(".json.gz")]
     assert len(archived) == len(bodies)
 
 
 async def test_marks_of_one_row_merge(bot, github):
-    await held(bot, states.pause)
+    await held(bot, queue_rows.pause_queue)
     run = await github.start_run(UPSTREAM, event="pull_request")
     job = await github.start_job(run, "build")
     await bot.settle()
@@ -52,19 +52,19 @@ async def test_marks_of_one_row_merge(bot, github):
 
 async def test_a_mark_that_is_raised_while_its_row_is_sent_stays(bot, github, clock):
     async with bot.store.transaction() as tx:
-        await marks.raise_marks(
+        await changes.note_changes(
             tx, [("copies", "workflow_job", "[1,2]"), ("copies", "workflow_job", "[1,3]")]
         )
     async with bot.store.read() as tx:
-        taken = await marks.take_oldest(tx, "copies", "workflow_job", most=10)
+        taken = await changes.take_oldest_changes(tx, "copies", "workflow_job", most=10)
     clock.advance(1)
     async with bot.store.transaction() as tx:
-        await marks.raise_marks(tx, [("copies", "workflow_job", "[1,3]")])
+        await changes.note_changes(tx, [("copies", "workflow_job", "[1,3]")])
     async with bot.store.transaction() as tx:
-        await marks.remove_sent(tx, "copies", "workflow_job", taken)
-        assert [mark["key"] for mark in await marks.take_oldest(tx, "copies", "workflow_job", most=10)] == [
-            "[1,3]"
-        ]
+        await changes.remove_sent_changes(tx, "copies", "workflow_job", taken)
+        assert [
+            mark["key"] for mark in await changes.take_oldest_changes(tx, "copies", "workflow_job", most=10)
+        ] == ["[1,3]"]
 
 
 SINCE = {
@@ -83,7 +83,7 @@ async def test_a_new_sink_gets_what_there_was_before(bot, github, folder):
     await delivered(bot, github)
     async with bot.store.transaction() as tx:  # as if the sink were new
         for row in await bot.rows("sink_state"):
-            await states.remove(tx, row["sink"], row["what"])
+            await queue_rows.remove_state(tx, row["sink"], row["what"])
     for path in (folder / "copies").rglob("*"):
         if path.is_file():
             path.unlink()
@@ -98,20 +98,22 @@ async def test_a_new_sink_gets_what_there_was_before(bot, github, folder):
 
 @pytest.mark.logic
 async def test_filling_goes_on_where_it_stopped(bot, github, monkeypatch):
-    monkeypatch.setattr("bot.sinks.fill_marks.PAGE", 2)
-    await held(bot, states.pause)
+    monkeypatch.setattr("bot.sinks.backfill.KEYS_AT_ONCE", 2)
+    await held(bot, queue_rows.pause_queue)
     run = await github.start_run(UPSTREAM, event="pull_request")
     for number in range(5):
         await github.finish_job(await github.start_job(run, f"job {number}"), "success")
     await bot.settle()
-    (lane,) = [one for one in lanes(bot.context.settings, bot.context.features) if one.what == "workflow_job"]
+    (lane,) = [
+        one for one in export_queues(bot.context.settings, bot.context.features) if one.what == "workflow_job"
+    ]
     async with bot.store.transaction() as tx:
-        await marks.remove_lane(tx, "copies", "workflow_job")
-        await states.begin_filling(tx, "copies", "workflow_job", 0)
+        await changes.remove_changes(tx, "copies", "workflow_job")
+        await queue_rows.begin_backfill(tx, "copies", "workflow_job", 0)
     reported = []
     with pytest.raises(InterruptedError):
-        await fill_lane(bot.store, lane, lambda count: reported.append(count) or interrupt(reported))
-    assert await fill_lane(bot.store, lane) == 3
+        await backfill_queue(bot.store, lane, lambda count: reported.append(count) or interrupt(reported))
+    assert await backfill_queue(bot.store, lane) == 3
     waiting = [row for row in await bot.rows("sink_mark") if row["what"] == "workflow_job"]
     assert len(waiting) == 5
 
@@ -122,15 +124,15 @@ def interrupt(reported):
 
 
 async def test_deliveries_are_kept_until_the_sink_has_them_then_a_week_and_it_is_said(bot, github, folder):
-    await held(bot, states.pause)
+    await held(bot, queue_rows.pause_queue)
     bodies = await delivered(bot, github)
     keep = bot.context.settings.raw_retention_days
     bot.clock.advance((keep + 1) * DAY)
-    await prune.prune_expired(bot.context, None)
+    await retention.prune_expired(bot.context, None)
     assert {row["guid"] for row in await bot.rows("delivery")} == set(bodies)
     bot.clock.advance(7 * DAY)
-    await prune.prune_expired(bot.context, None)
-    await prune.prune_expired(bot.context, None)
+    await retention.prune_expired(bot.context, None)
+    await retention.prune_expired(bot.context, None)
     assert {row["event"] for row in await bot.rows("delivery")} <= {"pull_request"}, (
         "one that was dispatched is kept"
     )
@@ -145,7 +147,7 @@ async def test_deliveries_are_kept_until_the_sink_has_them_then_a_week_and_it_is
 async def test_deliveries_that_the_sink_has_are_deleted_as_all(bot, github):
     await delivered(bot, github)
     bot.clock.advance((bot.context.settings.raw_retention_days + 1) * DAY)
-    await prune.prune_expired(bot.context, None)
+    await retention.prune_expired(bot.context, None)
     assert {row["event"] for row in await bot.rows("delivery")} <= {"pull_request"}
     assert await bot.rows("sink_refused") == []
 
@@ -153,7 +155,7 @@ async def test_deliveries_that_the_sink_has_are_deleted_as_all(bot, github):
 @SQLITE
 async def test_what_was_marked_for_a_sink_that_is_gone_is_forgotten(bot):
     async with bot.store.transaction() as tx:
-        await marks.raise_marks(tx, [("former", "deliveries", '["a"]')])
+        await changes.note_changes(tx, [("former", "deliveries", '["a"]')])
         tx.enqueue("sinks", "")
     await bot.settle()
     assert await bot.rows("sink_mark") == []

@@ -7,12 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from bot.core.stored_items import StoredItem
-from bot.db.exports import Export
+from bot.db.exports import Export, StoredItem
 from bot.ingest.tables import records
 from bot.sinks.driver import Batch, Outgoing, SinkForbidden
-from bot.sinks.dynamodb.dynamo_driver import DynamoDriver
-from bot.sinks.dynamodb.item_values import ITEM_MOST, as_attribute, fit_item, size_of
+from bot.sinks.dynamodb import ITEM_MOST, DynamoDriver, as_attribute, fit_item, size_of
 from bot.sinks.settings import parse_sinks
 from tests.sinks.dynamo_tables import items
 

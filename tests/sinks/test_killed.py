@@ -13,7 +13,7 @@ from importlib.util import find_spec
 import pytest
 
 from bot.core.clock import SystemClock
-from tests.ci.collect import bucket
+from tests.evidence.collect import bucket
 from tests.harness import UPSTREAM
 from tests.process import ROOT, Process, options_for
 from tests.sinks.stored import archive_of, copies_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.console.export import _write_parquet
-from bot.core.column_tables import ColumnTable, TableCopy
+from bot.db.exports import ColumnTable, TableCopy
 
 
 @pytest.mark.nightly

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.ingest.records import TYPES
+from bot.ingest.tables import TYPES
 from tests.command import ootbot
 from tests.harness import L4, UPSTREAM, replace
 from tests.serving import SQLITE

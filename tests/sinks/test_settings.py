@@ -11,8 +11,8 @@ import pytest
 from bot.core.errors import Misconfigured
 from bot.core.setting_types import WrongValues
 from bot.features import FEATURES
-from bot.sinks.lanes import find_problems, lanes
-from bot.sinks.masked import mask_credentials
+from bot.sinks.driver import mask_credentials
+from bot.sinks.queues import export_queues, find_unwritable_exports
 from bot.sinks.settings import SinksSettings, parse_sinks
 from tests.harness import replace
 
@@ -69,18 +69,18 @@ def test_what_is_no_table_is_refused_in_words(text):
 def test_what_there_is_none_of_is_named_with_what_there_is(settings):
     chosen = parse_sinks(json.dumps({"x": GOOD | {"what": ["deliveries", "records", "everything"]}}))
     with_sinks = replace(settings, of_features={SinksSettings: SinksSettings(sinks=chosen)})
-    assert find_problems(with_sinks, FEATURES) == [
+    assert find_unwritable_exports(with_sinks, FEATURES) == [
         "sink x: what: 'records' has no shape in layout raw; there are deliveries",
         "sink x: what: 'everything' is not among what is stored; there are deliveries",
     ]
     with pytest.raises(Misconfigured):
-        lanes(with_sinks, FEATURES)
+        export_queues(with_sinks, FEATURES)
 
 
 def test_a_group_stands_for_its_exports(settings):
     chosen = parse_sinks(json.dumps({"x": GOOD | {"layout": "upstream", "what": ["tests", "workflow_job"]}}))
     with_sinks = replace(settings, of_features={SinksSettings: SinksSettings(sinks=chosen)})
-    assert {lane.task_key for lane in lanes(with_sinks, FEATURES)} == {
+    assert {lane.task_key for lane in export_queues(with_sinks, FEATURES)} == {
         "x/workflow_job", "x/test_run_summary", "x/failed_test_runs", "x/test_run", "x/rerun_disabled_tests",
         "x/test_states", "x/test_losses",
     }  # fmt: skip

@@ -8,14 +8,12 @@ import pytest
 from aiohttp import web
 from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 
-from bot.core.stored_items import StoredItem
-from bot.db.exports import Export
+from bot.db.exports import Export, StoredItem
 from bot.ingest.tables import records
-from bot.sinks.clickhouse.clickhouse_client import ClickhouseClient, as_ours
-from bot.sinks.clickhouse.options import Server
+from bot.sinks.clickhouse import ClickhouseClient, as_sink_error
 from bot.sinks.driver import Batch, BatchRefused, Outgoing, SinkAway, SinkForbidden, Stopped
-from bot.sinks.dynamodb.dynamo_driver import DynamoDriver
-from bot.sinks.dynamodb.options import DynamoOptions
+from bot.sinks.dynamodb import DynamoDriver
+from bot.sinks.settings import ClickhouseServer, DynamoOptions
 
 AROUND = "Received ClickHouse exception, code: {}, server response: Code: {}. DB::Exception: {} (for url https://ci@h)"
 
@@ -33,19 +31,19 @@ AROUND = "Received ClickHouse exception, code: {}, server response: Code: {}. DB
     ],
 )
 def test_an_answer_of_clickhouse(code, words, kind):
-    found = as_ours(DatabaseError(AROUND.format(code, code, words), code=code))
+    found = as_sink_error(DatabaseError(AROUND.format(code, code, words), code=code))
     assert type(found) is kind
     assert str(found).endswith(words)
     assert "ci@h" not in str(found)
 
 
 def test_no_answer_of_clickhouse_at_all():
-    assert type(as_ours(OperationalError("Network Error: Server disconnected"))) is SinkAway
+    assert type(as_sink_error(OperationalError("Network Error: Server disconnected"))) is SinkAway
 
 
 async def test_a_server_that_is_not_there_is_away():
     client = ClickhouseClient(
-        Server(host="127.0.0.1", port=1, secure=False, username="ci", password="secret")
+        ClickhouseServer(host="127.0.0.1", port=1, secure=False, username="ci", password="secret")
     )
     with pytest.raises(SinkAway) as found:
         await client.read("SELECT 1")

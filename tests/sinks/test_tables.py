@@ -8,10 +8,15 @@ import pytest
 
 from bot.core.feature import load, load_each
 from bot.features import FEATURES
-from bot.sinks.clickhouse.column_types import convert_column, converter, family_of, parse_type
-from bot.sinks.clickhouse.options import ClickhouseOptions, find_problem
-from bot.sinks.clickhouse.table_schema import ddl_of
-from bot.sinks.clickhouse.table_schema import find_problem as find_schema_problem
+from bot.sinks.clickhouse_tables import (
+    convert_column,
+    converter_of,
+    ddl_of,
+    family_of,
+    find_schema_problem,
+    parse_type,
+)
+from bot.sinks.settings import ClickhouseOptions, find_clickhouse_problem
 
 OPTIONS = ClickhouseOptions(url="https://ci@ch.example:8443")
 EXPORTS = {export.name: export for found in load_each(FEATURES, "exports") for export in found}
@@ -112,7 +117,7 @@ def test_each_table_has_the_columns_of_its_key(name):
                 "Nullable" in copy.table.columns[column] for column in (*copy.key, *copy.table.order)
             )
             for kind in copy.table.columns.values():
-                converter(kind)(None)
+                converter_of(kind)(None)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +170,7 @@ def test_a_table_that_will_not_do_is_named_with_its_column(changes, problem):
     ],
 )
 def test_values_of_json_become_values_of_a_column(kind, value, made):
-    assert converter(kind)(value) == made
+    assert converter_of(kind)(value) == made
 
 
 @pytest.mark.parametrize(
@@ -192,7 +197,7 @@ def test_a_column_is_converted_where_one_of_its_values_has_to_be(kind, values, m
 )
 def test_a_value_that_fits_into_no_column_is_refused(kind, value):
     with pytest.raises((ValueError, TypeError)):
-        converter(kind)(value)
+        converter_of(kind)(value)
 
 
 def test_types_are_read_with_their_arguments():
@@ -218,4 +223,4 @@ def test_types_are_read_with_their_arguments():
     ],
 )  # fmt: skip
 def test_mistakes_in_the_options_are_named(options, problem):
-    assert find_problem(ClickhouseOptions(**options)) == problem
+    assert find_clickhouse_problem(ClickhouseOptions(**options)) == problem

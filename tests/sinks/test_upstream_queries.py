@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from bot.ci.collect.settings import CollectSettings
-from bot.ci.test_lists import make_time_lists
+from bot.job_reports.test_lists import make_time_lists
+from bot.jobs.settings import CollectSettings
 from bot.sinks.settings import SinksSettings, parse_sinks
 from tests import harness
-from tests.ci.test_results.reported import JOB, case, ran, xml
-from tests.ci.utilization.logs_of_usage import metadata, record, text
 from tests.command import ootbot
+from tests.evidence.tests.reported import JOB, case, ran, xml
+from tests.evidence.usage.logs_of_usage import metadata, record, text
 from tests.harness import L4, UPSTREAM
 from tests.serving import SQLITE
 

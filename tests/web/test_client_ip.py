@@ -7,7 +7,7 @@ from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
 from bot.core import setting_types
-from bot.web.client_ip import client_ip
+from bot.web.limits import client_ip
 
 PROXIES = setting_types.networks("10.0.0.0/8, fd00::/8")
 CALLERS = {

@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from bot.app import make_app
-from bot.listening import answering
+from bot.serving import answering_requests
 from bot.web.connections import ConnectionLimits
 from tests.process import PATIENCE
 from tests.serving import SQLITE
@@ -24,7 +24,7 @@ pytestmark = SQLITE
 async def gated(bot, **limits):
     """The port of the bot behind a gate with these limits."""
     listening = socket.create_server(("127.0.0.1", 0))
-    async with answering(make_app(bot.context), listening, ConnectionLimits(**limits)):
+    async with answering_requests(make_app(bot.context), listening, ConnectionLimits(**limits)):
         yield listening.getsockname()[1]
 
 

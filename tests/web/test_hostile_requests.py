@@ -16,7 +16,7 @@ import pytest
 import structlog
 
 from bot.app import make_app
-from bot.listening import answering
+from bot.serving import answering_requests
 from bot.web.connections import ConnectionLimits
 from tests.harness import L2, L4, SECRET, UPSTREAM, replace, report_body, sign
 from tests.serving import SQLITE
@@ -222,7 +222,7 @@ async def filled(bot, github):
 async def answering_at(app):
     """The port where an application answers, as `ootbot serve` answers."""
     listening = socket.create_server(("127.0.0.1", 0))
-    async with answering(app, listening, ConnectionLimits()):
+    async with answering_requests(app, listening, ConnectionLimits()):
         yield listening.getsockname()[1]
 
 

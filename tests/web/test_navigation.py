@@ -7,9 +7,9 @@ import re
 import pytest
 
 from bot.features import FEATURES
-from tests.ci.trunk.branch import deliver, job, push
 from tests.harness import L3, L4, UPSTREAM
-from tests.oot.pages.reading import said_to_be
+from tests.jobs.branch import deliver, job, push
+from tests.pages.reading import said_to_be
 
 HOME = f"/{UPSTREAM}"
 

@@ -15,7 +15,7 @@ from yarl import URL
 
 from bot.app import make_app, operations
 from bot.features import FEATURES
-from bot.web.openapi import OPERATION, document
+from bot.web.openapi_document import OPERATION, document
 from tests.harness import L4, SECRET, UPSTREAM, replace, running, sign
 from tests.oot.reports.reporting import OPENED
 

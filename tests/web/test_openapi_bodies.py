@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as drawing
 from hypothesis import strategies as st
 
-from bot.providers.settings import ProviderSettings, read_providers
+from bot.providers.feature import ProviderSettings, read_providers
 from tests.harness import L2, SECRET, UPSTREAM, replace, running, sign
 from tests.providers.conftest import ENVIRON, PROVIDERS
 from tests.providers.sending import signed_buildkite, signed_circleci

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bot.app import operations
 from bot.features import FEATURES
-from bot.web.openapi import OPERATION, document
+from bot.web.openapi_document import OPERATION, document
 
 DOCUMENT = document("http://127.0.0.1:8080", [*operations(FEATURES), OPERATION])
 AGREED = Path(__file__).with_name("openapi_operations.json")

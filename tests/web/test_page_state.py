@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.harness import L2, L4, UPSTREAM
-from tests.oot.pages.page_checks import add_job
+from tests.pages.page_checks import add_job
 from tests.serving import SQLITE
 
 ICON = re.compile(r'<link rel="icon" href="([^"]+)"')

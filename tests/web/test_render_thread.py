@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from aiohttp import ClientError, ClientSession, CookieJar, web
 
 from bot.app import make_app
-from bot.web.render_thread import MOST_AT_ONCE, RENDER_THREAD, RenderThread, in_render_thread
+from bot.web.page_cache import MOST_RENDERED_AT_ONCE, RENDER_THREAD, RenderThread, in_render_thread
 from tests.harness import UPSTREAM, UPSTREAM_ID, replace
 from tests.process import PATIENCE
 from tests.serving import POSTGRES, serving
@@ -70,14 +70,14 @@ async def unread(bot):
 
 async def hanging(bot, asked):
     """Have as many pages hang as are made at once; returns those who wait for them."""
-    waiting = [asyncio.create_task(asked(number)) for number in range(MOST_AT_ONCE)]
+    waiting = [asyncio.create_task(asked(number)) for number in range(MOST_RENDERED_AT_ONCE)]
     locks = sa.text(
         "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
 
     async def all_hang():
         async with bot.store.read() as tx:
-            return len(await tx.rows(locks)) == MOST_AT_ONCE
+            return len(await tx.rows(locks)) == MOST_RENDERED_AT_ONCE
 
     await eventually(all_hang, "pages that hang")
     return waiting
@@ -108,7 +108,7 @@ async def test_who_waits_too_long_for_a_page_is_told_to_come_back(bot):
             told = document["paths"]["/api/oot/summary"]["get"]["responses"]["503"]
             assert "`busy`" in told["description"]
             assert (await seen.get("/healthz"))[0] == 200
-        assert [status for status, _ in await asyncio.gather(*waiting)] == [200] * MOST_AT_ONCE
+        assert [status for status, _ in await asyncio.gather(*waiting)] == [200] * MOST_RENDERED_AT_ONCE
         assert (await seen.get("/oot"))[0] == 200
 
 

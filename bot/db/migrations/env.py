@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from bot.db.columns import metadata
+from bot.db.rows import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -1,58 +1,48 @@
-"""The allowlist: which backends take part, at which level, on which terms. Text in, value or all errors out.
-
-The grammar is written down in docs/allowlist.md; docs/allowlist.schema.json is for editors. Every short form becomes
-the full mapping:
-
-    SECTION at L1, L2:  nothing | list of ENTRY
-    SECTION at L3, L4:  nothing | list of ENTRY | mapping of DEVICE: BACKEND
-    ENTRY:              BACKEND | one-key mapping DEVICE: BACKEND (L3, L4)
-    DEVICE at L3:       also DEVICE: mapping of any number of owner/repo: TERMS
-    BACKEND:            owner/repo | one-key mapping owner/repo: TERMS | mapping of keys with `repo`
-    TERMS:              on-calls | mapping of keys without `repo`
-
-One key decides which form a mapping is: a key of the grammar makes it the full mapping, else a slash makes it a
-repository, else it is a device. Devices may not be named like a key.
-"""
+"""The allowlist: which backends take part, at which level, on which terms. Text in, value or all errors out."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
-from bot.oot.allowlist.entry import CHECKED, DEFAULT_EVENTS, KEYS, Entry, Level, nearest, read_entry
-from bot.oot.allowlist.relay_events import meant_events
+from bot.core.errors import GitHubRefused, OotbotError, in_words
+from bot.oot.allowlist.entry import (
+    CHECKED,
+    DEFAULT_EVENTS,
+    ENTRY_KEYS,
+    Entry,
+    Level,
+    meant_events,
+    nearest,
+    read_entry,
+)
 from bot.oot.allowlist.yaml_document import (
+    MAX_BYTES,
     AllowlistError,
     Field,
-    Problem,
     Problems,
     compose,
-    described,
+    describe_value,
     is_empty,
-    pairs,
-    shown,
+    quote_word,
+    read_pairs,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from yaml.nodes import Node
 
+    from bot.github.client import GitHubApp
     from bot.oot.allowlist.entry import Fields
-
-__all__ = [
-    "Allowlist",
-    "AllowlistError",
-    "Entry",
-    "Level",
-    "Problem",
-    "parse",
-    "render_errors",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +68,7 @@ class Allowlist:
         return {entry.key: entry for entry in self.entries}
 
 
-def parse(text: str | bytes, default_events: frozenset[str] = DEFAULT_EVENTS) -> Allowlist:
+def parse_allowlist(text: str | bytes, default_events: frozenset[str] = DEFAULT_EVENTS) -> Allowlist:
     """Read an allowlist file; AllowlistError holds everything that is wrong with it.
 
     `default_events` are those of entries that name none.
@@ -90,7 +80,7 @@ def parse(text: str | bytes, default_events: frozenset[str] = DEFAULT_EVENTS) ->
     if root is None or is_empty(root) or (isinstance(root, MappingNode) and not root.value):
         problems.add(1, "the file is empty: write `L1: []` if nobody is to take part")
     elif isinstance(root, MappingNode):
-        found = [read_entry(*entry, problems, default_events) for entry in spelled_out(root, problems)]
+        found = [read_entry(*entry, problems, default_events) for entry in spell_out_levels(root, problems)]
     else:
         problems.add(root, "the file has to be a mapping: begin with a level, as in `L1:`")
     for key, what in _UNIQUE.items():
@@ -129,7 +119,7 @@ def _refuse_duplicates(found: Iterable[dict[str, Any]], key: str, what: str, pro
         both_watched = key == "device" and values["level"] is other["level"] is Level.L3
         if other is not values and not both_watched:  # one label may ask for several that never block
             where = f"line {other['line']} ({other['level'].name})"
-            name = shown(str(values[key]))
+            name = quote_word(str(values[key]))
             problems.add(values["line"], f"{what} {name} is already on {where}: keep one of the two")
 
 
@@ -150,23 +140,23 @@ def _with_defaults(values: dict[str, Any], default_events: frozenset[str]) -> En
     return Entry(**{**defaults, **values, "events": events})
 
 
-def spelled_out(root: MappingNode, problems: Problems) -> Iterator[tuple[Level, Fields]]:
+def spell_out_levels(root: MappingNode, problems: Problems) -> Iterator[tuple[Level, Fields]]:
     """Yield every entry with its level as the full mapping it stands for, in the file's order."""
-    for name, field in pairs(root, problems).items():
+    for name, field in read_pairs(root, problems).items():
         if name in Level.__members__:
             level = Level[name]
             for fields in _section(field.value, level, problems):
                 yield level, fields
         else:
-            problems.add(field.at, f"{shown(name)} is no level: {_instead_of_level(name)}")
+            problems.add(field.at, f"{quote_word(name)} is no level: {_instead_of_level(name)}")
 
 
 def _instead_of_level(name: str) -> str:
     if level := nearest(name, Level.__members__):
         return f"did you mean `{level}`?"
-    if name in KEYS:
+    if name in ENTRY_KEYS:
         return "it is a key of an entry, write it below the entry's `owner/repo`"
-    if key := nearest(name, KEYS):
+    if key := nearest(name, ENTRY_KEYS):
         return f"did you mean `{key}`, a key of an entry? Write it below the entry's `owner/repo`"
     return "the levels are L1, L2, L3 and L4"
 
@@ -176,7 +166,7 @@ def _section(section: Node, level: Level, problems: Problems) -> Iterator[Fields
         for item in section.value:
             yield from _list_item(item, level, problems)
     elif isinstance(section, MappingNode) and (level in CHECKED or not section.value):
-        devices = pairs(section, problems)
+        devices = read_pairs(section, problems)
         for name in devices:
             yield from _section_item(name, devices[name], level, problems)
     elif not is_empty(section):
@@ -186,14 +176,14 @@ def _section(section: Node, level: Level, problems: Problems) -> Iterator[Fields
 
 def _section_item(name: str, field: Field, level: Level, problems: Problems) -> list[Fields]:
     fix = ""
-    if name.casefold() in KEYS:
+    if name.casefold() in ENTRY_KEYS:
         fix = f"begin the entry with `- ` to make {level.name} a list"
     elif "/" in name:
         fix = "put its device's name above it" + (", or write it below `- `" if level is Level.L4 else "")
-    elif (key := nearest(name, KEYS)) and not _may_be_backend(field.value):
+    elif (key := nearest(name, ENTRY_KEYS)) and not _may_be_backend(field.value):
         fix = f"did you mean `{key}`, indented below the entry's `owner/repo`?"
     if fix:
-        problems.add(field.at, f"{shown(name)} stands where a device is expected: {fix}")
+        problems.add(field.at, f"{quote_word(name)} stands where a device is expected: {fix}")
         return []
     return _by_device(field, level, problems)
 
@@ -201,7 +191,7 @@ def _section_item(name: str, field: Field, level: Level, problems: Problems) -> 
 def _list_item(node: Node, level: Level, problems: Problems) -> list[Fields]:
     if not isinstance(node, MappingNode):
         return _listed(_word(node, problems))
-    keys = pairs(node, problems)
+    keys = read_pairs(node, problems)
     only = next(iter(keys.values())) if len(keys) == 1 else None
     if only is None or level not in CHECKED or _says_repository(keys):
         several = "put their device's name above them" if level is Level.L3 else BEGIN_EACH
@@ -220,10 +210,10 @@ def _by_device(device: Field, level: Level, problems: Problems) -> list[Fields]:
         fix = "write its `owner/repo` after the colon"
         if isinstance(device.value, SequenceNode):
             fix = "write each as `owner/repo:` below it, without `- `" if watched else ONE_EACH
-        problems.add(device.at, f"{described(device.at)} has to name one repository: {fix}")
+        problems.add(device.at, f"{describe_value(device.at)} has to name one repository: {fix}")
         return []
     if watched and isinstance(device.value, MappingNode):
-        keys = pairs(device.value, problems)
+        keys = read_pairs(device.value, problems)
         if all("/" in name for name in keys):
             return [_of_device(device, _by_repository(repo, problems), problems) for repo in keys.values()]
     fields = _backend(device.value, problems)
@@ -232,46 +222,46 @@ def _by_device(device: Field, level: Level, problems: Problems) -> list[Fields]:
 
 def _of_device(device: Field, fields: Fields, problems: Problems) -> Fields:
     stated = fields.get("device")
-    if stated is not None and described(stated.value) != described(device.at):
-        outer, inner = described(device.at), described(stated.value)
+    if stated is not None and describe_value(stated.value) != describe_value(device.at):
+        outer, inner = describe_value(device.at), describe_value(stated.value)
         problems.add(stated.at, f"the device is {inner} here and {outer} above: keep one of the two")
     return {**fields, "device": Field(device.at, device.at)}
 
 
 def _backend(node: Node, problems: Problems) -> Fields | None:
     if isinstance(node, MappingNode):
-        return _mapping(node, pairs(node, problems), problems, ONE_EACH)
+        return _mapping(node, read_pairs(node, problems), problems, ONE_EACH)
     return _word(node, problems)
 
 
 def _word(node: Node, problems: Problems) -> Fields | None:
     if isinstance(node, ScalarNode) and not is_empty(node):
         return {"repo": Field(node, node)}
-    found = "nothing" if is_empty(node) else described(node)
+    found = "nothing" if is_empty(node) else describe_value(node)
     problems.add(node, f"{found} stands where an entry is expected: write `owner/repo`")
     return None
 
 
 def _mapping(node: MappingNode, keys: Fields, problems: Problems, several: str) -> Fields | None:
     """Return the backend a mapping stands for; `several` says how to write more than one repository."""
-    if any(name.casefold() in KEYS for name in keys):
+    if any(name.casefold() in ENTRY_KEYS for name in keys):
         return _full(keys, problems)
     if len(keys) == 1:
         (name, field), *_ = keys.items()
         if "/" in name:
             return _by_repository(field, problems)
-        problems.add(field.at, f"{shown(name)} is not a repository: write `owner/repo`")
+        problems.add(field.at, f"{quote_word(name)} is not a repository: write `owner/repo`")
         return None
     for name, field in keys.items():
-        if "/" not in name and (key := nearest(name, KEYS)):
+        if "/" not in name and (key := nearest(name, ENTRY_KEYS)):
             fix = f"did you mean `{key}`, indented below the repository?"
-            problems.add(field.at, f"{shown(name)} is no key of an entry: {fix}")
+            problems.add(field.at, f"{quote_word(name)} is no key of an entry: {fix}")
             return None
     wrong = next((field for name, field in keys.items() if "/" not in name), None)
     if wrong is not None:
-        problems.add(wrong.at, f"{described(wrong.at)} is not a repository: write `owner/repo`")
+        problems.add(wrong.at, f"{describe_value(wrong.at)} is not a repository: write `owner/repo`")
         return None
-    found = " and ".join(map(shown, [*keys][:3])) or "an empty mapping"
+    found = " and ".join(map(quote_word, [*keys][:3])) or "an empty mapping"
     problems.add(node, f"{found} cannot be one entry: {several}")
     return None
 
@@ -281,7 +271,7 @@ def _full(keys: Fields, problems: Problems) -> Fields:
     for name, field in keys.items():
         if "/" in name:
             fix = "indent the other keys below it, or put `repo: ` before it"
-            problems.add(field.at, f"{shown(name)} stands beside keys of an entry: {fix}")
+            problems.add(field.at, f"{quote_word(name)} stands beside keys of an entry: {fix}")
             fields.setdefault("repo", Field(field.at, field.at))
         else:
             fields[name] = field
@@ -292,9 +282,9 @@ def _by_repository(repo: Field, problems: Problems) -> Fields:
     named: Fields = {"repo": Field(repo.at, repo.at)}
     if not isinstance(repo.value, MappingNode):
         return {**named, "oncalls": Field(repo.at, repo.value)}
-    terms = pairs(repo.value, problems)
+    terms = read_pairs(repo.value, problems)
     if "repo" in terms:
-        problems.add(terms["repo"].at, f"{described(repo.at)} is named already: remove this `repo`")
+        problems.add(terms["repo"].at, f"{describe_value(repo.at)} is named already: remove this `repo`")
     return {**terms, **named}
 
 
@@ -304,4 +294,77 @@ def _may_be_backend(node: Node) -> bool:
 
 
 def _says_repository(keys: Fields) -> bool:
-    return any("/" in name or name.casefold() in KEYS for name in keys)
+    return any("/" in name or name.casefold() in ENTRY_KEYS for name in keys)
+
+
+_NAMED = re.compile(r"(?P<repo>[A-Za-z0-9][\w-]*/[\w.-]+):(?P<rest>.+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnGitHub:
+    """A file in a repository; `ref` None is its default branch."""
+
+    repo: str
+    path: str
+    ref: str | None
+
+
+def known_accounts(upstreams: Iterable[str], allowlist: Allowlist | None, setting: str) -> set[str]:
+    """Return the accounts, case folded, of upstream, of the listed backends and of the allowlist's own repository."""
+    repos = [*upstreams, *(entry.repo for entry in (allowlist.entries if allowlist else ()))]
+    if source := parse_github_source(setting):
+        repos.append(source.repo)
+    return {repo.partition("/")[0].casefold() for repo in repos}
+
+
+def parse_github_source(setting: str) -> OnGitHub | None:
+    """Return the file on GitHub a setting names, None when it is a path on disk."""
+    named = _NAMED.fullmatch(setting.strip())
+    if named is None:
+        return None
+    path, at, ref = named["rest"].rpartition("@")
+    if not at:
+        path, ref = ref, ""
+    return OnGitHub(repo=named["repo"], path=path.strip("/"), ref=ref or None) if path.strip("/") else None
+
+
+class NoAllowlistText(OotbotError):
+    """There is no text to be checked; the message says why."""
+
+
+async def read_source(source: str, app_for: Callable[[str], GitHubApp]) -> str:
+    """Return the text of the file a setting names; `app_for` says which App reads a repository.
+
+    Raises NoText, or RetryLater while GitHub cannot be reached.
+    """
+    where = parse_github_source(source)
+    try:
+        if where is None:
+            return (await asyncio.to_thread(_from_disk, Path(source))).decode()
+        return (await _from_github(app_for(where.repo), where)).decode()
+    except OSError as problem:
+        raise NoAllowlistText(in_words(problem).removeprefix(f"{source}: ")) from problem
+    except UnicodeDecodeError as problem:
+        raise NoAllowlistText("it is not text in UTF-8") from problem
+
+
+def _from_disk(path: Path) -> bytes:
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise NoAllowlistText(f"{path} is larger than 1 MiB")
+    return content
+
+
+async def _from_github(app: GitHubApp, where: OnGitHub) -> bytes:
+    client = app.caching(where.repo, contents="read")
+    wanted = {"path": where.path} | ({"ref": where.ref} if where.ref else {})
+    try:
+        found = await client.getitem(client.path("contents/{+path}{?ref}"), wanted)
+    except GitHubRefused as problem:
+        raise NoAllowlistText(f"{problem}; the App needs the permission contents: read there") from problem
+    if not isinstance(found, dict) or found.get("type") != "file":
+        raise NoAllowlistText(f"{where.path} is no file")
+    if found.get("encoding") != "base64":
+        raise NoAllowlistText(f"{where.path} is larger than 1 MiB")
+    return base64.b64decode(found["content"])

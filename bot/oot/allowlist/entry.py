@@ -2,27 +2,162 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from yaml.nodes import MappingNode
+from yaml.nodes import MappingNode, ScalarNode
 
 from bot.core.settings import PULL_ACTIONS
-from bot.oot.allowlist import selection, yaml_values
-from bot.oot.allowlist.relay_events import meant_events, reads_as_relay
-from bot.oot.allowlist.selection import Selection
-from bot.oot.allowlist.yaml_document import is_empty, line_of, pairs, shown
+from bot.oot.allowlist import yaml_document
+from bot.oot.allowlist.yaml_document import (
+    describe_value,
+    is_empty,
+    line_of,
+    quote_word,
+    read_globs,
+    read_pairs,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from yaml.nodes import Node
 
     from bot.oot.allowlist.yaml_document import Field, Problems
+
+RELAY_EVENTS = frozenset({"pull_request", "nightly"})  # all that its parser knows
+
+
+def reads_as_relay(default_events: frozenset[str]) -> bool:
+    """Whether entries are read as the relay's parser reads them."""
+    return "push" in default_events
+
+
+def meant_events(written: frozenset[str] | None, default_events: frozenset[str]) -> frozenset[str]:
+    """Return the events an entry takes part in; `written` None: it names none."""
+    if written is None:
+        return default_events
+    of_relay = reads_as_relay(default_events) and written <= RELAY_EVENTS
+    return written | {"push"} if of_relay and "pull_request" in written else written
+
+
+MAX_PER_DAY, MAX_PARALLEL = 100_000, 1_000
+MOST_LABELS = 50
+LABEL = r"[^\x00-\x1f\x7f,]{1,50}"  # GitHub's names of labels are no longer
+SAMPLE = r"([1-9][0-9]?|100)%"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """What an entry says of the events it wants to run. Without any of it, every event is run at once."""
+
+    paths: tuple[str, ...] = ()  # globs of files, one of which must have changed; empty: whatever changed
+    paths_pass: bool = False  # whether the gate passes where no such file changed; only at L4
+    labels: tuple[str, ...] = ()  # of which a pull request must have one
+    not_labels: tuple[str, ...] = ()  # of which it may have none
+    draft: bool = True  # whether drafts are run
+    max_per_day: int | None = None  # dispatches within 24 hours
+    max_parallel: int | None = None  # dispatches that run at once
+    sample: int = 100  # per cent of the pushed commits
+    branches: tuple[str, ...] = ()  # globs of the base branch, or of the pushed one; empty: every branch
+    skip_if_same_tree: bool = False  # whether a commit with the same files as one that passed is not run
+
+    @property
+    def limited(self) -> bool:
+        """Whether its dispatches may have to wait for a machine."""
+        return self.max_per_day is not None or self.max_parallel is not None
+
+    @property
+    def selective(self) -> bool:
+        """Whether some events are not dispatched."""
+        return not self.draft or self.sample < 100 or bool(self._lists) or self.skip_if_same_tree
+
+    @property
+    def _lists(self) -> tuple[str, ...]:
+        return self.paths + self.labels + self.not_labels + self.branches
+
+
+class SelectionKey(NamedTuple):
+    """How a key's value is read, at which levels it may stand, and why not at the others."""
+
+    read: yaml_document.Reader
+    levels: tuple[int, ...]
+    why: str = ""
+
+
+def _labels(node: Node, problems: Problems) -> tuple[str, ...] | None:
+    """Read names of labels, each once, whatever its case."""
+    found = yaml_document.words(node, problems)
+    wrong = [(at, word) for at, word in found if not re.fullmatch(LABEL, word)]
+    for at, word in wrong:
+        problems.add(at, f"{quote_word(word)} is no label: write up to 50 characters without commas")
+    if not found:
+        problems.add(node, "the list is empty: name at least one label, or leave the key out")
+    if len(found) > MOST_LABELS:
+        problems.add(found[MOST_LABELS][0], f"more than {MOST_LABELS} labels: shorten the list")
+    return tuple({word.casefold(): word for _, word in found}.values())
+
+
+def _sample(node: Node, problems: Problems) -> int | None:
+    """Read a share, as `10%`."""
+    if isinstance(node, ScalarNode) and re.fullmatch(SAMPLE, node.value):
+        return int(node.value.removesuffix("%"))
+    problems.add(node, f"{describe_value(node)} is no share of the commits: write 1% to 100%, as in `10%`")
+    return None
+
+
+_EVERY, _REPORTING, _UNBLOCKING = (1, 2, 3, 4), (2, 3, 4), (1, 2, 3)
+_GATE = "its gate waits for it on every pull request"
+SELECTION_KEYS = MappingProxyType(
+    {
+        "paths": SelectionKey(read_globs, _EVERY),
+        "paths_pass": SelectionKey(yaml_document.truth, (4,), "only L4 has a gate to pass"),
+        "labels": SelectionKey(_labels, _UNBLOCKING, _GATE),
+        "not_labels": SelectionKey(_labels, _UNBLOCKING, _GATE),
+        "draft": SelectionKey(yaml_document.truth, _EVERY),
+        "max_per_day": SelectionKey(yaml_document.number(MAX_PER_DAY), _EVERY),
+        "max_parallel": SelectionKey(
+            yaml_document.number(MAX_PARALLEL), _REPORTING, "L1 does not report when it has ended"
+        ),
+        "sample": SelectionKey(_sample, _EVERY),
+        "branches": SelectionKey(yaml_document.refs, _UNBLOCKING, _GATE),
+        "skip_if_same_tree": SelectionKey(
+            yaml_document.truth,
+            (2, 3),
+            "L1 has no results to take over, and a gate passes by a run of its own",
+        ),
+    }
+)
+_OF_PULLS = ("labels", "not_labels", "draft")
+
+
+def check_selection(
+    found: Mapping[str, Any], fields: Mapping[str, Field], events: frozenset[str] | None, problems: Problems
+) -> None:
+    """Add what is wrong with keys that stand beside one another; `events` None: they are not readable."""
+    if "paths_pass" in found and "paths" not in fields:
+        fix = "add `paths`, or remove it"
+        problems.add(fields["paths_pass"].at, f"`paths_pass` is about `paths`, and there are none: {fix}")
+    both = {name.casefold() for name in found.get("labels") or ()}
+    for name in found.get("not_labels") or ():
+        if name.casefold() in both:
+            fix = "remove it from one of the two"
+            problems.add(fields["not_labels"].at, f"{quote_word(name)} is wanted and refused at once: {fix}")
+    if events is None:
+        return
+    for name in _OF_PULLS:
+        if name in found and "pull_request" not in events:
+            fix = f"add `pull_request` to `events`, or remove `{name}`"
+            problems.add(fields[name].at, f"`{name}` is about pull requests, and none are asked for: {fix}")
+    if "sample" in found and "push" not in events:
+        fix = "add `push` to `events`, or remove `sample`"
+        problems.add(fields["sample"].at, f"`sample` is about pushes, and none are asked for: {fix}")
+
 
 EVENTS = ("pull_request", "push", "nightly")
 DEFAULT_EVENTS = frozenset({"pull_request"})
@@ -149,7 +284,7 @@ MAX_BISECT_RUNS, MAX_BISECT_PARALLEL, MAX_BISECT_HOURS = 1_000, 10, 24 * 30
 class Key:
     """One key: how its value is read, where it may stand, and why not elsewhere."""
 
-    read: yaml_values.Reader
+    read: yaml_document.Reader
     levels: frozenset[Level] = EVERY
     why: str = ""
 
@@ -157,11 +292,11 @@ class Key:
 _SILENT = "nothing comes back from L1"
 BISECT_KEYS = MappingProxyType(
     {
-        "mode": yaml_values.choice(BISECT_MODES),
-        "per_day": yaml_values.number(MAX_BISECT_RUNS),
-        "parallel": yaml_values.number(MAX_BISECT_PARALLEL),
-        "max_hours": yaml_values.number(MAX_BISECT_HOURS),
-        "comment": yaml_values.truth,
+        "mode": yaml_document.choice(BISECT_MODES),
+        "per_day": yaml_document.number(MAX_BISECT_RUNS),
+        "parallel": yaml_document.number(MAX_BISECT_PARALLEL),
+        "max_hours": yaml_document.number(MAX_BISECT_HOURS),
+        "comment": yaml_document.truth,
     }
 )
 
@@ -172,77 +307,77 @@ def _bisect(node: Node, problems: Problems) -> BisectTerms | None:
         mode = BISECT_KEYS["mode"](node, problems)
         return mode and BisectTerms(mode=mode)
     found: dict[str, Any] = {}
-    for name, field in pairs(node, problems).items():
+    for name, field in read_pairs(node, problems).items():
         if read := BISECT_KEYS.get(name):
             found[name] = read(field.value, problems)
         else:
             guess = nearest(name, BISECT_KEYS)
             instead = f"did you mean `{guess}`?" if guess else f"it knows {', '.join(BISECT_KEYS)}"
-            problems.add(field.at, f"{shown(name)} is no key of `bisect`: {instead}")
+            problems.add(field.at, f"{quote_word(name)} is no key of `bisect`: {instead}")
     return None if None in found.values() else BisectTerms(**found)
 
 
 _UNCHECKED = "only L3 and L4 have check runs"
 
-KEYS = MappingProxyType(
+ENTRY_KEYS = MappingProxyType(
     {
         "repo": Key(
-            read=yaml_values.matching(yaml_values.REPO, "a repository: write `owner/repo`, without URL")
+            read=yaml_document.matching(yaml_document.REPO, "a repository: write `owner/repo`, without URL")
         ),
-        "repository_id": Key(read=yaml_values.number(MAX_ID)),
+        "repository_id": Key(read=yaml_document.number(MAX_ID)),
         "device": Key(
-            read=yaml_values.matching(
-                yaml_values.DEVICE,
+            read=yaml_document.matching(
+                yaml_document.DEVICE,
                 "a device: use up to 50 of A-Z a-z 0-9 . _ -, first a letter or digit",
             ),
             levels=CHECKED,
             why=_UNCHECKED,
         ),
-        "aka": Key(read=yaml_values.device_words, levels=REPORTING, why=_SILENT),
-        "oncalls": Key(read=yaml_values.logins),
-        "events": Key(read=yaml_values.choices(EVENTS)),
-        "actions": Key(read=yaml_values.choices(PULL_ACTIONS)),
-        "refs": Key(read=yaml_values.refs),
-        "deletions": Key(read=yaml_values.truth),
-        "nightly": Key(read=yaml_values.choice(NIGHTLY), levels=REPORTING, why=_SILENT),
-        "policy": Key(read=yaml_values.choice(POLICIES)),
-        "checks": Key(read=yaml_values.choice(CHECKS), levels=CHECKED, why=_UNCHECKED),
+        "aka": Key(read=yaml_document.device_words, levels=REPORTING, why=_SILENT),
+        "oncalls": Key(read=yaml_document.logins),
+        "events": Key(read=yaml_document.choices(EVENTS)),
+        "actions": Key(read=yaml_document.choices(PULL_ACTIONS)),
+        "refs": Key(read=yaml_document.refs),
+        "deletions": Key(read=yaml_document.truth),
+        "nightly": Key(read=yaml_document.choice(NIGHTLY), levels=REPORTING, why=_SILENT),
+        "policy": Key(read=yaml_document.choice(POLICIES)),
+        "checks": Key(read=yaml_document.choice(CHECKS), levels=CHECKED, why=_UNCHECKED),
         "conclusion": Key(
-            read=yaml_values.choice(CONCLUSIONS),
+            read=yaml_document.choice(CONCLUSIONS),
             levels=frozenset({Level.L3}),
             why="a failure at L4 always blocks, and L1 and L2 have no check run",
         ),
         "confirm": Key(
-            read=yaml_values.truth,
+            read=yaml_document.truth,
             levels=frozenset({Level.L4}),
             why="only a green L4 is confirmed with GitHub",
         ),
-        "callback_token": Key(read=yaml_values.choice(CALLBACK_TOKENS), levels=REPORTING, why=_SILENT),
+        "callback_token": Key(read=yaml_document.choice(CALLBACK_TOKENS), levels=REPORTING, why=_SILENT),
         "static_key": Key(
-            read=yaml_values.choice(STATIC_KEYS),
+            read=yaml_document.choice(STATIC_KEYS),
             levels=CHECKED,
             why="at L2 every static key is good, and L1 reports nothing",
         ),
-        "answers": Key(read=yaml_values.choice(ANSWERS), levels=REPORTING, why=_SILENT),
-        "dispatch": Key(read=yaml_values.choice(DISPATCHES)),
+        "answers": Key(read=yaml_document.choice(ANSWERS), levels=REPORTING, why=_SILENT),
+        "dispatch": Key(read=yaml_document.choice(DISPATCHES)),
         "workflow_file": Key(
-            read=yaml_values.matching(
-                yaml_values.WORKFLOW_FILE, "a workflow's file name: write it without folder, as `ci.yml`"
+            read=yaml_document.matching(
+                yaml_document.WORKFLOW_FILE, "a workflow's file name: write it without folder, as `ci.yml`"
             )
         ),
-        "job_timeout": Key(read=yaml_values.timeout, levels=REPORTING, why=_SILENT),
-        "start_timeout": Key(read=yaml_values.timeout, levels=REPORTING, why=_SILENT),
-        "rate_limit": Key(read=yaml_values.number(MAX_RATE), levels=REPORTING, why=_SILENT),
+        "job_timeout": Key(read=yaml_document.timeout, levels=REPORTING, why=_SILENT),
+        "start_timeout": Key(read=yaml_document.timeout, levels=REPORTING, why=_SILENT),
+        "rate_limit": Key(read=yaml_document.number(MAX_RATE), levels=REPORTING, why=_SILENT),
         "bisect": Key(read=_bisect, levels=REPORTING, why=_SILENT),
         **{
             name: Key(read=key.read, levels=frozenset(map(Level, key.levels)), why=key.why)
-            for name, key in selection.KEYS.items()
+            for name, key in SELECTION_KEYS.items()
         },
     }
 )
 
 # `gate` is the aggregate check's name; a device named like a key could be read both ways.
-RESERVED_DEVICES = frozenset({"gate", *KEYS})
+RESERVED_DEVICES = frozenset({"gate", *ENTRY_KEYS})
 
 
 def read_entry(
@@ -251,9 +386,9 @@ def read_entry(
     """Return an entry's values by key; what is wrong with them or their company is added."""
     found: dict[str, Any] = {"level": level}
     for name, field in fields.items():
-        key = KEYS.get(name)
+        key = ENTRY_KEYS.get(name)
         if key is None:
-            problems.add(field.at, f"{shown(name)} is no key of an entry: {_instead(name, level)}")
+            problems.add(field.at, f"{quote_word(name)} is no key of an entry: {_suggestion(name, level)}")
         elif level not in key.levels:
             problems.add(field.at, f"`{name}` means nothing at {level.name}, {key.why}: remove it")
         elif name == "events" and is_empty(field.value):
@@ -275,9 +410,9 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return next((name for name in known if [name.casefold()] == close), None)
 
 
-def _instead(name: str, level: Level) -> str:
-    here = [key for key in KEYS if level in KEYS[key].levels]
-    guess = nearest(name, KEYS)
+def _suggestion(name: str, level: Level) -> str:
+    here = [key for key in ENTRY_KEYS if level in ENTRY_KEYS[key].levels]
+    guess = nearest(name, ENTRY_KEYS)
     if guess is not None:
         return f"did you mean `{guess}`?"
     return f"{level.name} knows {', '.join(here)}"
@@ -295,7 +430,7 @@ def _check_names(found: dict[str, Any], fields: Fields, problems: Problems) -> N
         problems.add(start, f"an L3 entry needs a device, the name of its label: {fix}")
     device = found.get("device")
     if device is not None and device.casefold() in RESERVED_DEVICES:
-        problems.add(fields["device"].at, f"{shown(device)} is reserved: name the device otherwise")
+        problems.add(fields["device"].at, f"{quote_word(device)} is reserved: name the device otherwise")
 
 
 def _check_company(
@@ -312,7 +447,7 @@ def _check_company(
             fix = "remove one of the two"
             problems.add(fields["nightly"].at, f"`nightly` is refused here and among the `events`: {fix}")
     _check_actions(found, fields, events, problems)
-    selection.check_selection(found, fields, events, problems)
+    check_selection(found, fields, events, problems)
     if found["level"] is Level.L4 and found.get("answers") == "some":
         fix = "remove it, or move the entry to L3"
         problems.add(

@@ -1,21 +1,25 @@
-"""The allowlist's text as YAML nodes, and the problems found in it.
-
-Nothing is converted by YAML: `on`, `1:30` and `010` stay the words they are. Anchors, aliases and tags are refused,
-size and nesting are limited.
-"""
+"""The allowlist's text as YAML nodes: reading values and globs from them, and the problems found."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import re2
 import yaml
+from pathspec import PathSpec
+from pathspec.patterns.gitignore import GitIgnorePatternError
+from pathspec.patterns.gitignore.basic import GitIgnoreBasicPattern
 from yaml.events import AliasEvent
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from bot.core.setting_types import duration
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 MAX_BYTES = 1024 * 1024
 MAX_NODES = 20_000
@@ -103,20 +107,20 @@ def is_empty(node: Node) -> bool:
     return plain and node.value in {"", "~", "null", "Null", "NULL"}
 
 
-def shown(text: str) -> str:
+def quote_word(text: str) -> str:
     """Return a word of the file for use in a message: quoted, on one line, inert, not too long."""
     cut = text if len(text) <= 60 else f"{text[:60]}..."
     return f"`{cut.encode('unicode_escape').decode()}`"
 
 
-def described(node: Node) -> str:
+def describe_value(node: Node) -> str:
     """Return what a message calls this value."""
     if isinstance(node, ScalarNode):
-        return shown(node.value)
+        return quote_word(node.value)
     return "a list" if isinstance(node, SequenceNode) else "a mapping"
 
 
-def pairs(node: MappingNode, problems: Problems) -> dict[str, Field]:
+def read_pairs(node: MappingNode, problems: Problems) -> dict[str, Field]:
     """Return a mapping's fields by name; keys that are no words or come twice are problems."""
     fields: dict[str, Field] = {}
     for at, value in node.value:
@@ -124,7 +128,7 @@ def pairs(node: MappingNode, problems: Problems) -> dict[str, Field]:
             problems.add(at, "a key must be a word, not a list or a mapping: write `key: value`")
         elif at.value in fields:
             first = line_of(fields[at.value].at)
-            problems.add(at, f"{shown(at.value)} is already on line {first}: keep one of the two")
+            problems.add(at, f"{quote_word(at.value)} is already on line {first}: keep one of the two")
         else:
             fields[at.value] = Field(at, value)
     return fields
@@ -145,9 +149,9 @@ class _Loader(yaml.SafeLoader):
         self._bound(line)
         if event.anchor is not None:
             mark = "*" if isinstance(event, AliasEvent) else "&"
-            self._problems.add(line, f"{shown(mark + event.anchor)} {_WRITE_OUT}")
+            self._problems.add(line, f"{quote_word(mark + event.anchor)} {_WRITE_OUT}")
         if getattr(event, "tag", None) is not None:
-            self._problems.add(line, f"the tag {shown(event.tag)} {_WRITE_OUT}")
+            self._problems.add(line, f"the tag {quote_word(event.tag)} {_WRITE_OUT}")
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
@@ -193,3 +197,227 @@ def _explained(error: yaml.MarkedYAMLError, words: str) -> tuple[int, str]:
     hint = hints.get(words[mark.index : mark.index + 1], "")
     problem = " ".join(str(error.problem).split())
     return mark.line + 1, f"not valid YAML at column {mark.column + 1}: {problem}{hint}"
+
+
+Reader = Callable[[Node, Problems], Any]
+
+# docs/allowlist.schema.json holds the same patterns, so they use only what both dialects know.
+REPO = (
+    "(?=[^/]{1,39}/)[A-Za-z0-9]+(-[A-Za-z0-9]+)*"  # owner: no hyphen first, last or twice
+    r"/(?!\.{1,2}$)(?!.*\.git$)[A-Za-z0-9._-]{1,100}"
+)
+LOGIN = "@?(?=[^@]{1,39}$)[A-Za-z0-9]+([-_][A-Za-z0-9]+)*"  # _ in logins an enterprise manages
+DEVICE_WORD = "[A-Za-z][A-Za-z0-9]{0,49}"
+DEVICE = "[A-Za-z0-9][A-Za-z0-9._-]{0,49}"
+WORKFLOW_FILE = r"[A-Za-z0-9._-]{1,100}\.ya?ml"
+REF = r"[^\s\x00-\x1f\x7f~^:\\]{1,255}"
+
+MAX_TIMEOUT = 35 * 86_400  # a callback token's life: later reports are refused whatever we wait
+
+
+def matching(pattern: str, wanted: str) -> Reader:
+    """Make a reader of one word that has to match all of `pattern`; `wanted` says it for people."""
+
+    def read(node: Node, problems: Problems) -> str | None:
+        if isinstance(node, ScalarNode) and re.fullmatch(pattern, node.value):
+            return str(node.value)
+        problems.add(node, f"{describe_value(node)} is not {wanted}")
+        return None
+
+    return read
+
+
+def choice(choices: tuple[str, ...]) -> Reader:
+    """Make a reader of one word out of `choices`."""
+    return matching("|".join(choices), f"allowed here: write {' or '.join(choices)}")
+
+
+def choices(allowed: tuple[str, ...]) -> Reader:
+    """Make a reader of one or more words out of `allowed`, as a set."""
+
+    def read(node: Node, problems: Problems) -> frozenset[str] | None:
+        found = words(node, problems)
+        for at, word in found:
+            if word not in allowed:
+                wanted = " or ".join(allowed)
+                problems.add(at, f"{quote_word(word)} is not allowed here: write {wanted}")
+        _refuse_none(node, found, problems)
+        read = frozenset(word for _, word in found)
+        return read if read and read <= frozenset(allowed) else None
+
+    return read
+
+
+def number(most: int) -> Reader:
+    """Make a reader of a whole number from 1 to `most`; quoted, signed or octal is none."""
+
+    def read(node: Node, problems: Problems) -> int | None:
+        digits = _plain(node)
+        if re.fullmatch("[1-9][0-9]{0,18}", digits) and int(digits) <= most:
+            return int(digits)
+        wanted = f"a whole number from 1 to {most}: write plain digits without quotes"
+        problems.add(node, f"{describe_value(node)} is not {wanted}")
+        return None
+
+    return read
+
+
+def truth(node: Node, problems: Problems) -> bool | None:
+    """Read true or false; `yes`, `on` and quoted words mean different things to other tools."""
+    word = _plain(node)
+    if word in {"true", "True", "TRUE", "false", "False", "FALSE"}:
+        return word.casefold() == "true"
+    problems.add(node, f"{describe_value(node)} is not true or false: write one of them, unquoted")
+    return None
+
+
+def timeout(node: Node, problems: Problems) -> int | None:
+    """Read a duration of at most 35 days as seconds."""
+    if not isinstance(node, ScalarNode):
+        problems.add(node, f"{describe_value(node)} is not a duration: write one, such as `6h`")
+        return None
+    try:
+        seconds = duration(node.value)
+    except ValueError as error:
+        problems.add(node, str(error))
+        return None
+    if seconds > MAX_TIMEOUT:
+        problems.add(node, f"{quote_word(node.value)} is too long: write at most `35d`")
+        return None
+    return seconds
+
+
+def logins(node: Node, problems: Problems) -> tuple[str, ...]:
+    """Read GitHub logins, with or without @, each once and in the order written."""
+    found: dict[str, str] = {}
+    for at, word in words(node, problems):
+        if re.fullmatch(LOGIN, word):
+            login = word.removeprefix("@")
+            found.setdefault(login.casefold(), login)
+        else:
+            problems.add(at, f"{quote_word(word)} is not a login: name people (not teams) as in `alice`")
+    return tuple(found.values())
+
+
+def refs(node: Node, problems: Problems) -> tuple[str, ...]:
+    """Read patterns of branch names or full refs."""
+    found = words(node, problems)
+    for at, word in found:
+        if not re.fullmatch(REF, word):
+            wanted = "write a branch name or a full ref, with * ? [] as wildcards"
+            problems.add(at, f"{quote_word(word)} is no pattern of refs: {wanted}")
+    _refuse_none(node, found, problems)
+    return tuple(word for _, word in found)
+
+
+def device_words(node: Node, problems: Problems) -> tuple[str, ...]:
+    """Read words that name a device, in lower case."""
+    found = words(node, problems)
+    for at, word in found:
+        if not re.fullmatch(DEVICE_WORD, word):
+            wanted = "use up to 50 of A-Z a-z 0-9, first a letter"
+            problems.add(at, f"{quote_word(word)} is no word in the name of a test: {wanted}")
+    _refuse_none(node, found, problems)
+    return tuple(dict.fromkeys(word.lower() for _, word in found))
+
+
+def words(node: Node, problems: Problems) -> list[tuple[Node, str]]:
+    """Return the words of a list or of one comma separated string, each with its node."""
+    if is_empty(node):
+        return []
+    if isinstance(node, ScalarNode):
+        parts = (part.strip() for part in node.value.split(","))
+        return [(node, part) for part in parts if part]
+    if isinstance(node, SequenceNode):
+        return list(_items(node, problems))
+    problems.add(node, "a mapping is not a list of words: write `[a, b]` or `a, b`")
+    return []
+
+
+def _items(node: SequenceNode, problems: Problems) -> Iterator[tuple[Node, str]]:
+    for item in node.value:
+        if isinstance(item, ScalarNode):
+            yield item, item.value
+        else:
+            problems.add(item, f"{describe_value(item)} stands where a word is expected: write a word")
+
+
+def _refuse_none(node: Node, found: list[tuple[Node, str]], problems: Problems) -> None:
+    # An empty list could mean "none" or "no limit"; leaving the key out says what the docs say.
+    nothing = isinstance(node, ScalarNode) or (isinstance(node, SequenceNode) and not node.value)
+    if nothing and not found:
+        problems.add(node, "the list is empty: name at least one, or leave the key out")
+
+
+def _plain(node: Node) -> str:
+    return str(node.value) if isinstance(node, ScalarNode) and node.style is None else ""
+
+
+MOST_GLOBS = 200
+LONGEST_GLOB = 255
+_WRITABLE = re.compile(rf"[^\x00-\x1f\x7f]{{1,{LONGEST_GLOB}}}")
+
+_NESTED_SET = re.compile(
+    r"\[[^]]*(\[|--|&&|\|\||~~)"
+)  # means one thing to git and another to regular expressions
+
+
+def read_globs(node: Node, problems: Problems) -> tuple[str, ...] | None:
+    """Read globs, at most MOST_GLOBS; each that is wrong is a problem of its own line."""
+    found = words(node, problems)
+    if not found:
+        problems.add(node, "the list is empty: name at least one glob, or leave the key out")
+        return None
+    wrong = [(at, why) for at, word in found if (why := _problem(word))]
+    if found[0][1].startswith("!"):
+        wrong.append((found[0][0], "the first glob takes away from nothing: write `**` before it"))
+    if len(found) > MOST_GLOBS:
+        wrong.append(
+            (found[MOST_GLOBS][0], f"more than {MOST_GLOBS} globs: write shorter ones for more files")
+        )
+    for at, why in wrong:
+        problems.add(at, why)
+    return None if wrong else tuple(word for _, word in found)
+
+
+def _problem(glob: str) -> str | None:
+    """Return what is wrong with a glob."""
+    if not _WRITABLE.fullmatch(glob) or glob != glob.strip():
+        why = f"is no glob: write up to {LONGEST_GLOB} characters of a path, as in `src/**`"
+    elif glob.startswith("#"):
+        why = "is a comment in this notation: write `\\#` for a path that begins so"
+    elif glob.startswith(("./", "../", "!./", "!../")):
+        why = "matches no file: write the path from the top of the repository, as in `src/**`"
+    elif "{" in glob:
+        why = "has braces, which are no alternatives in this notation: write one glob for each"
+    elif not _can_be_compiled(glob):
+        why = "is no glob: write a path with * ? [] ** as wildcards"
+    else:
+        return None
+    return f"{quote_word(glob)} {why}"
+
+
+def _can_be_compiled(glob: str) -> bool:
+    if glob in {"/", "!", "!/"} or "//" in glob or _NESTED_SET.search(glob):
+        return False
+    try:
+        compile_globs((glob,))
+    except (GitIgnorePatternError, re.error, re2.error):
+        return False
+    return True
+
+
+@lru_cache(maxsize=256)  # pure: the same globs are the same matcher, for all backends that share them
+def compile_globs(globs: tuple[str, ...]) -> PathSpec[GitIgnoreBasicPattern]:
+    """Return what matches paths: in time linear in a path's length, as paths are chosen by anyone."""
+    return PathSpec.from_lines(GitIgnoreBasicPattern, globs, backend="re2")
+
+
+def find_match(globs: tuple[str, ...], paths: Sequence[str]) -> tuple[str, str] | None:
+    """Return the first path that the globs choose and the glob that decides on it; None where they choose none."""
+    matcher = compile_globs(globs)
+    for path in paths:
+        result = matcher.check_file(path)
+        if result.include and result.index is not None:
+            return path, globs[result.index]
+    return None

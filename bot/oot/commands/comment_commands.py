@@ -1,8 +1,4 @@
-"""The task `command`: the commands of one comment (key: the delivery's GUID).
-
-Each is recorded before it is carried out, by its comment and position: however often the comment is delivered, it is
-carried out once. Reactions answer at once; what needs words is in our comment.
-"""
+"""The task `command`: carries out the commands of one comment, and answers those in issues."""
 
 from __future__ import annotations
 
@@ -13,21 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from bot.core import escaping
 from bot.core.errors import GitHubRefused, GiveUp, RetryLater
 from bot.core.json_fields import as_time
-from bot.oot.commands import answer_issue, backend_commands, parsing
-from bot.oot.commands.execute_command import Request, execute_command
-from bot.oot.commands.further import further_commands
-from bot.oot.dispatch.approval import may_write
-from bot.oot.results import task_keys
-from bot.oot.results.store import commands
+from bot.oot.allowlist import versions as allowlists
+from bot.oot.commands import syntax
+from bot.oot.commands.execute_command import CommandRequest, execute_command
+from bot.oot.commands.syntax import further_commands
+from bot.oot.dispatch.ping import request_ping
+from bot.oot.dispatch.redispatch import may_write
+from bot.oot.results import dispatches, task_keys
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.context import Context
-    from bot.oot.commands.parsing import Command
+    from bot.github.client import Client
+    from bot.oot.allowlist.entry import Entry
+    from bot.oot.commands.syntax import Command
     from bot.oot.results.tables import CommandRow
     from bot.queue.tasks import Task
 
@@ -47,7 +47,7 @@ NEEDS_NO_ROLE = frozenset({"help", "status", "ping", ""})
 class Comment:
     """The comment with the commands."""
 
-    request: Request  # each command's, without what GitHub says of the person's role
+    request: CommandRequest  # each command's, without what GitHub says of the person's role
     id: int
     guid: str  # the delivery's
     body: str
@@ -61,7 +61,7 @@ class Comment:
             created_at, login = as_time(comment["created_at"]), comment["user"]["login"]
             if created_at is None:
                 raise GiveUp("the comment does not say when it was made")
-            request = Request(
+            request = CommandRequest(
                 repo=event["repository"]["full_name"],
                 number=issue["number"],
                 login=login,
@@ -80,32 +80,32 @@ async def carry_out_comment(context: Context, task: Task) -> None:
         _, event = await task_keys.read_delivery(context, tx, task)
     comment = Comment.of_event(event, task.key)
     if not context.settings.is_upstream(comment.request.repo):
-        await backend_commands.carry_out(context, comment)
+        await carry_out_ping(context, comment)
         return
     usages = {verb: one.usage for verb, one in further_commands(context.features).items()}
-    given = await asyncio.to_thread(parsing.parse_commands, comment.body, usages)
+    given = await asyncio.to_thread(syntax.parse_commands, comment.body, usages)
     if not comment.on_pull:
         given = tuple(one for one in given if one.verb in usages)
-    recorded = await _record(context, comment, given)
+    recorded = await _record_commands(context, comment, given)
     fresh = [(row, command) for row, command in recorded if row["state"] == "seen"]
     if fresh:
         with contextlib.suppress(RetryLater):  # the reaction delays nothing
             await _react(context, comment, REACTION_SEEN)
     states = [row["state"] for row, _ in recorded if row["state"] != "seen"]
     for row, command in fresh:
-        states.append(await _execute(context, comment, row, command))
+        states.append(await _execute_recorded(context, comment, row, command))
     for state, reaction in REACTIONS.items():
         if state in states:
             await _react(context, comment, reaction)
 
 
-async def _record(
+async def _record_commands(
     context: Context, comment: Comment, given: Sequence[Command]
 ) -> list[tuple[CommandRow, Command]]:
     """Record the commands of a comment within the limits; those recorded before are returned in any case."""
     repo, number, login = comment.request.repo, comment.request.number, comment.request.login
     async with context.store.read() as tx:
-        on_pull = await commands.count_on_pull(tx, repo, number, since=tx.now - HOUR)
+        on_pull = await dispatches.count_commands_on_pull(tx, repo, number, since=tx.now - HOUR)
     accepted = on_pull < MOST_ON_PULL or may_write(await context.github.role(repo, login))
     recorded: list[tuple[CommandRow, Command]] = []
     async with context.store.transaction() as tx:
@@ -120,16 +120,18 @@ async def _record(
                 "text": command.text,
                 "delivery_id": comment.guid,
             }
-            by_person = await commands.count_by_person(tx, repo, login, since=tx.now - HOUR)
+            by_person = await dispatches.count_commands_by_person(tx, repo, login, since=tx.now - HOUR)
             within = accepted and by_person < MOST_PER_PERSON
-            if known := (await commands.record(tx, row) if within else await commands.find(tx, row)):
+            if known := (
+                await dispatches.record_command(tx, row) if within else await dispatches.find_command(tx, row)
+            ):
                 recorded.append((known, command))
     if len(recorded) < len(given):
         log.warning("too many commands", repo=repo, login=login, pull=number)
     return recorded
 
 
-async def _execute(context: Context, comment: Comment, row: CommandRow, command: Command) -> str:
+async def _execute_recorded(context: Context, comment: Comment, row: CommandRow, command: Command) -> str:
     """Carry one command out; returns its state."""
     repo, number, login = comment.request.repo, comment.request.number, comment.request.login
     request = replace(
@@ -143,14 +145,16 @@ async def _execute(context: Context, comment: Comment, row: CommandRow, command:
         outcome = await further[command.verb].carry_out(context, request, command.words)
     async with context.store.transaction() as tx:
         if outcome is None:
-            usage = parsing.usage({verb: one.usage for verb, one in further.items()})
+            usage = syntax.usage({verb: one.usage for verb, one in further.items()})
             outcome = await execute_command(tx, context.settings, request, command, usage=usage)
         state = "done" if outcome.done else "refused"
-        await commands.settle(tx, row, state=state, answer=outcome.answer, head_sha=outcome.head_sha)
+        await dispatches.settle_command(
+            tx, row, state=state, answer=outcome.answer, head_sha=outcome.head_sha
+        )
         if comment.on_pull:
             request_publish(tx, repo, number)
         else:
-            tx.enqueue(answer_issue.KIND, answer_issue.key(repo, comment.id, row["position"]))
+            tx.enqueue(ANSWER_KIND, answer_key(repo, comment.id, row["position"]))
     log.info("command", repo=repo, pull=number, login=login, verb=command.verb, state=state)
     return state
 
@@ -166,4 +170,92 @@ async def _react(context: Context, comment: Comment, content: str) -> None:
     try:
         await client.post(url, data={"content": content})
     except GitHubRefused as error:
+        log.info("no reaction", reason=str(error))
+
+
+ANSWER_KIND = "command_answer"
+
+
+def answer_key(repo: str, comment_id: int, position: int) -> str:
+    """Return the key of the task that answers a command."""
+    return f"{repo}/{comment_id}/{position}"
+
+
+async def answer_command(context: Context, task: Task) -> None:
+    """Write the answer once: an earlier one is looked for first."""
+    repo, _, rest = task.key.rpartition("/")
+    repo, _, comment_id = repo.rpartition("/")
+    if not (comment_id.isdigit() and rest.isdigit()):
+        raise GiveUp(f"{task.key!r} names no command")
+    async with context.store.read() as tx:
+        about = {"upstream_repo": repo, "comment_id": int(comment_id), "position": int(rest)}
+        command = await dispatches.find_command(tx, about)
+    if command is None or command["state"] == "seen":
+        return
+    client = context.github.low_priority(repo, issues="write")
+    try:
+        if not await _is_answered(context, client, command):
+            await client.post(
+                client.path(f"issues/{command['pr_number']}/comments"), data={"body": _answer_text(command)}
+            )
+    except GitHubRefused as error:
+        log.info("no answer in the issue", repo=repo, issue=command["pr_number"], reason=str(error))
+
+
+async def _is_answered(context: Context, client: Client, command: CommandRow) -> bool:
+    url = client.path(f"issues/{command['pr_number']}/comments{{?per_page}}")
+    async for one in client.getiter(url, {"per_page": "100"}):
+        app_id = (one.get("performed_via_github_app") or {}).get("id")
+        if app_id == context.github.app_id and str(one.get("body", "")).startswith(_answer_marker(command)):
+            return True
+    return False
+
+
+def _answer_marker(command: CommandRow) -> str:
+    return f"<!-- ootbot:answer {command['comment_id']}.{command['position']} -->"
+
+
+def _answer_text(command: CommandRow) -> str:
+    said = escaping.code(command["text"])
+    return f"{_answer_marker(command)}\n{said}: {escaping.text(command['answer'])}\n"
+
+
+TAKEN, REFUSED = "rocket", "confused"  # reactions
+
+
+async def carry_out_ping(context: Context, comment: Comment) -> None:
+    """Ping the backend where a comment asks for it and its author may; in other repositories nothing is done."""
+    repo, login = comment.request.repo, comment.request.login
+    async with context.store.read() as tx:
+        allowlist = await allowlists.read_in_force(tx)
+    entry = allowlist.find(repo) if allowlist else None
+    given = await asyncio.to_thread(syntax.parse_commands, comment.body) if entry else ()
+    if entry is None or not any(command.verb == "ping" for command in given):
+        return
+    allowed = _is_on_call(entry, login) or may_write(await context.backend_github.role(repo, login))
+    done = allowed and await _request_ping(context, entry, comment)
+    log.info("ping by a comment", backend=repo, login=login, taken=done)
+    await _react_to_ping(context, comment, TAKEN if done else REFUSED)
+
+
+async def _request_ping(context: Context, entry: Entry, comment: Comment) -> bool:
+    async with context.store.transaction() as tx:
+        login, cause = comment.request.login, f"comment {comment.id} in {entry.key}"
+        return await request_ping(tx, entry, by=login, cause=cause) is not None
+
+
+def _is_on_call(entry: Entry, login: str) -> bool:
+    return login.casefold() in {name.casefold() for name in entry.oncalls}
+
+
+async def _react_to_ping(context: Context, comment: Comment, content: str) -> None:
+    """Add a reaction, where the App may; the outcome is on the backend's page in any case.
+
+    The App does not ask for the permission: backends would have to grant it for nothing else.
+    """
+    request, app = comment.request, context.backend_github
+    client = app.low_priority(request.repo, since=request.commented_at, issues="write")
+    try:
+        await client.post(client.path(f"issues/comments/{comment.id}/reactions"), data={"content": content})
+    except (GitHubRefused, RetryLater) as error:
         log.info("no reaction", reason=str(error))

@@ -1,34 +1,168 @@
-"""The task `bisect`: one search goes on (key: its id), from what is known now.
-
-All of it is one transaction without a call: outcomes, the next steps and what sends them are recorded together, or not
-at all. It may run at any time, and as often as anything happens that could matter to it.
-"""
+"""The task `bisect`: one search goes on (key: its id), from what is known now and within its limits."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.ci.trunk import branch_history
 from bot.core import text
-from bot.oot.allowlist import rows as allowlists
-from bot.oot.culprits import conclude, ends, job_runs, limits, outcomes, record_steps, rewritten, rows
-from bot.oot.culprits.observed import observe
-from bot.oot.culprits.search import End, Terms, next_steps
+from bot.core.json_fields import iso_time
+from bot.jobs import branch_history
+from bot.oot.allowlist import versions as allowlists
+from bot.oot.culprits import finish, job_runs, rows, scan, start
+from bot.oot.culprits import steps as outcomes
+from bot.oot.culprits import steps as record_steps
+from bot.oot.culprits.search import VAIN_MOST, End, SearchTerms, SeenCommit, next_steps
 from bot.oot.culprits.signals import signal_of
-from bot.oot.culprits.situation import Situation
-from bot.oot.culprits.start import KIND, LEAST_LEVEL, terms_of
+from bot.oot.culprits.start import LEAST_LEVEL, SEARCH_KIND, terms_of
+from bot.oot.statistics import daily_sums, stats
+from bot.oot.statistics.stats import DAY
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.oot.allowlist.allowlist import Entry
-    from bot.oot.culprits.outcomes import Waiting
+    from bot.jobs.branch_reads import Branch
+    from bot.jobs.tables import CommitRow
+    from bot.oot.allowlist.entry import Entry
+    from bot.oot.culprits.job_runs import SignalRun
     from bot.oot.culprits.search import Decision
-    from bot.oot.culprits.tables import BisectRow
+    from bot.oot.culprits.steps import WaitingSteps
+    from bot.oot.culprits.tables import BisectRow, Signal, StepRow
+    from bot.oot.statistics.stats import BackendStats
     from bot.queue.tasks import Task
+
+VAIN = frozenset({"no_result", "silent"})  # outcomes of steps
+
+
+def observe(
+    commits: Sequence[CommitRow], runs: Iterable[SignalRun], steps: Iterable[StepRow]
+) -> list[SeenCommit]:
+    """Return what is known of some commits, oldest first."""
+    by_commit: defaultdict[str, list[SignalRun]] = defaultdict(list)
+    for run in runs:
+        by_commit[run.sha].append(run)
+    stepped: defaultdict[str, list[StepRow]] = defaultdict(list)
+    for step in steps:
+        stepped[step["sha"]].append(step)
+    return [_seen(row["sha"], by_commit[row["sha"]], stepped[row["sha"]]) for row in commits]
+
+
+def _seen(sha: str, runs: Sequence[SignalRun], steps: Sequence[StepRow]) -> SeenCommit:
+    mine = {step["dispatch_id"] for step in steps if step["dispatch_id"]}
+    good = sum(run.word == "good" for run in runs)
+    bad = sum(run.word == "bad" for run in runs)
+    return SeenCommit(
+        sha=sha,
+        good=good,
+        bad=bad,
+        asked=any(step["outcome"] is None for step in steps),
+        pending=any(run.word == "pending" and run.dispatch_id not in mine for run in runs),
+        vain=sum(step["outcome"] in VAIN for step in steps),
+        silent=sum(step["outcome"] == "silent" for step in steps),
+        unbuildable=not good and not bad and any(run.word == "unbuildable" for run in runs),
+    )
+
+
+def silent_commits(seen: Iterable[SeenCommit]) -> int:
+    """Return on how many commits nothing was answered, as often as is tried."""
+    return sum(one.silent >= VAIN_MOST for one in seen)
+
+
+UPSTREAM = "upstream"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """A search with its commits, oldest first, and what ran there."""
+
+    search: BisectRow
+    entry: Entry | None  # None: upstream's own CI
+    branch: Branch
+    signal: Signal
+    commits: Sequence[CommitRow]
+    runs: Sequence[SignalRun]
+    steps: list[StepRow]
+    terms: SearchTerms
+    seen: Sequence[SeenCommit]
+
+    @property
+    def label(self) -> str:
+        """What people call the side that is run."""
+        return self.entry.label if self.entry else self.search["backend"] or UPSTREAM
+
+    def observed(self, seen: Sequence[SeenCommit]) -> Situation:
+        """Return the same with other knowledge of its commits."""
+        return replace(self, seen=seen)
+
+    def job_timeout(self, settings: Settings) -> int:
+        """Return how long a step may go unanswered, in milliseconds."""
+        return ((self.entry and self.entry.job_timeout) or settings.job_timeout) * 1000
+
+    def between(self, decision: Decision) -> str:
+        """Return in words where the culprit is, as far as that is known."""
+        good = 0 if decision.good is None else decision.good
+        bad = len(self.commits) - 1 if decision.bad is None else decision.bad
+        return finish.describe_between(self.commits[good]["sha"], self.commits[bad]["sha"], bad - good)
+
+    def progress(self, decision: Decision) -> str:
+        """Return in words how far the search is."""
+        return self.between(decision)
+
+
+TIMES_DAYS = 14  # of the backend's times
+PATIENCE = 600  # seconds that a pull request waits before a search yields, where no time is known
+YIELDING_FOR = 120_000  # milliseconds, while it yields
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchLimit:
+    """How many steps may be sent now, and if none, why and until when (epoch milliseconds)."""
+
+    allowed: int | None = None  # None: all
+    why: str = ""
+    until: int | None = None
+
+
+NO_LIMIT = SearchLimit()
+
+
+async def find_limit(tx: Transaction, entry: Entry | None, search: BisectRow) -> SearchLimit:
+    """Return what holds a search back now."""
+    per_day = terms_of(entry).per_day
+    label = entry.label if entry else "upstream"
+    sent = await rows.sent_on_day(tx, search["backend"], tx.now - DAY)
+    if len(sent) >= per_day:
+        until = sent[-per_day] + DAY
+        words = f"the {text.plural(per_day, 'run')} a day for searches in {label} are used up"
+        return SearchLimit(allowed=0, why=f"{words}: it goes on at {iso_time(until)}", until=until)
+    if entry is not None and (waits := await _longest_wait(tx, entry)):
+        words = f"a pull request has waited for {label} for {text.duration(waits)}"
+        return SearchLimit(allowed=0, why=f"{words}: pull requests go first", until=tx.now + YIELDING_FOR)
+    return SearchLimit(allowed=per_day - len(sent))
+
+
+async def read_times(tx: Transaction, backend: str) -> BackendStats:
+    """Return how long a backend's runs wait and take, by its newest days."""
+    last = tx.now // DAY
+    days = await daily_sums.read_days(tx, last - TIMES_DAYS + 1, last=last, backends={backend.casefold()})
+    return stats.measure_backend(stats.add_tallies(one.tally for one in days))
+
+
+async def _longest_wait(tx: Transaction, entry: Entry) -> float | None:
+    """Return how long a pull request has waited for a backend, if that is longer than nine in ten wait; seconds."""
+    waiting = await job_runs.queued_pulls(tx, entry.repo)
+    if not waiting:
+        return None
+    usual = (await read_times(tx, entry.repo)).p90_queue_time
+    longest = (tx.now - min(waiting)) / 1000
+    return longest if longest > (PATIENCE if usual is None else usual) else None
+
 
 log = structlog.get_logger("bot.oot.culprits.advance")
 
@@ -57,10 +191,10 @@ async def _advance(tx: Transaction, settings: Settings, search: BisectRow) -> No
     if problem:
         await rows.end_search(tx, search["id"], state="gave_up", why=problem)
         return
-    for _ in range(conclude.MOVES_MOST + 2):
+    for _ in range(finish.MOVES_MOST + 2):
         found = await read_situation(tx, settings, search, entry)
         if found is None:
-            why = rewritten.describe_rewritten(search, await rewritten.find_gone(tx, search))
+            why = scan.describe_force_pushed(search, await scan.find_gone(tx, search))
             await rows.end_search(tx, search["id"], state="gave_up", why=why)
             return
         waiting = await outcomes.settle_steps(
@@ -68,7 +202,7 @@ async def _advance(tx: Transaction, settings: Settings, search: BisectRow) -> No
         )
         found = found.observed(observe(found.commits, found.runs, found.steps))
         decision = next_steps(found.seen, found.terms)
-        if decision.end is End.GOOD_IS_BAD and await conclude.look_before(tx, settings, found):
+        if decision.end is End.GOOD_IS_BAD and await finish.look_before(tx, settings, found):
             search = await rows.get_search(tx, search["id"]) or search
             continue
         await _act(tx, settings, found, decision, waiting)
@@ -79,14 +213,14 @@ async def read_situation(
     tx: Transaction, settings: Settings, search: BisectRow, entry: Entry | None
 ) -> Situation | None:
     """Return what is known of a search now; None where its ends are no longer on its branch."""
-    branch = await branch_history.find_branch(tx, search["upstream_repo"], search["branch"])
+    branch = await branch_history.find_branch_of(tx, search["upstream_repo"], search["branch"])
     commits = (
-        await ends.read_range(tx, branch, good=search["good_sha"], bad=search["bad_sha"]) if branch else None
+        await start.read_range(tx, branch, good=search["good_sha"], bad=search["bad_sha"]) if branch else None
     )
     if branch is None or commits is None:
         return None
     signal = signal_of(search)
-    known = job_runs.Known(signature=search["bad_signature"], kind=search["bad_kind"])
+    known = job_runs.KnownFailure(signature=search["bad_signature"], kind=search["bad_kind"])
     shas = [row["sha"] for row in commits]
     runs = await job_runs.read_job_runs(tx, settings, branch, signal, shas, known=known)
     steps = await rows.steps_of(tx, search["id"])
@@ -98,7 +232,7 @@ async def read_situation(
         commits=commits,
         runs=runs,
         steps=steps,
-        terms=Terms(parallel=terms_of(entry).parallel, flaky_rate=search["flaky_rate"]),
+        terms=SearchTerms(parallel=terms_of(entry).parallel, flaky_rate=search["flaky_rate"]),
         seen=observe(commits, runs, steps),
     )
 
@@ -107,7 +241,7 @@ async def _entry(tx: Transaction, search: BisectRow) -> tuple[Entry | None, str]
     """Return the backend's entry as it is now, or why the search cannot go on."""
     if not search["backend"]:
         return None, ""
-    listed = await allowlists.in_force(tx)
+    listed = await allowlists.read_in_force(tx)
     entry = listed.find(search["backend"]) if listed else None
     if entry is None:
         return None, f"{search['backend']} is not on the allowlist any more"
@@ -119,14 +253,14 @@ async def _entry(tx: Transaction, search: BisectRow) -> tuple[Entry | None, str]
 
 
 async def _act(
-    tx: Transaction, settings: Settings, found: Situation, decision: Decision, waiting: Waiting
+    tx: Transaction, settings: Settings, found: Situation, decision: Decision, waiting: WaitingSteps
 ) -> None:
     search = found.search
     if decision.end is End.FOUND:
-        await conclude.conclude_found(tx, found, decision)
+        await finish.finish_found(tx, found, decision)
         return
     if decision.end is not None:
-        state, why = conclude.describe_end(found, decision)
+        state, why = finish.describe_end(found, decision)
         await rows.end_search(tx, search["id"], state=state, why=why)
         return
     if refused := next((step for step in found.steps if step["outcome"] == "refused"), None):
@@ -142,12 +276,12 @@ async def _act(
 
 
 async def _send(
-    tx: Transaction, settings: Settings, found: Situation, decision: Decision, waiting: Waiting
+    tx: Transaction, settings: Settings, found: Situation, decision: Decision, waiting: WaitingSteps
 ) -> None:
     """Record the steps that may be sent now; where none may, when the search goes on."""
-    search, limit = found.search, limits.NOTHING
+    search, limit = found.search, NO_LIMIT
     if decision.steps:
-        limit = await limits.find_limit(tx, found.entry, search)
+        limit = await find_limit(tx, found.entry, search)
     allowed = decision.steps[: limit.allowed] if limit.allowed is not None else decision.steps
     made = await record_steps.record_steps(tx, settings, found, allowed)
     held_back = bool(decision.steps) and not made and not waiting.steps
@@ -162,4 +296,4 @@ async def _send(
     )
     until = limit.until if held_back else waiting.until
     delay = LOOK_AGAIN if until is None else min(LOOK_AGAIN * 6, max(SOON, (until - tx.now) / 1000 + 1))
-    tx.enqueue(KIND, search["id"], delay=delay)
+    tx.enqueue(SEARCH_KIND, search["id"], delay=delay)

@@ -1,4 +1,4 @@
-"""The command `/oot bisect <backend> [job or test] [<good>..<bad>]`: by write access, or on call for that backend."""
+"""The command `/oot bisect`, by write access or on call for the backend; and the administrator's forms."""
 
 from __future__ import annotations
 
@@ -8,19 +8,30 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.core.errors import GitHubRefused
-from bot.oot.commands.execute_command import Outcome
-from bot.oot.commands.further import FurtherCommand
-from bot.oot.culprits.refused import Refused, UnknownCommit
-from bot.oot.culprits.start import Wanted, find_entry, start_search
-from bot.oot.dispatch.approval import may_write
-from bot.oot.results.private_names import read_private_names
+from bot.db.store import LOCK_TIMEOUT
+from bot.oot.commands.execute_command import CommandOutcome
+from bot.oot.commands.syntax import FurtherCommand
+from bot.oot.culprits.start import (
+    Refused,
+    UnknownCommit,
+    WantedSearch,
+    cancel_search,
+    find_entry,
+    start_search,
+)
+from bot.oot.dispatch.redispatch import may_write
+from bot.oot.results.visibility import read_private_names
+from bot.web.access import CONTEXT
+from bot.web.blocks import ADMINISTRATOR, FormDone
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from aiohttp import web
 
     from bot.context import Context
-    from bot.oot.commands.execute_command import Request
-    from bot.oot.culprits.start import Started
+    from bot.oot.commands.execute_command import CommandRequest
+    from bot.oot.culprits.start import StartedSearch
 
 log = structlog.get_logger("bot.oot.culprits.command")
 
@@ -28,18 +39,18 @@ USAGE = "bisect <backend> [job or test] [<good>..<bad>]"
 RANGE = re.compile(r"(?P<good>[^.\s]*)\.\.(?P<bad>[^.\s]*)")
 
 
-async def carry_out(context: Context, request: Request, words: Sequence[str]) -> Outcome:
+async def carry_out(context: Context, request: CommandRequest, words: Sequence[str]) -> CommandOutcome:
     """Begin a search; asked again for the same, it names the one that is under way."""
     try:
         wanted = read_words(request, words)
         await _check_person(context, request, wanted)
         started = await begin(context, wanted)
     except Refused as reason:
-        return Outcome(done=False, answer=str(reason), head_sha=None)
-    return Outcome(done=True, answer=describe_started(context, started), head_sha=None)
+        return CommandOutcome(done=False, answer=str(reason), head_sha=None)
+    return CommandOutcome(done=True, answer=describe_started(context, started), head_sha=None)
 
 
-def read_words(request: Request, words: Sequence[str]) -> Wanted:
+def read_words(request: CommandRequest, words: Sequence[str]) -> WantedSearch:
     """Return what a command asks for; raises Refused."""
     if not words:
         raise Refused(f"say which backend: /oot {USAGE}")
@@ -48,7 +59,7 @@ def read_words(request: Request, words: Sequence[str]) -> Wanted:
     if len(ranges) > 1:
         raise Refused(f"name one range of commits: /oot {USAGE}")
     found = RANGE.fullmatch(ranges[0]) if ranges else None
-    return Wanted(
+    return WantedSearch(
         repo=request.repo,
         backend=backend.removeprefix("@").strip(","),
         what=" ".join(word for word in rest if word not in ranges),
@@ -60,7 +71,7 @@ def read_words(request: Request, words: Sequence[str]) -> Wanted:
     )
 
 
-async def begin(context: Context, wanted: Wanted) -> Started:
+async def begin(context: Context, wanted: WantedSearch) -> StartedSearch:
     """Begin a search; of a commit that is not known here, GitHub is asked once. Raises Refused."""
     try:
         async with context.store.transaction() as tx:
@@ -69,7 +80,7 @@ async def begin(context: Context, wanted: Wanted) -> Started:
         raise Refused(await _words_of_github(context, wanted.repo, unknown)) from unknown
 
 
-def describe_started(context: Context, started: Started) -> str:
+def describe_started(context: Context, started: StartedSearch) -> str:
     """Return the answer to the person who asked."""
     row = started.row
     page = f"{context.settings.url}/{row['upstream_repo']}/bisects/{row['id']}"
@@ -78,7 +89,7 @@ def describe_started(context: Context, started: Started) -> str:
     return f"the commit that broke {name} {began}, from {row['good_sha'][:7]} to {row['bad_sha'][:7]}: {page}"
 
 
-async def _check_person(context: Context, request: Request, wanted: Wanted) -> None:
+async def _check_person(context: Context, request: CommandRequest, wanted: WantedSearch) -> None:
     async with context.store.read() as tx:
         entry = await find_entry(tx, wanted.repo, wanted.backend)
         private = await read_private_names(tx, context.settings, {entry.repo}) if entry else None
@@ -120,3 +131,38 @@ BISECT = FurtherCommand(
     carry_out=carry_out,
 )
 COMMANDS = (BISECT,)
+
+
+FIELD_MOST = 500  # characters
+
+
+async def begin_search(request: web.Request, fields: Mapping[str, str]) -> FormDone:
+    """Begin a search, and show its page."""
+    given = {name: value.strip()[:FIELD_MOST] for name, value in fields.items()}
+    wanted = WantedSearch(
+        repo=given.get("repo", ""),
+        backend=given.get("backend", "") or "upstream",
+        what=given.get("what", ""),
+        signature=given.get("signature", ""),
+        branch=given.get("branch", ""),
+        good=given.get("good", ""),
+        bad=given.get("bad", ""),
+        by=ADMINISTRATOR,
+        reason=given.get("reason", ""),
+    )
+    try:
+        started = await begin(request.app[CONTEXT], wanted)
+    except Refused as reason:
+        return FormDone(words=f"no search was started: {reason}")
+    return FormDone(path=f"/{started.row['upstream_repo']}/bisects/{started.row['id']}")
+
+
+async def cancel(request: web.Request, _fields: Mapping[str, str]) -> FormDone:
+    """Cancel a search, and show its page."""
+    identifier = request.match_info["id"][:40]
+    try:
+        async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
+            row = await cancel_search(tx, identifier, by=ADMINISTRATOR)
+    except Refused as reason:
+        return FormDone(words=str(reason))
+    return FormDone(path=f"/{row['upstream_repo']}/bisects/{row['id']}")

@@ -6,28 +6,138 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from bot.ci.collect import job_names
-from bot.ci.logs.store import failed_jobs
-from bot.ci.logs.store.failed_jobs import Reported
-from bot.ci.trunk import column_runs
-from bot.ci.trunk.cells import NO_FAILURE
-from bot.oot.culprits import rows_runs
+import sqlalchemy as sa
+
+from bot.db.rows import select
+from bot.evidence.logs import failed_jobs
+from bot.evidence.logs.failed_jobs import Reported
+from bot.evidence.tests.parse.block import FAILING, PASSING, decode
+from bot.evidence.tests.tables import JobGeneration, JobRun, test, test_class, test_failure, test_job
+from bot.ingest import repositories
+from bot.jobs import branch_reads, job_names
+from bot.jobs.cells import NO_FAILURE
 from bot.oot.culprits.signals import is_test, split_test
+from bot.oot.results.dispatches import ON_OPEN_HEAD
+from bot.oot.results.tables import BACKEND_OF_HEAD, JobRow, oot_dispatch, oot_workflow_job
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from bot.ci.logs.store.failed_jobs import FailedJob
-    from bot.ci.trunk.cells import Run
-    from bot.ci.trunk.reading import Branch
-    from bot.ci.trunk.tables import Failure
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
+    from bot.evidence.logs.failed_jobs import FailedJob
+    from bot.jobs.branch_reads import Branch
+    from bot.jobs.cells import Run
+    from bot.jobs.tables import Failure
     from bot.oot.culprits.signals import TestName
     from bot.oot.culprits.tables import Signal
-    from bot.oot.results.tables import JobRow
 
-Word = Literal["good", "bad", "pending", "unbuildable", "no_result"]
+REPORTED, DISPATCH, JOB = oot_workflow_job.c, oot_dispatch.c, test_job.c
+TESTS_MOST = 200  # of one name, in all files and on all devices
+SHAS_AT_ONCE = 500
+BLOCKS_MOST = 200  # jobs whose cases are read
+
+
+class TestedJob(JobRun, JobGeneration):
+    """A job with test results."""
+
+
+async def reported_jobs(
+    tx: Transaction, names: Collection[str], backend: str, shas: Sequence[str]
+) -> list[JobRow]:
+    """Return what a backend reported on some commits of a repository, given by all its names, case folded.
+
+    Whatever it was dispatched for: a pull request at the same commit counts as well. Heavy columns are left out.
+    """
+    found: list[JobRow] = []
+    light = select(JobRow, oot_workflow_job, failed_tests_json=sa.null(), environment=sa.null())
+    for start in range(0, len(shas), SHAS_AT_ONCE):
+        query = light.where(
+            REPORTED.head_sha.in_(shas[start : start + SHAS_AT_ONCE]),
+            BACKEND_OF_HEAD.in_([backend.casefold()]),
+            sa.func.lower(REPORTED.upstream_repo).in_(sorted(names)),
+        )
+        found += await tx.fetch(query.order_by(REPORTED.received_at, REPORTED.job_key))
+    return [row for row in found if "refused" not in row["flags"]]
+
+
+async def failed_tests(tx: Transaction, job_keys: Collection[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return the failed tests that some jobs reported, by job."""
+    if not job_keys:
+        return {}
+    query = sa.select(REPORTED.job_key, REPORTED.failed_tests_json).where(
+        REPORTED.job_key.in_(sorted(job_keys)), REPORTED.failed_tests_json.is_not(None)
+    )
+    return dict(map(tuple, await tx.run(query)))
+
+
+async def queued_pulls(tx: Transaction, backend: str) -> list[int]:
+    """Return since when dispatches of open pull requests wait for a backend: sent, and not answered yet."""
+    query = sa.select(DISPATCH.dispatched_at).where(
+        DISPATCH.backend_key == backend.casefold(),
+        DISPATCH.state == "sent",
+        DISPATCH.heard_at.is_(None),
+        DISPATCH.pr_number.is_not(None),
+        DISPATCH.action.is_distinct_from("closed"),
+        DISPATCH.dispatched_at.is_not(None),
+        ON_OPEN_HEAD,
+    )
+    return list((await tx.run(query)).scalars())
+
+
+async def test_ids(tx: Transaction, repo: str, wanted: TestName) -> set[int]:
+    """Return the ids of a repository's tests of a name."""
+    such = [
+        test.c.repository_id.in_(sorted(await repositories.read_ids(tx, repo))),
+        test.c.name == wanted.name,
+    ]
+    if wanted.suite:
+        such.append(
+            (test_class.c.suite == wanted.suite)
+            | test_class.c.suite.endswith(f".{wanted.suite}", autoescape=True)
+        )
+    if wanted.file:
+        such.append(test_class.c.file == wanted.file)
+    query = sa.select(test.c.id).join(test_class, test_class.c.id == test.c.class_id)
+    return set((await tx.run(query.where(*such).limit(TESTS_MOST))).scalars())
+
+
+async def tested_jobs(
+    tx: Transaction, repo: str, shas: Sequence[str], *, of_upstream: bool
+) -> list[TestedJob]:
+    """Return the jobs with test results of a repository on some commits: upstream's own, or those of a backend."""
+    ids = sorted(await repositories.read_ids(tx, repo))
+    tested = JOB.head_sha if of_upstream else JOB.upstream_sha
+    found: list[TestedJob] = []
+    for start in range(0, len(shas), SHAS_AT_ONCE):
+        some = shas[start : start + SHAS_AT_ONCE]
+        query = select(TestedJob, test_job).where(JOB.repository_id.in_(ids), tested.in_(some))
+        found += await tx.fetch(query)
+    return found
+
+
+async def outcomes_of_test(
+    tx: Transaction, ids: Collection[int], generations: Collection[int]
+) -> dict[int, bool]:
+    """Return whether a test, given by its ids, passed in some jobs; jobs that do not say are left out."""
+    if not ids or not generations:
+        return {}
+    wanted = sorted(generations)[-BLOCKS_MOST:]
+    failure = test_failure.c
+    failed = sa.select(failure.generation).where(
+        failure.generation.in_(wanted), failure.test_id.in_(sorted(ids)), failure.outcome.in_(sorted(FAILING))
+    )
+    found = dict.fromkeys((await tx.run(failed)).scalars(), False)
+    rest = [one for one in wanted if one not in found]
+    blocks = sa.select(JOB.generation, JOB.block).where(JOB.generation.in_(rest), JOB.block.is_not(None))
+    for generation, block in await tx.run(blocks):
+        cases = decode(block)
+        if any(case.code in PASSING for one in ids for case in cases.find(one)):
+            found[generation] = True
+    return found
+
+
+RunWord = Literal["good", "bad", "pending", "unbuildable", "no_result"]
 FAILED = frozenset({"failure", "timed_out", "startup_failure", "action_required"})
 NO_EVENT = frozenset({"infra", "timeout", "cancel"})  # kinds of failures that say nothing of the commit
 BUILD = "build"
@@ -37,13 +147,13 @@ FAILURES_MOST = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobRun:
+class SignalRun:
     """One attempt of a run, all its shards together."""
 
     sha: str
     run_id: str
     attempt: int
-    word: Word
+    word: RunWord
     why: str = ""  # it says nothing
     url: str | None = None
     at: int | None = None
@@ -52,7 +162,7 @@ class JobRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class KnownFailure:
     """What is known of how the signal fails."""
 
     signature: str | None = None
@@ -74,7 +184,7 @@ class _Shard:
 class _Attempt:
     """One attempt of a run, with its jobs."""
 
-    run: JobRun
+    run: SignalRun
     shards: tuple[_Shard, ...]
 
 
@@ -85,10 +195,10 @@ async def read_job_runs(
     signal: Signal,
     shas: Sequence[str],
     *,
-    known: Known | None = None,
-) -> list[JobRun]:
+    known: KnownFailure | None = None,
+) -> list[SignalRun]:
     """Return every run of a signal's job on some commits of its branch."""
-    known = known or Known()
+    known = known or KnownFailure()
     attempts = await _attempts(tx, settings, branch, signal, shas)
     if not signal["test"]:
         return [_judged(one, signal, known) for one in attempts]
@@ -103,7 +213,7 @@ async def runs_without_job(
     wanted = set(dispatch_ids)
     found: defaultdict[str, list[str]] = defaultdict(list)
     running = set()
-    for row in await rows_runs.reported_jobs(tx, branch.names, signal["backend"], shas):
+    for row in await reported_jobs(tx, branch.names, signal["backend"], shas):
         identifier = row["dispatch_id"]
         if identifier in wanted and identifier:
             name = job_names.parse_name(row["workflow_name"], row["job_name"])
@@ -121,9 +231,9 @@ async def _attempts(
     tx: Transaction, settings: Settings, branch: Branch, signal: Signal, shas: Sequence[str]
 ) -> list[_Attempt]:
     if not signal["backend"]:
-        runs = await column_runs.read_runs(tx, settings, branch, shas, signal["job"])
+        runs = await branch_reads.read_runs(tx, settings, branch, shas, signal["job"])
         return [one for sha, several in runs.items() for one in _of_upstream(sha, several)]
-    reported = await rows_runs.reported_jobs(tx, branch.names, signal["backend"], shas)
+    reported = await reported_jobs(tx, branch.names, signal["backend"], shas)
     mine = _of_job(reported, signal["job"])
     failing = {(row["run_id"], row["run_attempt"]) for row in mine if row["conclusion"] in FAILED}
     logs = await failed_jobs.failures_of_runs(
@@ -157,7 +267,7 @@ def _of_backend(
         by_attempt[row["head_sha"] or "", row["run_id"], row["run_attempt"]].append(row)
     return [
         _Attempt(
-            run=JobRun(
+            run=SignalRun(
                 sha=sha,
                 run_id=run_id,
                 attempt=attempt,
@@ -198,7 +308,7 @@ def _of_upstream(sha: str, runs: Iterable[Run]) -> list[_Attempt]:
         by_attempt[run.run_id, run.attempt].append(run)
     return [
         _Attempt(
-            run=JobRun(
+            run=SignalRun(
                 sha=sha,
                 run_id=str(run_id),
                 attempt=attempt,
@@ -211,12 +321,12 @@ def _of_upstream(sha: str, runs: Iterable[Run]) -> list[_Attempt]:
     ]
 
 
-def _judged(one: _Attempt, signal: Signal, known: Known) -> JobRun:
+def _judged(one: _Attempt, signal: Signal, known: KnownFailure) -> SignalRun:
     """Return what a run says of the job, or of one way in which it fails."""
     failures = [shard for shard in one.shards if shard.conclusion in FAILED]
     words = [_word_of_failure(shard, signal, known) for shard in failures]
     failure = next((shard.failure for shard in failures if shard.failure), None)
-    telling: tuple[Word, Word] = ("bad", "unbuildable")
+    telling: tuple[RunWord, RunWord] = ("bad", "unbuildable")
     for wanted in telling:
         if why := next((why for word, why in words if word == wanted), None):
             return replace(one.run, word=wanted, why=why, failure=failure)
@@ -231,7 +341,7 @@ def _judged(one: _Attempt, signal: Signal, known: Known) -> JobRun:
     return replace(one.run, why=_ended(one))
 
 
-def _word_of_failure(shard: _Shard, signal: Signal, known: Known) -> tuple[Word, str]:
+def _word_of_failure(shard: _Shard, signal: Signal, known: KnownFailure) -> tuple[RunWord, str]:
     failure = shard.failure or NO_FAILURE
     kind, signature = failure["failure_kind"], failure["signature"]
     if shard.swept:
@@ -247,18 +357,18 @@ def _word_of_failure(shard: _Shard, signal: Signal, known: Known) -> tuple[Word,
     return "bad", "it failed"
 
 
-def _is_other_build(kind: str | None, signature: str | None, known: Known) -> bool:
+def _is_other_build(kind: str | None, signature: str | None, known: KnownFailure) -> bool:
     """Whether it is the build that fails, and not as the bad end does; where that is not known, it may be the same."""
     if kind != BUILD or known.kind is None:
         return False
     return known.kind != BUILD or (signature != known.signature and known.signature is not None)
 
 
-def _judged_test(one: _Attempt, told: Mapping[tuple[str, int], bool], known: Known) -> JobRun:
+def _judged_test(one: _Attempt, told: Mapping[tuple[str, int], bool], known: KnownFailure) -> SignalRun:
     """Return what a run says of a test: what its reports do not say is not known, unless every job passed."""
     passed = told.get((one.run.run_id, one.run.attempt))
     if passed is not None:
-        outcome: tuple[Word, str] = ("good", "it passed") if passed else ("bad", "it failed")
+        outcome: tuple[RunWord, str] = ("good", "it passed") if passed else ("bad", "it failed")
     elif any(not shard.conclusion for shard in one.shards):
         outcome = ("pending", "")
     else:
@@ -267,7 +377,7 @@ def _judged_test(one: _Attempt, told: Mapping[tuple[str, int], bool], known: Kno
     return replace(one.run, word=word, why=why)
 
 
-def _untold(one: _Attempt, known: Known) -> tuple[Word, str]:
+def _untold(one: _Attempt, known: KnownFailure) -> tuple[RunWord, str]:
     """Return what a run that has ended says of a test that its reports do not tell of."""
     if all(shard.conclusion == "success" for shard in one.shards):
         nothing_ran = any(shard.tests == 0 for shard in one.shards)
@@ -293,16 +403,16 @@ async def _outcomes_of_test(
     wanted = split_test(signal["test"])
     repo = signal["backend"] or branch.repository["full_name"]
     shas = sorted({one.run.sha for one in attempts})
-    jobs = await rows_runs.tested_jobs(tx, repo, shas, of_upstream=not signal["backend"])
-    ids = await rows_runs.test_ids(tx, repo, wanted) if jobs else set()
-    passed = await rows_runs.outcomes_of_test(tx, ids, [job["generation"] for job in jobs])
+    jobs = await tested_jobs(tx, repo, shas, of_upstream=not signal["backend"])
+    ids = await test_ids(tx, repo, wanted) if jobs else set()
+    passed = await outcomes_of_test(tx, ids, [job["generation"] for job in jobs])
     found: dict[tuple[str, int], bool] = {}
     for job in jobs:
         if (outcome := passed.get(job["generation"])) is not None:
             run = (str(job["run_id"]), job["run_attempt"])
             found[run] = found.get(run, True) and outcome
     failing = {shard.key: one.run for one in attempts for shard in one.shards if shard.conclusion in FAILED}
-    for key, tests in (await rows_runs.failed_tests(tx, set(failing) - {""})).items():
+    for key, tests in (await failed_tests(tx, set(failing) - {""})).items():
         if any(_is_reported(wanted, each) for each in tests):
             found[failing[key].run_id, failing[key].attempt] = False
     return found

@@ -1,11 +1,24 @@
-"""Searches and their steps: reads and writes."""
+"""Searches and their steps: reads and writes, copies for sinks, metrics, and deletion."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import sqlalchemy as sa
 
+from bot.core import metrics
+from bot.db.exports import (
+    KEYS_PER_QUERY,
+    Export,
+    Shape,
+    StoredObject,
+    column_types,
+    copy_of,
+    json_line,
+    object_key,
+    read_rows,
+    repo_key,
+)
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement
 from bot.oot.culprits.tables import (
@@ -18,22 +31,27 @@ from bot.oot.culprits.tables import (
     bisect_comment,
     bisect_step,
 )
-from bot.oot.publish.intent_rows import begin_intent
+from bot.oot.publish.rows import begin_intent
 from bot.oot.results.tables import oot_workflow_job
+from bot.oot.statistics.stats import DAY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from bot.context import Context
+    from bot.core.settings import Settings
+    from bot.db.exports import ExportedRow, RowKey, TableCopy
     from bot.db.transaction import Transaction
     from bot.oot.culprits.tables import Signal
-    from bot.oot.publish.intent_rows import Intent
+    from bot.oot.publish.rows import Intent
+    from bot.web.access import Hidden
 
 SEARCH, STEP = bisect.c, bisect_step.c
 STATES = ("running", "waiting", "found", "not_found", "gave_up", "cancelled")
 RECENT = 365 * 86_400_000  # milliseconds: what the measures are made of
 _ID: sa.BindParameter[str] = sa.bindparam("of_id")
-_one = select(BisectRow, bisect).where(SEARCH.id == _ID)
-GET, GET_HELD = RowStatement(_one), RowStatement(_one.with_for_update())
+_get_one = select(BisectRow, bisect).where(SEARCH.id == _ID)
+GET, GET_HELD = RowStatement(_get_one), RowStatement(_get_one.with_for_update())
 STEPS = RowStatement(select(StepRow, bisect_step).where(STEP.bisect_id == _ID).order_by(STEP.number))
 OPEN_IDS = Statement(sa.select(SEARCH.id).where(OPEN).order_by(SEARCH.created_at, SEARCH.id))
 
@@ -88,7 +106,7 @@ async def last_of_breakage(tx: Transaction, signal: Signal, bad_sha: str) -> Bis
     return await tx.fetch_first(query.order_by(SEARCH.created_at.desc()).limit(1))
 
 
-async def searches_of(
+async def read_searches_of(
     tx: Transaction, repository_id: int, *, limit: int, before: int | None = None, state: str = ""
 ) -> list[BisectRow]:
     """Return the newest searches of a repository."""
@@ -108,7 +126,7 @@ async def searches_of_branch(
     return await tx.fetch(query.order_by(SEARCH.created_at.desc(), SEARCH.id).limit(limit))
 
 
-async def found_on(tx: Transaction, repository_id: int, shas: Collection[str]) -> list[BisectRow]:
+async def read_found_on(tx: Transaction, repository_id: int, shas: Collection[str]) -> list[BisectRow]:
     """Return the searches that ended with one of these commits as the culprit."""
     if not shas:
         return []
@@ -121,7 +139,7 @@ async def found_on(tx: Transaction, repository_id: int, shas: Collection[str]) -
     return await tx.fetch(query.order_by(SEARCH.ended_at, SEARCH.id))
 
 
-async def found_since(tx: Transaction, repository_id: int | None, since: int) -> list[BisectRow]:
+async def read_found_since(tx: Transaction, repository_id: int | None, since: int) -> list[BisectRow]:
     """Return the searches that found a commit since a time, of one repository or of all; the oldest first."""
     query = select(BisectRow, bisect).where(
         SEARCH.state == "found", SEARCH.confidence == "commit", SEARCH.ended_at >= since
@@ -131,7 +149,7 @@ async def found_since(tx: Transaction, repository_id: int | None, since: int) ->
     return await tx.fetch(query.order_by(SEARCH.ended_at, SEARCH.id))
 
 
-async def found_of_pull(tx: Transaction, repository_id: int, number: int) -> list[BisectRow]:
+async def read_found_of_pull(tx: Transaction, repository_id: int, number: int) -> list[BisectRow]:
     """Return the searches whose culprit came from a pull request."""
     query = select(BisectRow, bisect).where(
         SEARCH.repository_id == repository_id,
@@ -236,3 +254,73 @@ async def searches_of_runs(tx: Transaction, sha: str, run_ids: Collection[str]) 
     )
     query = query.where(reported.head_sha == sha, reported.run_id.in_(sorted(run_ids))).distinct()
     return [(run_id, search) for run_id, search in await tx.run(query)]
+
+
+TIME = "DateTime64(3, 'UTC')"
+STEP_TYPE = (
+    "Tuple(number Int64, sha String, purpose String, round Int64, outcome String, detail String,"
+    f" created_at {TIME}, sent_at {TIME}, ended_at {TIME})"
+)
+
+
+async def read_searches(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
+    """Return searches with their steps."""
+    found = await read_rows(tx, export, keys)
+    identifiers = [str(key[0]) for key in found]
+    steps: dict[str, list[StepRow]] = {}
+    for start in range(0, len(identifiers), KEYS_PER_QUERY):
+        steps |= await steps_of_searches(tx, identifiers[start : start + KEYS_PER_QUERY])
+    return {key: {**row, "steps": _described(steps.get(row["id"], []))} for key, row in found.items()}
+
+
+def _described(steps: Sequence[StepRow]) -> list[dict[str, Any]]:
+    return [
+        {name: value for name, value in cast("dict[str, Any]", step).items() if name != "bisect_id"}
+        for step in steps
+    ]
+
+
+def copy_search(export: Export, row: ExportedRow) -> list[StoredObject]:
+    """Return a search as an object below the repository that is searched."""
+    key = "/".join((export.name, repo_key(row["upstream_repo"]), object_key(row["id"])))
+    return [StoredObject(key=key, content=lambda: (json_line(dict(row)),))]
+
+
+def copy_search_rows(export: Export) -> TableCopy:
+    """Return the copy of searches in a table of ours."""
+    return copy_of(export, {**column_types(export.table), "steps": f"Array({STEP_TYPE})"})
+
+
+def _shape(make: str) -> Shape:
+    module = "bot.oot.culprits.rows"
+    return Shape(make=f"{module}:{make}", read=f"{module}:read_searches", most=500)
+
+
+EXPORTS = (
+    Export(
+        name="bisects",
+        table=bisect,
+        day="created_at",
+        repositories=("repository_id", "upstream_repo", "backend"),
+        shapes={"upstream": _shape("copy_search"), "clickhouse.ootbot": _shape("copy_search_rows")},
+    ),
+)
+
+
+async def measure_searches(tx: Transaction, _settings: Settings, _hidden: Hidden) -> Callable[[], None]:
+    """Return what shows how many searches there are by state, and how many runs they took."""
+    states, runs = await count_states(tx), await count_runs(tx)
+
+    def show() -> None:
+        for state, number in states.items():
+            metrics.BISECTS.labels(state).set(number)
+        metrics.BISECT_RUNS.set(runs)
+
+    return show
+
+
+async def delete_old_searches(context: Context) -> dict[str, int]:
+    """Delete what is past the retention of records."""
+    before = context.clock.now() - context.settings.record_retention_days * DAY
+    async with context.store.transaction() as tx:
+        return {"searches for culprits": await delete_old(tx, before)}

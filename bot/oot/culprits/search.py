@@ -1,8 +1,4 @@
-"""Which commits are to be run next, or which one is the culprit? Pure: the rules of docs/culprits.md, nothing else.
-
-The commits of a search are given oldest first: its good end, what lies between, its bad end. A failure may be a flake;
-a pass proves that a commit can pass.
-"""
+"""Which commits are to be run next, or which one is the culprit? Pure: the rules of docs/culprits.md."""
 
 from __future__ import annotations
 
@@ -44,7 +40,7 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class SeenCommit:
     """What is known of one commit."""
 
     sha: str
@@ -75,7 +71,7 @@ class Seen:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class SearchTerms:
     """How a search goes about it."""
 
     parallel: int = 1  # commits at once
@@ -87,7 +83,7 @@ class Terms:
         return goods_needed(self.flaky_rate)
 
 
-class Step(NamedTuple):
+class NextStep(NamedTuple):
     """A commit to be run."""
 
     sha: str
@@ -98,7 +94,7 @@ class Step(NamedTuple):
 class Decision:
     """What is to be run now, or how the search ends; neither while steps are under way."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[NextStep, ...] = ()
     end: End | None = None
     good: int | None = None  # places: the newest good commit,
     bad: int | None = None  # and the oldest bad one after it
@@ -136,7 +132,7 @@ def bads_needed(others: int, flaky_rate: float) -> int:
     return max(BAD_RUNS, min(RUNS_MOST, needed))
 
 
-def next_steps(commits: Sequence[Seen], terms: Terms) -> Decision:
+def next_steps(commits: Sequence[SeenCommit], terms: SearchTerms) -> Decision:
     """Return what is to be run now, or how the search ends."""
     good, bad = _bounds(commits)
     if end := _end_without_result(commits, good):
@@ -148,7 +144,7 @@ def next_steps(commits: Sequence[Seen], terms: Terms) -> Decision:
     under_way = any(commits[at].asked for at in gap)  # a round
     if testable:
         chosen = () if under_way else _split(testable, _untestable(commits, gap), terms.parallel)
-        steps = tuple(Step(commits[at].sha, Purpose.SPLIT) for at in chosen)
+        steps = tuple(NextStep(commits[at].sha, Purpose.SPLIT) for at in chosen)
         return Decision(steps=steps, good=good, bad=bad)
     if under_way or any(commits[at].pending for at in gap):
         return Decision(good=good, bad=bad)
@@ -157,7 +153,7 @@ def next_steps(commits: Sequence[Seen], terms: Terms) -> Decision:
     return Decision(end=End.FOUND, good=good, bad=bad)
 
 
-def most_runs_left(commits: Sequence[Seen], terms: Terms) -> tuple[int, int]:
+def most_runs_left(commits: Sequence[SeenCommit], terms: SearchTerms) -> tuple[int, int]:
     """Return how many more runs there are at most, if all of them say something, and in how many rounds."""
     good, bad = _bounds(commits)
     first = 0 if good is None else good
@@ -177,7 +173,7 @@ def most_runs_left(commits: Sequence[Seen], terms: Terms) -> tuple[int, int]:
     return ends + splits + pair, rounds + bool(ends) + bool(pair)
 
 
-def _bounds(commits: Sequence[Seen]) -> tuple[int | None, int | None]:
+def _bounds(commits: Sequence[SeenCommit]) -> tuple[int | None, int | None]:
     """Return the places of the newest good commit and of the oldest bad one after it."""
     bad = None
     for at in range(len(commits) - 1, -1, -1):
@@ -189,7 +185,7 @@ def _bounds(commits: Sequence[Seen]) -> tuple[int | None, int | None]:
     return None, bad
 
 
-def _end_without_result(commits: Sequence[Seen], good: int | None) -> End | None:
+def _end_without_result(commits: Sequence[SeenCommit], good: int | None) -> End | None:
     last = commits[-1]
     if good is None and (commits[0].is_bad or commits[0].is_left_alone):
         return End.GOOD_IS_BAD
@@ -202,13 +198,13 @@ def _end_without_result(commits: Sequence[Seen], good: int | None) -> End | None
     return None
 
 
-def _is_confirmed_bad(commits: Sequence[Seen], good: int | None) -> bool:
+def _is_confirmed_bad(commits: Sequence[SeenCommit], good: int | None) -> bool:
     """Whether some commit after the good ones certainly fails."""
     after = 1 if good is None else good + 1
     return any(one.is_bad and one.bad >= BAD_RUNS for one in commits[after:])
 
 
-def _unconfirmed_ends(commits: Sequence[Seen], good: int | None) -> list[tuple[Seen, Purpose]]:
+def _unconfirmed_ends(commits: Sequence[SeenCommit], good: int | None) -> list[tuple[SeenCommit, Purpose]]:
     """Return what of the ends still lacks runs; what passes later confirms a good end that passed once."""
     wanted = []
     if not _is_confirmed_bad(commits, good):
@@ -218,14 +214,14 @@ def _unconfirmed_ends(commits: Sequence[Seen], good: int | None) -> list[tuple[S
     return wanted
 
 
-def _passes(commits: Sequence[Seen], good: int) -> int:
+def _passes(commits: Sequence[SeenCommit], good: int) -> int:
     """Return how many runs passed up to a good commit."""
     return sum(one.good for one in commits[: good + 1])
 
 
 def _unconfirmed_pair(
-    commits: Sequence[Seen], good: int, bad: int, terms: Terms
-) -> list[tuple[Seen, Purpose]]:
+    commits: Sequence[SeenCommit], good: int, bad: int, terms: SearchTerms
+) -> list[tuple[SeenCommit, Purpose]]:
     """Return what of the found pair still lacks runs."""
     wanted = []
     if commits[bad].bad < bads_needed(_others(commits, bad), terms.flaky_rate):
@@ -235,13 +231,13 @@ def _unconfirmed_pair(
     return wanted
 
 
-def _others(commits: Sequence[Seen], bad: int) -> int:
+def _others(commits: Sequence[SeenCommit], bad: int) -> int:
     """Return how many later commits can be the culprit if a bad one failed by chance, by the next failure."""
     return next((at - bad for at in range(bad + 1, len(commits)) if commits[at].is_bad), 0)
 
 
 def _confirm(
-    wanted: Sequence[tuple[Seen, Purpose]], terms: Terms, good: int | None, bad: int | None
+    wanted: Sequence[tuple[SeenCommit, Purpose]], terms: SearchTerms, good: int | None, bad: int | None
 ) -> Decision:
     """Return steps on what is not under way yet, as many as may be at once; what was tried in vain ends the search."""
     for one, _ in wanted:
@@ -249,15 +245,15 @@ def _confirm(
             end = End.SILENT if one.silent else End.UNCONFIRMED
             return Decision(end=end, good=good, bad=bad, unconfirmed=one.sha)
     under_way = sum(one.asked for one, _ in wanted)
-    steps = [Step(one.sha, purpose) for one, purpose in wanted if not one.asked]
+    steps = [NextStep(one.sha, purpose) for one, purpose in wanted if not one.asked]
     return Decision(steps=tuple(steps[: max(0, terms.parallel - under_way)]), good=good, bad=bad)
 
 
-def _testable(commits: Sequence[Seen], gap: range) -> list[int]:
+def _testable(commits: Sequence[SeenCommit], gap: range) -> list[int]:
     return [at for at in gap if not commits[at].is_left_alone and not commits[at].pending]
 
 
-def _untestable(commits: Sequence[Seen], gap: range) -> list[int]:
+def _untestable(commits: Sequence[SeenCommit], gap: range) -> list[int]:
     """Return the places of commits that were tried in vain."""
     return [at for at in gap if commits[at].is_left_alone and not commits[at].good and not commits[at].bad]
 

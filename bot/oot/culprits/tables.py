@@ -6,8 +6,7 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
-from bot.db.columns import partial_index
-from bot.db.rows import Big, Float, Int, Json, Millis, Text, table
+from bot.db.rows import Big, Float, Int, Json, Millis, Text, partial_index, table
 
 
 class BisectKey(TypedDict):
@@ -186,7 +185,7 @@ class CommentRow(TypedDict):
     pr_number: Big
     comment_id: Big | None  # null: not made yet
     digest: Text  # of what it says
-    writing_until: Millis  # as those of our other comment: see bot.oot.publish.intent_rows
+    writing_until: Millis  # as those of our other comment: see bot.oot.publish.rows
     lost_until: Millis
 
 

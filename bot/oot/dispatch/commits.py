@@ -1,25 +1,30 @@
-"""What is known of a commit that backends may be sent, read from its event and, once per head, from GitHub.
-
-What GitHub does not say keeps no backend from running.
-"""
+"""What is known of a commit that backends may be sent, from its event and, once per head, from GitHub."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import sqlalchemy as sa
 import structlog
 
 from bot.core.errors import GitHubRefused
 from bot.core.json_fields import Kind, read_member
-from bot.oot.allowlist.globs import find_match
-from bot.oot.dispatch import changed_files, rows_commits
-from bot.oot.dispatch.changed_files import MOST_FILES, Head
+from bot.db.rows import select
+from bot.oot.allowlist.yaml_document import find_match
 from bot.oot.dispatch.decide import NO_MATCHES, Commit, SameTree, heeds_paths
-from bot.oot.results.store import dispatches
-from bot.oot.verdict.facts import answered_pushes, merge_facts, newest, of_own_events, read_facts
-from bot.oot.verdict.verdict import State, state_of
+from bot.oot.dispatch.rows import ChangedFilesRow, TreeRow, oot_changed_files, oot_tree
+from bot.oot.results import dispatches
+from bot.oot.verdict.verdict import (
+    State,
+    answered_pushes,
+    merge_facts,
+    newest_by_backend,
+    of_own_events,
+    read_facts,
+    state_of,
+)
 from bot.oot.verdict.view import anchor_of
 
 if TYPE_CHECKING:
@@ -28,11 +33,140 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.ingest.rows import PullRow
-    from bot.oot.allowlist.allowlist import Allowlist, Entry
+    from bot.github.client import Client
+    from bot.ingest.record_rows import PullRow
+    from bot.oot.allowlist.allowlist import Allowlist
+    from bot.oot.allowlist.entry import Entry
     from bot.oot.dispatch.decide import Match
 
+SAME_MOST = 20  # newest commits with one tree that are looked at
+
+
+async def get_changed_files(
+    tx: Transaction, repo: str, number: int, head_sha: str, *, base_ref: str
+) -> ChangedFilesRow | None:
+    """Return the files a pull request changes, as GitHub listed them for a head and base; None if not yet asked."""
+    files = oot_changed_files.c
+    about = (files.upstream_repo == repo, files.pr_number == number, files.head_sha == head_sha)
+    query = select(ChangedFilesRow, oot_changed_files).where(*about, files.base_ref == base_ref)
+    return await tx.fetch_first(query)
+
+
+async def store_changed_files(
+    tx: Transaction,
+    repo: str,
+    number: int,
+    head_sha: str,
+    paths: Sequence[str],
+    *,
+    base_ref: str,
+    complete: bool | None,
+) -> None:
+    """Store the files GitHub listed for a head and base, in place of those of other heads."""
+    files = oot_changed_files
+    await tx.run(sa.delete(files).where(files.c.upstream_repo == repo, files.c.pr_number == number))
+    values = {
+        "upstream_repo": repo, "pr_number": number, "head_sha": head_sha, "base_ref": base_ref, "paths": list(paths),
+        "complete": complete, "asked_at": tx.now,
+    }  # fmt: skip
+    await tx.run(tx.insert(files).values(values).on_conflict_do_nothing())
+
+
+async def get_tree(tx: Transaction, repo: str, head_sha: str) -> str | None:
+    """Return the tree of a commit; None if not yet asked."""
+    tree = oot_tree.c
+    query = select(TreeRow, oot_tree).where(tree.upstream_repo == repo, tree.head_sha == head_sha)
+    row = await tx.fetch_first(query)
+    return row["tree_sha"] if row else None
+
+
+async def store_tree(tx: Transaction, repo: str, head_sha: str, tree_sha: str) -> None:
+    """Store the tree of a commit, which never changes."""
+    values = {"upstream_repo": repo, "head_sha": head_sha, "tree_sha": tree_sha, "asked_at": tx.now}
+    await tx.run(tx.insert(oot_tree).values(values).on_conflict_do_nothing())
+
+
+async def commits_of_tree(tx: Transaction, repo: str, tree_sha: str, *, but: str) -> list[str]:
+    """Return other commits that were dispatched and have a tree, the newest first."""
+    tree = oot_tree.c
+    query = sa.select(tree.head_sha).where(
+        tree.upstream_repo == repo, tree.tree_sha == tree_sha, tree.head_sha != but
+    )
+    found = await tx.run(query.order_by(tree.asked_at.desc(), tree.head_sha).limit(SAME_MOST))
+    return list(found.scalars())
+
+
 log = structlog.get_logger("bot.oot.dispatch.commits")
+
+MOST_FILES = 3000  # GitHub lists no more files of a pull request
+
+
+class HeadFiles(NamedTuple):
+    """A head of a pull request, and the branch it is meant for."""
+
+    repo: str
+    number: int
+    sha: str
+    base_ref: str
+
+
+async def read_changed_files(
+    context: Context, head: HeadFiles, *, since: int | None, certain: bool
+) -> tuple[list[str], bool]:
+    """Return the files a head changes, old names of renamed ones too, and whether these are certainly all.
+
+    With `certain` GitHub is asked whether it is still the head after they were listed: a list is of the newest one.
+    Raises GitHubRefused, RetryLater.
+    """
+    async with context.store.read() as tx:
+        known = await get_changed_files(tx, head.repo, head.number, head.sha, base_ref=head.base_ref)
+    if known is not None and (known["complete"] is not None or not certain):
+        return known["paths"], bool(known["complete"])
+    client = context.github.client(head.repo, since=since, pull_requests="read")
+    paths, counted = await _list_files(client, head.number)
+    complete = await _is_all(client, head, counted) if certain else None
+    async with context.store.transaction() as tx:
+        await store_changed_files(
+            tx, head.repo, head.number, head.sha, paths, base_ref=head.base_ref, complete=complete
+        )
+    return paths, bool(complete)
+
+
+def all_paths(row: ChangedFilesRow | None) -> list[str] | None:
+    """Return the files of a head; None where they are not known, or not all of them."""
+    return row["paths"] if row is not None and row["complete"] else None
+
+
+async def _list_files(client: Client, number: int) -> tuple[list[str], int]:
+    """Return the listed files and how many there are, without those of former names."""
+    url = client.path(f"pulls/{number}/files{{?per_page}}")
+    paths: list[str] = []
+    counted = 0
+    async for one in client.getiter(url, {"per_page": "100"}):
+        paths += _names(one)
+        counted += 1
+        if counted == MOST_FILES:
+            break
+    return paths, counted
+
+
+def _names(one: dict[str, Any]) -> list[str]:
+    """Return the names of a changed file, as they can be stored: a name need not be UTF-8."""
+    names = [one["filename"], one.get("previous_filename")]
+    return [name.encode("utf-8", "replace").decode() for name in names if isinstance(name, str)]
+
+
+async def _is_all(client: Client, head: HeadFiles, counted: int) -> bool:
+    """Return whether the files that were listed are all of this head."""
+    try:
+        pull = await client.getitem(client.path(f"pulls/{head.number}"))
+    except GitHubRefused as error:
+        log.info("whose files these are is unknown", pull=head.number, reason=str(error))
+        return False
+    total = pull.get("changed_files")
+    at_head = (pull["head"]["sha"], pull["base"]["ref"]) == (head.sha, head.base_ref)
+    return at_head and (total == counted if isinstance(total, int) else counted < MOST_FILES)
+
 
 PUSHED_MOST = 2_048  # commits that GitHub lists of a push: there may be more
 HEADS, NO_COMMIT = "refs/heads/", "0" * 40
@@ -56,7 +190,9 @@ async def read_commit(
     return None if body["action"] == "closed" else await _head(context, entries, repo, body["pull_request"])
 
 
-async def match_all(entries: Iterable[Entry], paths: Sequence[str]) -> Mapping[tuple[str, ...], Match | None]:
+async def match_backends(
+    entries: Iterable[Entry], paths: Sequence[str]
+) -> Mapping[tuple[str, ...], Match | None]:
     """Return what the globs of entries choose of all changed files, in a thread: there may be thousands."""
     globs = {entry.paths for entry in entries if heeds_paths(entry)}
     return await asyncio.to_thread(lambda: {some: find_match(some, paths) for some in globs})
@@ -67,13 +203,15 @@ async def read_same(
 ) -> dict[str, SameTree]:
     """Return, by backend, the newest commit with the files of this one on which it has passed."""
     wanted = {entry.key: entry for entry in entries if entry.skip_if_same_tree}
-    tree = await rows_commits.get_tree(tx, repo, sha) if wanted else None
+    tree = await get_tree(tx, repo, sha) if wanted else None
     found: dict[str, SameTree] = {}
-    for other in await rows_commits.commits_of_tree(tx, repo, tree, but=sha) if tree else ():
+    for other in await commits_of_tree(tx, repo, tree, but=sha) if tree else ():
         rows = [
-            row for row in await dispatches.read_for_head(tx, repo, other) if row["backend_key"] in wanted
+            row
+            for row in await dispatches.read_dispatches_of_head(tx, repo, other)
+            if row["backend_key"] in wanted
         ]
-        counting, pushed = newest(of_own_events(rows)), answered_pushes(rows)
+        counting, pushed = newest_by_backend(of_own_events(rows)), answered_pushes(rows)
         known = await read_facts(tx, [*counting.values(), *pushed])
         for facts in merge_facts(known, counting, pushed).values():
             key, number = facts.dispatch["backend_key"], facts.dispatch["pr_number"]
@@ -93,15 +231,15 @@ async def known_commit(tx: Transaction, allowlist: Allowlist, record: PullRow) -
         record["head_sha"] or "",
         record["base_ref"],
     )
-    row = await rows_commits.get_changed_files(tx, repo, number, sha, base_ref=base or "")
-    paths = changed_files.all_paths(row)
+    row = await get_changed_files(tx, repo, number, sha, base_ref=base or "")
+    paths = all_paths(row)
     return Commit(
         event="pull_request",
         sha=sha,
         branch=base,
         labels=frozenset(record["labels"] or ()),
         draft=bool(record["draft"]),
-        matches=NO_MATCHES if paths is None else await match_all(allowlist.entries, paths),
+        matches=NO_MATCHES if paths is None else await match_backends(allowlist.entries, paths),
     )
 
 
@@ -110,7 +248,7 @@ async def _pushed(entries: Sequence[Entry], body: dict[str, Any]) -> Commit:
     branch = ref.removeprefix(HEADS) if ref.startswith(HEADS) else None
     commit = Commit(event="push", sha=body["after"], branch=branch)
     paths = pushed_paths(body) if any(map(heeds_paths, entries)) else None
-    return commit if paths is None else replace(commit, matches=await match_all(entries, paths))
+    return commit if paths is None else replace(commit, matches=await match_backends(entries, paths))
 
 
 def pushed_paths(body: dict[str, Any]) -> list[str] | None:
@@ -130,7 +268,7 @@ def pushed_paths(body: dict[str, Any]) -> list[str] | None:
 
 async def _head(context: Context, entries: Sequence[Entry], repo: str, pull: dict[str, Any]) -> Commit:
     labels = frozenset(label["name"] for label in pull.get("labels") or ())
-    head = Head(repo, pull["number"], pull["head"]["sha"], pull["base"]["ref"])
+    head = HeadFiles(repo, pull["number"], pull["head"]["sha"], pull["base"]["ref"])
     commit = Commit(
         event="pull_request", sha=head.sha, branch=head.base_ref, labels=labels, draft=bool(pull.get("draft"))
     )
@@ -138,18 +276,20 @@ async def _head(context: Context, entries: Sequence[Entry], repo: str, pull: dic
     since = read_member(pull, ("updated_at",), Kind.TIME)
     if any(map(heeds_paths, entries)):
         paths = await _paths(context, head, pull.get("changed_files"), since=since)
-        commit = commit if paths is None else replace(commit, matches=await match_all(entries, paths))
+        commit = commit if paths is None else replace(commit, matches=await match_backends(entries, paths))
     if any(entry.skip_if_same_tree for entry in entries):
         await _ask_for_tree(context, repo, head.sha, since=since)
     return commit
 
 
-async def _paths(context: Context, head: Head, counted: object, *, since: int | None) -> list[str] | None:
+async def _paths(
+    context: Context, head: HeadFiles, counted: object, *, since: int | None
+) -> list[str] | None:
     """Return all files that a head changes; None where they cannot be known."""
     if isinstance(counted, int) and counted > MOST_FILES:
         return None
     try:
-        paths, complete = await changed_files.read_changed_files(context, head, since=since, certain=True)
+        paths, complete = await read_changed_files(context, head, since=since, certain=True)
     except GitHubRefused as error:
         log.warning("changed files cannot be read", repo=head.repo, pull=head.number, reason=str(error))
         return None
@@ -159,7 +299,7 @@ async def _paths(context: Context, head: Head, counted: object, *, since: int | 
 async def _ask_for_tree(context: Context, repo: str, sha: str, *, since: int | None) -> None:
     """Store the tree of a commit, which GitHub is asked for once."""
     async with context.store.read() as tx:
-        if await rows_commits.get_tree(tx, repo, sha) is not None:
+        if await get_tree(tx, repo, sha) is not None:
             return
     client = context.github.client(repo, since=since, contents="read")
     try:
@@ -169,4 +309,4 @@ async def _ask_for_tree(context: Context, repo: str, sha: str, *, since: int | N
         return
     if tree := read_member(found, ("commit", "tree", "sha"), Kind.TEXT):
         async with context.store.transaction() as tx:
-            await rows_commits.store_tree(tx, repo, sha, tree)
+            await store_tree(tx, repo, sha, tree)

@@ -1,4 +1,4 @@
-"""Whether a backend is sent a commit, and the rule that decides: one pure function, for dispatching and explaining."""
+"""Whether a backend is sent a commit, and the rule that decides: one function, to dispatch and to explain."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+from bot.core.feature import Finding, ok, warning
+from bot.oot.allowlist import versions as allowlists
 from bot.oot.allowlist.entry import Level, matches_ref
-from bot.oot.verdict.head import asks_for
+from bot.oot.verdict.pull_state import labels_ask_for
 from bot.oot.verdict.verdict import SKIPPED_BY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from bot.oot.allowlist.allowlist import Entry
+    from bot.oot.allowlist.entry import Entry
+    from bot.ops.doctor import Target
 
 Rule = Literal["events", "label", "draft", "branches", "labels", "not_labels", "sample", "paths", "tree"]
 Match = tuple[str, str]  # a changed file, and the glob that chose it
@@ -66,7 +69,7 @@ def decide(entry: Entry, commit: Commit, *, prefixes: Sequence[str]) -> Decision
     if not entry.wants(commit.event):
         what = "pull requests" if commit.event == "pull_request" else "pushes"
         return Decision(send=False, rule="events", why=f"it takes no part in {what}")
-    asked = entry.device is not None and asks_for(entry.device, commit.labels, prefixes)
+    asked = entry.device is not None and labels_ask_for(entry.device, commit.labels, prefixes)
     against = [] if asked else list(_against(entry, commit))
     if same := commit.same.get(entry.key) if entry.skip_if_same_tree else None:
         why = f"it has passed on commit {same.sha[:7]}, which has the same files: {same.url}"
@@ -127,3 +130,24 @@ def _folded(labels: Collection[str]) -> set[str]:
 
 def _on_branch(entry: Entry, branch: str) -> bool:
     return any(matches_ref(f"refs/heads/{branch}", pattern) for pattern in entry.branches)
+
+
+DOCTOR_NAME = "selection"
+
+
+async def check_selection(target: Target) -> list[Finding]:
+    """Name the blocking backends that run whatever changed, and those that the gate passes without."""
+    if not await target.has_database():
+        return []
+    async with target.store.read() as tx:
+        allowlist = await allowlists.read_in_force(tx)
+    findings = []
+    for entry in allowlist.entries if allowlist else ():
+        if entry.paths and not heeds_paths(entry):
+            words = f"{entry.label} blocks, so its `paths` are ignored: it runs every pull request"
+            todo = "add `paths_pass: true` to let the gate pass without it, or remove `paths`"
+            findings.append(warning(DOCTOR_NAME, words, todo))
+        elif entry.paths_pass:
+            words = f"the gate passes without {entry.label} where no file of its `paths` changed"
+            findings.append(ok(DOCTOR_NAME, words))
+    return findings

@@ -1,7 +1,4 @@
-"""Pings: test dispatches that show whether dispatch, token and callback of a backend work.
-
-Requested by a comment in the backend's own repository or by the operator, sent by the task `ping` (key: its id).
-"""
+"""Pings: test dispatches that show whether dispatch, token and callback of a backend work."""
 
 from __future__ import annotations
 
@@ -12,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot.core.errors import GitHubRefused, GiveUp, NotInstalled
-from bot.db import secrets
+from bot.db import installation
 from bot.db.store import LOCK_TIMEOUT
-from bot.ingest.prune import delete_rows
-from bot.oot.allowlist import rows as allowlists
-from bot.oot.dispatch.payload import client_payload, refusal
-from bot.oot.dispatch.send_dispatch import post_dispatch, read_pinned
-from bot.oot.reports import callback_token
-from bot.oot.reports.pings import PREFIX, as_dispatch
-from bot.oot.reports.store import pings
-from bot.oot.reports.tables import oot_ping
-from bot.web.app_keys import CONTEXT
+from bot.ingest.retention import delete_rows
+from bot.oot.allowlist import versions as allowlists
+from bot.oot.dispatch.send_dispatch import client_payload, describe_refusal, post_dispatch, read_repository
+from bot.oot.reports import authorization, rows
+from bot.oot.reports.acceptance import PING_PREFIX, ping_as_dispatch
+from bot.oot.reports.rows import oot_ping
+from bot.web.access import CONTEXT
 from bot.web.blocks import ADMINISTRATOR, FormDone
 
 if TYPE_CHECKING:
@@ -32,8 +27,8 @@ if TYPE_CHECKING:
 
     from bot.context import Context
     from bot.db.transaction import Transaction
-    from bot.oot.allowlist.allowlist import Entry
-    from bot.oot.reports.tables import PingRow
+    from bot.oot.allowlist.entry import Entry
+    from bot.oot.reports.rows import PingRow
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.oot.dispatch.ping")
@@ -44,17 +39,17 @@ MOST_AN_HOUR = 20  # of one backend
 IN_TIME = 600_000  # milliseconds in which GitHub has to take it
 
 
-def path_of(row: PingRow) -> str:
+def ping_path(row: PingRow) -> str:
     """Return the page of a ping."""
     return f"/oot/{row['backend']}/pings/{row['id']}"
 
 
 async def request_ping(tx: Transaction, entry: Entry, *, by: str, cause: str) -> PingRow | None:
     """Have a backend pinged; returns None where there were too many of late. The same cause asks once."""
-    if await pings.count_since(tx, entry.repo, tx.now - HOUR) >= MOST_AN_HOUR:
+    if await rows.count_pings_since(tx, entry.repo, tx.now - HOUR) >= MOST_AN_HOUR:
         return None
     row: PingRow = {
-        "id": f"{PREFIX}{uuid.uuid4()}",
+        "id": f"{PING_PREFIX}{uuid.uuid4()}",
         "backend": entry.repo,
         "backend_key": entry.key,
         "requested_by": by,
@@ -71,7 +66,7 @@ async def request_ping(tx: Transaction, entry: Entry, *, by: str, cause: str) ->
         "refused_at": None,
         "refusal": None,
     }
-    if await pings.add(tx, row):
+    if await rows.add_ping(tx, row):
         tx.enqueue("ping", row["id"])
     return row
 
@@ -80,7 +75,7 @@ async def request_by_form(request: web.Request, fields: Mapping[str, str]) -> Fo
     """Ping a backend for the operator, and show how it goes."""
     name = fields.get("backend", "")
     async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-        allowlist = await allowlists.in_force(tx)
+        allowlist = await allowlists.read_in_force(tx)
         entry = allowlist.find(name) if allowlist else None
         if entry is None:
             return FormDone(words="no backend of that name is on the allowlist")
@@ -89,14 +84,14 @@ async def request_by_form(request: web.Request, fields: Mapping[str, str]) -> Fo
         return FormDone(
             words=f"{entry.label} was pinged {MOST_AN_HOUR} times in the last hour: wait a little"
         )
-    return FormDone(path=path_of(row))
+    return FormDone(path=ping_path(row))
 
 
 async def send_ping(context: Context, task: Task) -> None:
     """Send a ping; after a lost answer it is sent again, which does no harm."""
     async with context.store.read() as tx:
-        row = await pings.get_ping(tx, task.key)
-        allowlist = await allowlists.in_force(tx)
+        row = await rows.get_ping(tx, task.key)
+        allowlist = await allowlists.read_in_force(tx)
     if row is None or row["state"] != "pending":
         return
     entry = allowlist.find(row["backend"]) if allowlist else None
@@ -106,12 +101,12 @@ async def send_ping(context: Context, task: Task) -> None:
     except NotInstalled as error:
         settled = {"state": "not_installed", "error": error.message}
     except GitHubRefused as error:
-        state, reason = refusal(error.status, error.message)
+        state, reason = describe_refusal(error.status, error.message)
         settled = {"state": state, "error": reason}
     except GiveUp as error:
         settled = {"state": "failed", "error": str(error)}
     async with context.store.transaction() as tx:
-        await pings.change(tx, row["id"], **settled)
+        await rows.change_ping(tx, row["id"], **settled)
     log.info("ping", backend=row["backend"], by=row["requested_by"], state=settled["state"])
 
 
@@ -123,16 +118,16 @@ async def _send(context: Context, row: PingRow, entry: Entry | None) -> str | No
         raise GiveUp("GitHub did not take it in time")
     needs = {"actions" if entry.dispatch == "workflow" else "contents": "write"}
     client = context.backend_github.client(entry.repo, since=None, **needs)
-    repository = await read_pinned(client, entry)
+    repository = await read_repository(client, entry)
     async with context.store.transaction() as tx:  # before: its report may be faster than GitHub's answer
-        await pings.change(tx, row["id"], sent_at=tx.now)
-        key = await secrets.key(tx, "callback")
+        await rows.change_ping(tx, row["id"], sent_at=tx.now)
+        key = await installation.random_key(tx, "callback")
     payload = client_payload(
         event_type=EVENT,
         delivery_id=row["id"],
         payload={"action": EVENT, "repository": {"full_name": context.settings.upstream_repo[0]}},
         callback_url=f"{context.settings.url}/api/oot/callback",
-        callback_token=callback_token.make(as_dispatch(row), key),
+        callback_token=authorization.make_token(ping_as_dispatch(row), key),
         as_input=entry.dispatch == "workflow",
     )
     return await post_dispatch(client, entry, EVENT, payload, repository)
@@ -140,4 +135,4 @@ async def _send(context: Context, row: PingRow, entry: Entry | None) -> str | No
 
 async def prune_pings(context: Context) -> dict[str, int]:
     """Delete pings that are a month old."""
-    return {"pings": await delete_rows(context, oot_ping, pings.older_than(context.clock.now() - KEPT))}
+    return {"pings": await delete_rows(context, oot_ping, rows.pings_older_than(context.clock.now() - KEPT))}

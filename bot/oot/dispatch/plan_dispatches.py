@@ -1,40 +1,108 @@
-"""The task that records dispatches: a stored upstream delivery (key: its GUID) -> one dispatch per backend.
-
-Its kind is `relay`, not a form of *dispatch*, because databases hold tasks by that name.
-"""
+"""The task `relay`: records a dispatch per backend for an upstream delivery (key: its GUID)."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
 from bot.core.errors import GiveUp, RetryLater
 from bot.core.json_fields import Kind, decode, read_member
-from bot.ingest import inbox, record_reads
-from bot.oot.allowlist import rows as allowlists
-from bot.oot.dispatch import approval, choose, commits, pull_refs
+from bot.ingest import inbox, record_store
+from bot.oot.allowlist import versions as allowlists
+from bot.oot.dispatch import commits, redispatch
+from bot.oot.dispatch.decide import decide
 from bot.oot.dispatch.rows import backend_columns, new_dispatch
-from bot.oot.results import task_keys
-from bot.oot.results.store import dispatches
+from bot.oot.results import dispatches, task_keys
 from bot.oot.results.task_keys import request_publish
-from bot.oot.verdict.facts import newest, of_own_events, read_facts
-from bot.oot.verdict.verdict import State, state_of
+from bot.oot.verdict.verdict import State, newest_by_backend, of_own_events, read_facts, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.ingest.rows import PullRow
-    from bot.oot.allowlist.allowlist import Allowlist, Entry
-    from bot.oot.dispatch.choose import Choice
+    from bot.ingest.record_rows import PullRow
+    from bot.oot.allowlist.allowlist import Allowlist
+    from bot.oot.allowlist.entry import Entry
     from bot.oot.dispatch.decide import Commit
     from bot.oot.results.tables import DispatchEvent, DispatchRow
     from bot.queue.tasks import Task
+
+ARRIVES_WITHIN = 60_000  # milliseconds: GitHub sends the event of a new head and that of its tag in any order
+ASK_AGAIN = 5.0  # seconds
+MOST_DIGITS = 9
+
+
+def named_number(patterns: Iterable[str], ref: str) -> int | None:
+    """Return the number of the pull request that a ref names."""
+    for pattern in patterns:
+        before, _, after = pattern.partition("{number}")
+        number = ref.removeprefix(before).removesuffix(after)
+        if ref == before + number + after and number.isascii() and number.isdigit():
+            return int(number) if len(number) <= MOST_DIGITS and number[0] != "0" else None
+    return None
+
+
+async def find_pull(
+    tx: Transaction, settings: Settings, guid: str, *, repo: str, ref: str, sha: str
+) -> PullRow | None:
+    """Return the open pull request that a push is about, locked: its ref names it, its commit is or was its head.
+
+    Raises RetryLater while the commit may still turn out to be one.
+    """
+    number = named_number(settings.pull_refs, ref)
+    if number is None:
+        return None
+    await dispatches.lock_pull(tx, repo, number)
+    pull = await record_store.read_pull(tx, repo, number)
+    if pull is not None and pull["state"] != "open":
+        return None
+    if pull is not None and (pull["head_sha"] == sha or sha in await record_store.read_heads(tx, pull)):
+        return pull
+    delivery = await inbox.find_delivery(tx, guid)
+    if delivery is not None and tx.now - delivery["received_at"] < ARRIVES_WITHIN:
+        raise RetryLater(f"{ref} may name a head that is not known yet", after=ASK_AGAIN)
+    return None
+
+
+UNSENT = frozenset({"pending", "held"})  # a closing, and what comes late, is not decided on
+
+
+class Choice(NamedTuple):
+    """The state a dispatch is recorded in, and the reason where a rule decided against it."""
+
+    state: str
+    why: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chooser:
+    """Decides on an event's commit for one backend after another."""
+
+    commit: Commit | None  # None: every backend is sent it
+    prefixes: Sequence[str]
+
+    def choose(self, entry: Entry, state: str) -> Choice:
+        """Return how to record a dispatch that would be recorded in `state`."""
+        if self.commit is None or state not in UNSENT or not entry.selective:
+            return Choice(state)
+        decision = decide(entry, self.commit, prefixes=self.prefixes)
+        return Choice(state) if decision.send else Choice(decision.state, decision.why)
+
+
+async def make_chooser(
+    tx: Transaction, settings: Settings, allowlist: Allowlist, repo: str, commit: Commit | None
+) -> Chooser:
+    """Return what decides on a commit, with the results that backends can take over."""
+    if commit is not None:
+        same = await commits.read_same(tx, settings, allowlist.entries, repo, commit.sha)
+        commit = replace(commit, same=same)
+    return Chooser(commit=commit, prefixes=settings.label_prefixes)
+
 
 log = structlog.get_logger("bot.oot.dispatch.plan_dispatches")
 
@@ -108,7 +176,7 @@ async def plan_dispatches(context: Context, task: Task) -> None:
     """Record the dispatches of one delivery."""
     async with context.store.read() as tx:
         event, body = await task_keys.read_delivery(context, tx, task)
-        allowlist = await allowlists.in_force(tx)
+        allowlist = await allowlists.read_in_force(tx)
     try:
         commit = await commits.read_commit(context, allowlist, event, body)
         async with context.store.transaction() as tx:
@@ -132,13 +200,13 @@ async def plan_pull_request(
     event = PullEvent.read(guid, body)
     repo, number = event.repo, event.number
     await dispatches.lock_pull(tx, repo, number)
-    record = await record_reads.get(tx, repo, number)
+    record = await record_store.read_pull(tx, repo, number)
     now = _head_and_base_now(record, event)
     await dispatches.supersede_unsent(tx, repo, number, but_head=now[0] if now else None)
     # also a closing that is over, which would make backends cancel what runs
     outdated = now != (None if event.action == "closed" else (event.head_sha, event.columns["base_ref"]))
-    trusted = await approval.is_trusted(tx, repo, number, event.head_sha, event.author_association)
-    chooser = await choose.make_chooser(tx, settings, allowlist, repo, commit)
+    trusted = await redispatch.is_trusted(tx, repo, number, event.head_sha, event.author_association)
+    chooser = await make_chooser(tx, settings, allowlist, repo, commit)
     done = await _already_dispatched(tx, event, allowlist)
     recorded = 0
     for entry in allowlist.for_event("pull_request"):
@@ -174,7 +242,7 @@ async def plan_push(
         return
     deleted = bool(body.get("deleted")) or after == NO_COMMIT
     allowlist = await _allowlist(tx)
-    pull = None if deleted else await pull_refs.find_pull(tx, settings, guid, repo=repo, ref=ref, sha=after)
+    pull = None if deleted else await find_pull(tx, settings, guid, repo=repo, ref=ref, sha=after)
     columns: DispatchEvent = {
         "delivery_id": guid,
         "source_guid": guid,
@@ -189,7 +257,7 @@ async def plan_push(
         "labels": [],
     }
     asked_for = deleted or pull is not None  # a ref that asks for a run of a pull request is one
-    chooser = await choose.make_chooser(tx, settings, allowlist, repo, None if asked_for else commit)
+    chooser = await make_chooser(tx, settings, allowlist, repo, None if asked_for else commit)
     recorded = 0
     for entry in allowlist.for_event("push", ref):
         if entry.deletions or not deleted:
@@ -201,7 +269,7 @@ PLANNERS = {"pull_request": plan_pull_request, "push": plan_push}
 
 
 async def _allowlist(tx: Transaction) -> Allowlist:
-    allowlist = await allowlists.in_force(tx)
+    allowlist = await allowlists.read_in_force(tx)
     if allowlist is None:
         raise RetryLater("no valid allowlist has been read yet", after=5)
     return allowlist
@@ -235,13 +303,13 @@ async def _already_dispatched(tx: Transaction, event: PullEvent, allowlist: Allo
     action = event.action
     if action == "closed":
         return set()
-    rows = await dispatches.read_for_pull(tx, event.repo, event.number, heads={event.head_sha})
+    rows = await dispatches.read_dispatches_of_pull(tx, event.repo, event.number, heads={event.head_sha})
     rows = [row for row in of_own_events(rows) if row["base_ref"] == event.columns["base_ref"]]
     late = await _is_late(tx, rows, event)
     if not late and action not in SAME_COMMIT:
         return set()
     same_action = Counter(row["backend_key"] for row in rows if row["action"] == action)
-    facts = await read_facts(tx, list(newest(rows).values()))
+    facts = await read_facts(tx, list(newest_by_backend(rows).values()))
     found = set()
     for known in facts.values():
         key = known.dispatch["backend_key"]
@@ -262,7 +330,7 @@ async def _is_late(tx: Transaction, rows: Sequence[DispatchRow], event: PullEven
     mine = event.columns["source_guid"]
     others = dict.fromkeys(row["source_guid"] for row in reversed(rows) if row["source_guid"] != mine)
     for guid in [*others][:MOST_EVENTS]:
-        source = await inbox.find(tx, guid)
+        source = await inbox.find_delivery(tx, guid)
         other_at = _updated_at(decode(source["body"])) if source else None
         # GitHub's times are whole seconds: of two events in one second neither is known to be later
         if source and other_at and (other_at > at or (other_at == at and source["source"] == "api")):
@@ -310,7 +378,7 @@ async def _record(tx: Transaction, event: DispatchEvent, entry: Entry, choice: C
     """Record one dispatch and have it sent; returns False when it was recorded before."""
     row = new_dispatch(tx, event, backend_columns(entry, event["event_type"]), state=choice.state)
     row["error"] = choice.why
-    added = await dispatches.add(tx, row)
+    added = await dispatches.add_dispatch(tx, row)
     if added and choice.state == "pending":
         tx.enqueue("dispatch", row["id"])
     return added
@@ -320,5 +388,5 @@ async def _gate_deciders(tx: Transaction, repo: str, number: int, record: PullRo
     """Return the other pull requests that publish the gates of commits this one is, or was, at."""
     if record is None:
         return set()
-    deciders = await record_reads.deciders(tx, repo, await record_reads.heads(tx, record))
+    deciders = await record_store.read_deciding_pulls(tx, repo, await record_store.read_heads(tx, record))
     return {first for first, *_ in deciders.values()} - {number}

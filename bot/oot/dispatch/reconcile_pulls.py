@@ -10,10 +10,10 @@ import structlog
 
 from bot.core.errors import GitHubRefused
 from bot.core.json_fields import as_time
-from bot.ingest import delivery, inbox
-from bot.ingest.records import PULL_REQUEST
-from bot.ingest.watched import canonical_name
-from bot.oot.allowlist import rows as allowlists
+from bot.ingest import deliveries, inbox
+from bot.ingest.repositories import canonical_name
+from bot.ingest.tables import PULL_REQUEST
+from bot.oot.allowlist import versions as allowlists
 from bot.oot.dispatch import rows
 from bot.oot.dispatch.redispatch import redispatch_superseded
 from bot.oot.results.task_keys import request_publish
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.github.client import Client
     from bot.ingest.reconcile import Window
-    from bot.ingest.rows import PullRow
+    from bot.ingest.record_rows import PullRow
 
 log = structlog.get_logger("bot.oot.dispatch.reconcile_pulls")
 
@@ -50,7 +50,7 @@ async def reconcile(context: Context, repo: str, window: Window) -> int:
     Raises GitHubRefused when they cannot be listed, RetryLater when GitHub stops answering, even halfway.
     """
     async with context.store.read() as tx:
-        dispatching = await allowlists.in_force(tx) is not None
+        dispatching = await allowlists.read_in_force(tx) is not None
     settled = (
         window.complete_until if dispatching else 0
     )  # without an allowlist even recorded events wait to be dispatched
@@ -104,7 +104,7 @@ async def _missed(
         _closed(row) for number, row in recorded.items() if row["state"] == "open" and number not in open_now
     ]
     found = [event for event in missed if event is not None]
-    stored = await inbox.stored(tx, [event.guid for event in found])
+    stored = await inbox.stored_guids(tx, [event.guid for event in found])
     return [event for event in found if event.guid not in stored]
 
 
@@ -124,7 +124,7 @@ def _missed_event(
     else:
         return None
     number, version = pull["number"] or 0, f"{pull['head_sha']} {pull['updated_at']}"
-    guid = delivery.guid(f"pull_request {pull['repository_id']} {number} {action} {version}")
+    guid = deliveries.content_guid(f"pull_request {pull['repository_id']} {number} {action} {version}")
     return MissedEvent(number=number, action=action, guid=guid, dispatched=bool(dispatched))
 
 
@@ -155,7 +155,7 @@ def _is_behind(record: PullRow, pull: PullRow) -> bool:
 
 def _closed(record: PullRow) -> MissedEvent:
     """Return the closing of a pull request that GitHub no longer lists as open."""
-    guid = delivery.guid(
+    guid = deliveries.content_guid(
         f"pull_request {record['repository_id']} {record['number']} closed {record['updated_at']}"
     )
     return MissedEvent(number=record["number"] or 0, action="closed", guid=guid)
@@ -183,5 +183,5 @@ async def _store(context: Context, client: Client, event: MissedEvent, settled: 
         if event.dispatched:
             repo = canonical_name(context.settings, repository["full_name"])
             request_publish(tx, repo, event.number, delay=SOON)
-        incoming = delivery.as_incoming(event.guid, "pull_request", body, source="api")
-        return await inbox.put(tx, incoming)
+        incoming = deliveries.to_incoming(event.guid, "pull_request", body, source="api")
+        return await inbox.store_delivery(tx, incoming)

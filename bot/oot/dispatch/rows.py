@@ -1,29 +1,62 @@
-"""Rows of dispatching: new dispatches, and what is recorded of pull requests that GitHub lists."""
+"""Dispatching: its tables, new dispatches, and what is recorded of pull requests that GitHub lists."""
 
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
-from bot.db.rows import select
-from bot.ingest.rows import PullRow
+from bot.db.rows import Big, Bool, Json, Millis, Text, partial_index, select, table
+from bot.ingest.record_rows import PullRow
 from bot.ingest.tables import records
-from bot.oot.results.store import dispatches
-from bot.oot.results.tables import (
-    DispatchAnswers,
-    DispatchBackend,
-    DispatchEvent,
-    DispatchRow,
-    oot_dispatch,
-)
+from bot.oot.results import dispatches
+from bot.oot.results.tables import DispatchAnswers, DispatchBackend, DispatchEvent, DispatchRow, oot_dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.db.transaction import Transaction
-    from bot.oot.allowlist.allowlist import Entry
+    from bot.oot.allowlist.entry import Entry
+
+_DISPATCH = oot_dispatch.c
+# literal: SQLite uses the partial index only for the same expression
+WAITING = _DISPATCH.state == sa.literal_column("'waiting'")
+partial_index("ix_oot_dispatch_waiting", _DISPATCH.backend_key, _DISPATCH.created_at, where=WAITING)
+_BEGUN = _DISPATCH.dispatched_at.is_not(None)
+partial_index("ix_oot_dispatch_begun", _DISPATCH.backend_key, _DISPATCH.dispatched_at, where=_BEGUN)
+
+
+class ChangedFilesRow(TypedDict):
+    """The files a pull request changes on one head."""
+
+    upstream_repo: Text
+    pr_number: Big
+    head_sha: Text
+    base_ref: Text
+    paths: Json[list[str]]
+    complete: Bool | None  # whether these are all of them; null: whether they are this head's was not asked
+    asked_at: Millis
+
+
+oot_changed_files = table(
+    "oot_changed_files",
+    ChangedFilesRow,
+    key=("upstream_repo", "pr_number", "head_sha"),
+)
+
+
+class TreeRow(TypedDict):
+    """The tree of a commit that was dispatched: commits with the same one have the same files."""
+
+    upstream_repo: Text
+    head_sha: Text
+    tree_sha: Text
+    asked_at: Millis
+
+
+oot_tree = table("oot_tree", TreeRow, key=("upstream_repo", "head_sha"))
+
 
 NUMBERS_PER_QUERY = 200
 
@@ -50,7 +83,7 @@ def new_dispatch(
     return {
         **event,
         **backend,
-        "id": dispatches.identity(event["delivery_id"], backend["backend"]),
+        "id": dispatches.dispatch_id(event["delivery_id"], backend["backend"]),
         "state": state,
         "attempts": 0,
         "created_at": tx.now,

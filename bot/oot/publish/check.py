@@ -1,30 +1,149 @@
-"""Check runs: what has to be written on a pull request, how urgently, and the writing of each one."""
+"""Check runs: what has to be written on a pull request, and the writing of each, with its annotations."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bot.core import escaping
 from bot.core.errors import GitHubRefused, RetryLater
-from bot.oot.publish import annotate, check_run_text, rows
-from bot.oot.publish.create_once import creating
+from bot.oot.publish import check_text, rows
+from bot.oot.publish.rows import create_once
+from bot.oot.verdict import view
+from bot.oot.verdict.view import History
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from bot.context import Context
     from bot.github.client import Client
-    from bot.oot.publish.check_run_text import CheckRun
+    from bot.oot.publish.check_text import CheckRun
     from bot.oot.publish.tables import CheckRow
     from bot.oot.verdict.pull_state import PullState
+    from bot.oot.verdict.view import Backend, FailedTest, Job
     from bot.web.blocks import TestMark
 
+ANNOTATIONS_PER_REQUEST = 50  # GitHub accepts no more at once, and adds each batch to those it has
+ANNOTATIONS_MOST = 200  # of one check run
+LARGEST_LINE = 2**31 - 1
 
-async def write_check(context: Context, state: PullState, wanted: Write) -> None:
+
+def annotate_backend(
+    check: CheckRun, backend: Backend, marks: Iterable[TestMark], files: Collection[str]
+) -> CheckRun:
+    """Return a backend's check run with an annotation for each failed test with a line in `files`."""
+    mine = [mark for mark in marks if mark.backend == backend.repo.casefold()]
+    return _annotated(check, backend, backend.failing, mine, files)
+
+
+def annotate_job(
+    check: CheckRun, backend: Backend, job: Job, marks: Iterable[TestMark], files: Collection[str]
+) -> CheckRun:
+    """Return a job's check run with an annotation for each failed test with a line in `files`."""
+    if not job.red:
+        return check
+    mine = [mark for mark in marks if mark.backend == backend.repo.casefold() and mark.job == job.name]
+    return _annotated(check, backend, [job], mine, files)
+
+
+def missing_annotations(
+    wanted: Sequence[dict[str, Any]], present: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the annotations that a check run on GitHub does not have yet."""
+    known = {_identity(one) for one in present}
+    return [one for one in wanted if _identity(one) not in known]
+
+
+def split_annotations(annotations: Sequence[dict[str, Any]]) -> list[Sequence[dict[str, Any]]]:
+    """Return annotations in batches of one request each; at least one batch, which may be empty."""
+    starts = range(0, max(len(annotations), 1), ANNOTATIONS_PER_REQUEST)
+    return [annotations[start : start + ANNOTATIONS_PER_REQUEST] for start in starts]
+
+
+def _annotated(
+    check: CheckRun,
+    backend: Backend,
+    failing: Iterable[Job],
+    marks: Iterable[TestMark],
+    files: Collection[str],
+) -> CheckRun:
+    """Add what backends reported with a line, then what their reports of tests say of other lines."""
+    found = [
+        _annotation(
+            path,
+            test.line,
+            f"{_name(test)} failed in {view.job_label(job)}",
+            test.message,
+            level=_level(backend, job),
+        )
+        for job in failing
+        for test in job.failed_tests
+        if test.line is not None and (path := _path(test)) in files
+    ]
+    lines = {(one["path"], one["start_line"]) for one in found}
+    for mark in marks if files else ():
+        path = changed_file(mark.file, files)
+        if path is not None and (path, mark.line) not in lines:  # variants of a test fail at one line
+            lines.add((path, mark.line))
+            title = f"{mark.name} failed in {mark.job}"
+            found.append(_annotation(path, mark.line, title, mark.message, level=_level(backend, None)))
+    return replace(check, annotations=tuple(found[:ANNOTATIONS_MOST])) if found else check
+
+
+def changed_file(named: str, files: Collection[str]) -> str | None:
+    """Return which of the changed files a report of tests means, None where that is not certain.
+
+    Reports name files as the machine or the folder of tests does: `/builds/project/test/test_ops.py` and `test_ops.py`
+    are both `test/test_ops.py`, the latter only where no other changed file is called so.
+    """
+    if named in files:
+        return named
+    if named.startswith("/"):  # the name alone may be that of any other file
+        return max((one for one in files if "/" in one and named.endswith(f"/{one}")), key=len, default=None)
+    below = [one for one in files if one.endswith(f"/{named}")]
+    return below[0] if len(below) == 1 else None
+
+
+def _path(test: FailedTest) -> str | None:
+    """Return the file of a test reported with a line; it is never guessed from the message."""
+    if test.file is None or test.line is None or not 0 < test.line <= LARGEST_LINE:
+        return None
+    return test.file.removeprefix("./")
+
+
+def _name(test: FailedTest) -> str:
+    return f"{test.classname}.{test.name}" if test.classname else test.name
+
+
+def _level(backend: Backend, job: Job | None) -> str:
+    """Return GitHub's level: what blocks merging is a failure, and what also fails without the change a notice."""
+    if job and job.history in {History.KNOWN, History.FLAKY}:
+        return "notice"
+    return "failure" if backend.decides else "warning"
+
+
+def _annotation(
+    path: str | None, line: int, title: str, message: str | None, *, level: str
+) -> dict[str, Any]:
+    return {
+        "path": path,
+        "start_line": line,
+        "end_line": line,
+        "annotation_level": level,
+        "title": escaping.title(title),
+        "message": escaping.title(message or "failed", limit=escaping.PROSE_LIMIT),
+    }
+
+
+def _identity(annotation: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(annotation.get(name) for name in ("path", "start_line", "title", "message"))
+
+
+async def write_check(context: Context, state: PullState, wanted: CheckWrite) -> None:
     """Create or update one check run and record it."""
     open_client = context.github.client if wanted.urgent else context.github.low_priority
     began = wanted.row["created_at"] if wanted.row else context.clock.now()
@@ -50,7 +169,7 @@ async def write_check(context: Context, state: PullState, wanted: Write) -> None
         )
 
 
-async def _create_once(context: Context, client: Client, state: PullState, wanted: Write) -> int:
+async def _create_once(context: Context, client: Client, state: PullState, wanted: CheckWrite) -> int:
     """Create it, or find the one that an earlier attempt created before it died or lost the answer."""
     check = wanted.check
     row = {
@@ -61,8 +180,8 @@ async def _create_once(context: Context, client: Client, state: PullState, wante
         "name": check.name,
         "basis": wanted.basis,
     }
-    first, *others = annotate.split_annotations(check.annotations)
-    async with creating(context, partial(rows.intend_check, row=row)) as creation:
+    first, *others = split_annotations(check.annotations)
+    async with create_once(context, partial(rows.intend_check, row=row)) as creation:
         found = None if creation.fresh else await _find(context, client, wanted)
         created = found or await creation.create(partial(_create, client, wanted, first))
     if found is None:
@@ -73,7 +192,7 @@ async def _create_once(context: Context, client: Client, state: PullState, wante
     return created
 
 
-async def _find(context: Context, client: Client, wanted: Write) -> int | None:
+async def _find(context: Context, client: Client, wanted: CheckWrite) -> int | None:
     """Return the id of the check run an earlier attempt created, recognised by its name, external_id and our App.
 
     Attempts of one job have all of that in common: those that are recorded are not looked for.
@@ -93,25 +212,25 @@ async def _find(context: Context, client: Client, wanted: Write) -> int | None:
         if run["external_id"] == body["external_id"] and run["app"]["id"] == context.github.app_id
     ]
     async with context.store.read() as tx:
-        known = await rows.recorded(tx, found)
+        known = await rows.count_recorded(tx, found)
     return next((one for one in found if one not in known), None)
 
 
-async def _create(client: Client, wanted: Write, batch: Sequence[dict[str, Any]]) -> int:
+async def _create(client: Client, wanted: CheckWrite, batch: Sequence[dict[str, Any]]) -> int:
     created = await client.post(client.path("check-runs"), data=_body(wanted, batch))
     return int(created["id"])
 
 
-def _changes(wanted: Write, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _changes(wanted: CheckWrite, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the body of an update: the commit cannot be changed, and the external id stays as it was created."""
     body = _body(wanted, batch)
     return {name: value for name, value in body.items() if name not in {"head_sha", "external_id"}}
 
 
-async def _update(client: Client, check_run_id: int, wanted: Write) -> bool:
+async def _update(client: Client, check_run_id: int, wanted: CheckWrite) -> bool:
     """Update a check run by id; returns False when it was deleted at GitHub."""
     try:
-        for batch in annotate.split_annotations(await _not_annotated(client, check_run_id, wanted)):
+        for batch in split_annotations(await _not_annotated(client, check_run_id, wanted)):
             await client.patch(client.path(f"check-runs/{check_run_id}"), data=_changes(wanted, batch))
     except GitHubRefused as error:
         if not error.gone:
@@ -120,22 +239,22 @@ async def _update(client: Client, check_run_id: int, wanted: Write) -> bool:
     return True
 
 
-async def _not_annotated(client: Client, check_run_id: int, wanted: Write) -> list[dict[str, Any]]:
+async def _not_annotated(client: Client, check_run_id: int, wanted: CheckWrite) -> list[dict[str, Any]]:
     """Return the annotations still to be added: GitHub keeps those it has and would show them twice."""
     if not wanted.check.annotations:
         return []
     url = client.path(f"check-runs/{check_run_id}/annotations{{?per_page}}")
     present = [one async for one in client.getiter(url, {"per_page": "100"})]
-    return annotate.missing_annotations(wanted.check.annotations, present)
+    return missing_annotations(wanted.check.annotations, present)
 
 
-def _body(wanted: Write, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _body(wanted: CheckWrite, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
     body = wanted.check.body()
     return body | {"output": body["output"] | {"annotations": list(batch)}} if batch else body
 
 
 @dataclass(frozen=True, kw_only=True)
-class Write:
+class CheckWrite:
     """One check run to be created or updated."""
 
     check: CheckRun
@@ -155,26 +274,26 @@ class Write:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class CheckPlan:
     """The writes due on a head, the gate and verdicts first, and the number of check runs that need none."""
 
-    writes: tuple[Write, ...] = ()
+    writes: tuple[CheckWrite, ...] = ()
     unchanged: int = 0
 
     @classmethod
-    def of(cls, wanted: Sequence[Write | None]) -> Plan:
+    def of(cls, wanted: Sequence[CheckWrite | None]) -> CheckPlan:
         """Return the plan of these writes; None stands for a check run that needs none."""
         writes = [write for write in wanted if write is not None]
         ordered = sorted(writes, key=lambda write: (not write.urgent, write.not_before))
         return cls(writes=tuple(ordered), unchanged=len(wanted) - len(writes))
 
-    def __add__(self, other: Plan) -> Plan:
+    def __add__(self, other: CheckPlan) -> CheckPlan:
         """Return both plans as one, each in its order."""
-        return Plan(writes=self.writes + other.writes, unchanged=self.unchanged + other.unchanged)
+        return CheckPlan(writes=self.writes + other.writes, unchanged=self.unchanged + other.unchanged)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class CheckTerms:
     """The settings and the pull request's state that check runs depend on."""
 
     prefix: str
@@ -191,18 +310,18 @@ class Terms:
     @property
     def gate_name(self) -> str:
         """The gate's name."""
-        return check_run_text.gate_name(self.prefix)
+        return check_text.gate_name(self.prefix)
 
 
 def write_needed(
     check: CheckRun,
     basis: str,
     row: CheckRow | None,
-    terms: Terms,
+    terms: CheckTerms,
     *,
     label_ended: bool = False,
     urgent: bool = False,
-) -> Write | None:
+) -> CheckWrite | None:
     """Return the write that turns a check run into `check`, None when it is that already.
 
     `row` is what was written last, None if it has not begun. A verdict is always urgent.
@@ -212,7 +331,7 @@ def write_needed(
         return None
     concluding = row is None or (row["status"], row["conclusion"]) != (check.status, check.conclusion)
     verdict = check.status == "completed" and concluding  # new wording of the same verdict can wait
-    return Write(
+    return CheckWrite(
         check=check,
         basis=basis,
         label_ended=label_ended,

@@ -1,7 +1,4 @@
-"""comment: writes the one comment of a pull request (key: `owner/repo#number`).
-
-It is found by its stored id, else by its marker and our App as author, so no other comment is taken for ours.
-"""
+"""The task `comment`: writes the one comment of a pull request (key: `owner/repo#number`)."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ import structlog
 
 from bot.core import metrics
 from bot.core.errors import GitHubRefused, NotInstalled
-from bot.oot.publish import comment_text, github_reads, rows
-from bot.oot.publish.create_once import creating
+from bot.oot.publish import comment_text, pull_reads, rows
+from bot.oot.publish.rows import create_once
 from bot.oot.results import task_keys
 
 if TYPE_CHECKING:
@@ -49,7 +46,7 @@ class Comment:
 async def write_comment(context: Context, task: Task) -> None:
     """Write the comment when it differs from what was written last."""
     repo, number = task_keys.parse_pull(task)
-    state = await github_reads.read_current(context, repo, number)
+    state = await pull_reads.read_current(context, repo, number)
     async with context.store.read() as tx:
         present = await rows.get_comment(tx, repo, number)
         edited = await _desired(tx, state)
@@ -84,7 +81,7 @@ async def _write(
     edited_id = known if known is not None and await _edit(client, known, edited.body) else None
     created_id = None
     if edited_id is None:
-        async with creating(context, partial(rows.intend_comment, repo=repo, number=number)) as creation:
+        async with create_once(context, partial(rows.intend_comment, repo=repo, number=number)) as creation:
             edited_id = await _edit_found(context, client, number, edited.body)
             if edited_id is None and _is_due(context.settings, state.current.view, present):
                 created_id = await creation.create(partial(_create, client, state, created.body))
@@ -131,7 +128,7 @@ async def _desired(tx: Transaction, state: PullState, *, replacing: bool = False
     if state.current is None:
         return None
     pull = state.current.view
-    over = await rows.mentions(tx, state.repo, state.number, pull.head_sha)
+    over = await rows.read_mentions(tx, state.repo, state.number, pull.head_sha)
     calling = [
         one
         for one in comment_text.needing_oncalls(pull)

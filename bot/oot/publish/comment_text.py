@@ -1,8 +1,4 @@
-"""Text of the one comment on a pull request: whose failure, what failed, where to look.
-
-Pure: the same pull request gives the same bytes, so an unchanged comment is never edited. If not everything fits, the
-least important is left out first.
-"""
+"""Text of the one comment on a pull request: whose failure, what failed, where to look. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +8,214 @@ from typing import TYPE_CHECKING
 
 from bot.core import escaping, text
 from bot.oot.allowlist.entry import Level
-from bot.oot.publish import comment_backends, failing_tests, failure_text, verdict_line
-from bot.oot.verdict import failure_list, words
+from bot.oot.publish import failure_text
+from bot.oot.verdict import failure_list, gate, view
+from bot.oot.verdict.gate import GateState
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from bot.oot.verdict.failure import FailureList
+    from bot.oot.publish.failure_text import FailureExtent
+    from bot.oot.verdict.failure import Failure, FailureList
+    from bot.oot.verdict.gate import Gate
     from bot.oot.verdict.view import Backend, Pull
     from bot.web.blocks import BlockLine
+
+NAMED_MOST = 3  # backends that are named of each kind
+NOT_BLOCKED = "no backend blocks merging"
+NOT_ASKED = "none blocks or was asked for"
+
+
+def describe_verdict(backends: Sequence[Backend], failures: FailureList, *, unknown: str = "") -> str:
+    """Return the verdict on some backends, as in "❌ `tpu` blocks merging: 2 new failures · `npu`: 1 new failure".
+
+    `unknown` is the reason why the blocking backends are unknown.
+    """
+    if not backends and not unknown:
+        return NOT_ASKED
+    found = gate.judge_gate(backends, unknown=unknown)
+    red = [one for one in backends if one.state.red and not one.decides and not one.ignored_by]
+    unrelated = [one for one in red if _is_unrelated(one, failures)]
+    theirs = [one for one in red if one not in unrelated]
+    parts = [*_of_gate(found, failures), *_failing(theirs, failures)]
+    if unrelated:
+        parts.append(f"{_count_unrelated(unrelated, failures)} unrelated")
+    return " · ".join(parts)
+
+
+def _of_gate(found: Gate, failures: FailureList) -> list[str]:
+    match found.state:
+        case GateState.FAILED:
+            blocking = [
+                f"{escaping.code(one.label)} blocks merging: {gate.describe_gate_failure(one, failures)}"
+                for one in found.stopping[:NAMED_MOST]
+            ]
+            blocking[0] = f"❌ {blocking[0]}"
+            rest = len(found.stopping) - NAMED_MOST
+            return [*blocking, f"{rest} more block merging"] if rest > 0 else blocking
+        case GateState.WAITING:
+            return [_waiting(found)]
+        case _ if not found.blocking:
+            return [f"✅ {NOT_BLOCKED}"]
+        case _:
+            return [f"✅ {found.sentence(open_=True)}"]
+
+
+def _waiting(found: Gate) -> str:
+    if found.unknown:
+        return f"⏳ waiting: {escaping.text(found.unknown)}"
+    awaited = [escaping.code(one.label) for one in found.awaited]
+    parts = [f"⏳ waiting for {text.listing(awaited)}"] if awaited else []
+    held = [escaping.code(one.label) for one in found.deciding if one.state is State.HELD]
+    return " · ".join([*parts, *([f"✋ {text.listing(held)} held back"] if held else [])])
+
+
+def _failing(red: Sequence[Backend], failures: FailureList) -> list[str]:
+    named = [
+        f"{escaping.code(one.label)}: {gate.describe_gate_failure(one, failures)}" for one in red[:NAMED_MOST]
+    ]
+    rest = len(red) - NAMED_MOST
+    return [*named, f"{rest} more failed"] if rest > 0 else named
+
+
+def _is_unrelated(backend: Backend, failures: FailureList) -> bool:
+    """Whether all that failed there is likely not the change's."""
+    found = failures.on_backend(backend.repo)
+    return bool(found and backend.failing) and all(one.is_known_on(backend.repo) for one in found)
+
+
+def _count_unrelated(backends: Sequence[Backend], failures: FailureList) -> int:
+    """Return how many failures some backends have, one of several of them once."""
+    found = {id(one): one.count for backend in backends for one in failures.on_backend(backend.repo)}
+    return sum(found.values())
+
+
+TESTS_MOST = 10  # that are named
+TEST_BACKENDS_MOST = 8  # named of one test
+
+
+def describe_tests(
+    failures: FailureList, backends: Sequence[Backend], detail: FailureExtent, page: str
+) -> str:
+    """Return the list of tests that fail on some backends; empty without any. `page`: where all are."""
+    repos = {one.repo.lower() for one in backends}
+    found = [one for one in failures.all if one.is_test and repos & one.on.keys()]
+    total = len(found) + failures.tests_left
+    if not found:
+        return ""
+    items = [_describe_test(one, repos, detail) for one in found[:TESTS_MOST]]
+    rest = total - len(items)
+    more = [f"- …and {rest:,} more: {failure_text.link_line(('all of them', page))}"] if rest else []
+    return "\n".join([f"**{text.plural(total, 'failing test')}**, each once:", "", *items, *more]).rstrip()
+
+
+def _describe_test(one: Failure, repos: set[str], detail: FailureExtent) -> str:
+    told = next((each for each in one.details if each.message), next(iter(one.details), None))
+    place = told.place if told and not one.url else ""
+    labels = dict.fromkeys(job.label for job in one.jobs if job.key.repo in repos)
+    where = f"fails on {text.listing([escaping.code(label) for label in labels], limit=TEST_BACKENDS_MOST)}"
+    parts = [
+        f"- {escaping.code(one.name)}" + (f" at {escaping.code(place)}" if place else ""),
+        escaping.text(one.words) if one.words else where,
+        f"**{one.kind}**" if one.kind else "",
+        *(f"{escaping.code(label)}: {other.word}" for label, other in one.differing if other.word),
+        failure_text.link_line(("history", one.url)),
+    ]
+    line = " · ".join(part for part in parts if part)
+    block = failure_text.message_block(told.message, told.trace, detail) if told else ""
+    return f"{line}\n\n{block}\n" if block else line
+
+
+BACKENDS_LISTED = 50  # backends of one list
+STOPPED = frozenset({State.CANCELLED, State.NEUTRAL, State.NOT_RUN, State.SKIPPED})
+
+
+def show_table(backends: Sequence[Backend], most: int, page_url: str) -> str:
+    """Return a table of at most so many backends that did not just pass; empty without any."""
+    listed = [one for one in backends if not _is_plain(one)]
+    lines = ["| Backend | Result | Level | Jobs | Took | |", "|---|---|---|---|---:|---|"]
+    lines += [_row(backend) for backend in listed[:most]]
+    rest = len(listed) - most
+    if rest > 0:
+        more = f"{text.plural(rest, 'more backend')}: {view.tally_states(listed[most:])}"
+        lines += ["", f"…and {more}. {failure_text.link_line(('all of them', page_url))}".rstrip()]
+    return "\n".join(lines if most else lines[3:]) if listed else ""
+
+
+def list_passed(backends: Sequence[Backend]) -> str:
+    """Return one line on the backends that passed, of which nothing else is to be said."""
+    plain = [one for one in backends if _is_plain(one)]
+    names = text.listing([escaping.code(one.label) for one in plain], limit=BACKENDS_LISTED)
+    return f"{view.tally_states(plain)}: {names}" if plain else ""
+
+
+def _is_plain(backend: Backend) -> bool:
+    return backend.state is State.SUCCESS and not backend.thin and not backend.ignored_by
+
+
+def _row(backend: Backend) -> str:
+    result = f"{view.state_sign(backend.state)} {view.state_word(backend.state)}"
+    if backend.ignored_by:
+        result += f", ignored by {escaping.code(backend.ignored_by)}"
+    if backend.thin and backend.state is State.SUCCESS:
+        result += f", but {backend.thin}"
+    cells = [
+        escaping.code(backend.label),
+        result,
+        f"L{backend.level}, blocking" if backend.decides else f"L{backend.level}",
+        view.job_counts(backend.jobs) if backend.jobs else "",
+        text.duration(view.run_time(backend)),
+        failure_text.link_line(("results", backend.page_url), ("run", backend.run_url)),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def list_others(pull: Pull, backends: Sequence[Backend]) -> Iterator[str]:
+    """Yield folded lists of running, stopped and watched backends."""
+    running = [b for b in backends if b.state in {State.RUNNING, State.CONFIRMING}]
+    stopped = [b for b in backends if b.state in STOPPED]
+    watched = _watched(pull)
+    whom = "level 2, or 3 without its label" if any(b.level == Level.L3 for b in watched) else "level 2"
+    for heading, listed in (
+        (view.tally_states(running), running),
+        (view.tally_states(stopped), stopped),
+        (f"Also watching ({whom}): {view.tally_states(watched)}", watched),
+    ):
+        if listed:
+            yield fold_text(heading, _list(listed, pull.page_url))
+
+
+def _watched(pull: Pull) -> list[Backend]:
+    """Return the backends that nothing waits for here: level 2, and level 3 without its label."""
+    watched = (b for b in pull.backends if b.role is Role.WATCHING and b.level > Level.L1)
+    return sorted(watched, key=lambda b: (b.label, b.repo))
+
+
+def _list(backends: Sequence[Backend], page_url: str) -> str:
+    lines = [
+        " · ".join(
+            part
+            for part in (
+                f"- {view.state_sign(b.state)} {escaping.code(b.label)}: {escaping.text(view.headline(b))}",
+                failure_text.link_line(("results", b.page_url)),
+            )
+            if part
+        )
+        for b in backends[:BACKENDS_LISTED]
+    ]
+    if len(backends) > BACKENDS_LISTED:
+        rest = text.plural(len(backends) - BACKENDS_LISTED, "more backend")
+        lines.append(f"- …and {rest}: {escaping.link('all of them', page_url)}")
+    return "\n".join(lines)
+
+
+def fold_text(summary: str, body: str, *, open_: bool = False) -> str:
+    """Return text that is shown when it is asked for."""
+    tag = "<details open>" if open_ else "<details>"
+    return f"{tag}\n<summary>{summary}</summary>\n\n{body}\n\n</details>"
+
 
 MARKER = "<!-- ootbot:summary -->"  # the first line, by which our comment is found
 MAX_CHARACTERS = 62_500  # of at most 4 bytes each; GitHub refuses 262,145 bytes
@@ -34,14 +227,14 @@ _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(/[A-Za-z0-9_.-]{1,100})?")  
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extent:
+class CommentExtent:
     """How much of a pull request is shown, and what is left out, in words."""
 
     left_out: str = ""
     lists: bool = True  # of running, stopped and watched backends
     tests: bool = True  # the list of failing tests
     sections: str = "all"  # all | blocking | none: which failing backends get one
-    detail: failure_text.Detail = field(default_factory=failure_text.Detail)
+    detail: failure_text.FailureExtent = field(default_factory=failure_text.FailureExtent)
     rows: int = 200  # of the table
 
 
@@ -74,9 +267,9 @@ def needing_oncalls(pull: Pull) -> list[Backend]:
     return [one for one in backends if one.state.red and one.oncalls and not one.ignored_by]
 
 
-def _extents() -> Iterator[Extent]:
+def _extents() -> Iterator[CommentExtent]:
     """Yield ever smaller extents: the least important goes first."""
-    yield (extent := Extent())
+    yield (extent := CommentExtent())
     detail = replace(extent.detail, traces=False)
     yield (extent := replace(extent, detail=detail, left_out="stack traces"))
     detail = replace(detail, messages=False)
@@ -108,17 +301,19 @@ def _shown_head(pull: Pull) -> Pull:
     return pull.previous if pull.previous and not pull.reported else pull
 
 
-def _paragraphs(pull: Pull, extent: Extent, mention: Collection[tuple[str, str]] | None) -> Iterator[str]:
+def _paragraphs(
+    pull: Pull, extent: CommentExtent, mention: Collection[tuple[str, str]] | None
+) -> Iterator[str]:
     shown = _shown_head(pull)
     backends = _listed(shown)
     yield from _head(pull)
     if shown is not pull:
         mention = ()  # they were mentioned on their own commit
-    table = comment_backends.show_table(backends, extent.rows, shown.page_url)
-    yield from filter(None, [table, comment_backends.list_passed(backends)])
+    table = show_table(backends, extent.rows, shown.page_url)
+    yield from filter(None, [table, list_passed(backends)])
     if extent.tests:
         red = [one for one in backends if one.state.red]
-        tests = failing_tests.describe_tests(_failures(shown), red, extent.detail, shown.page_url)
+        tests = describe_tests(_failures(shown), red, extent.detail, shown.page_url)
         yield from filter(None, [tests, failure_text.describe_missing_baseline(red)])
     for backend in backends:
         if backend.state.red and _has_section(backend, extent):
@@ -126,7 +321,7 @@ def _paragraphs(pull: Pull, extent: Extent, mention: Collection[tuple[str, str]]
     yield from filter(None, [_other_oncalls(backends, extent, mention)])
     if extent.lists:
         yield from filter(None, ["\n".join(map(_remark, shown.remarks))])
-        yield from comment_backends.list_others(shown, backends)
+        yield from list_others(shown, backends)
     if pull.answers:
         yield _answers(pull)
     if extent.left_out:
@@ -151,7 +346,7 @@ def _head(pull: Pull) -> Iterator[str]:
 
 
 def _verdict(pull: Pull) -> str:
-    return verdict_line.describe_verdict(_listed(pull), _failures(pull), unknown=pull.gate_unknown)
+    return describe_verdict(_listed(pull), _failures(pull), unknown=pull.gate_unknown)
 
 
 def _failures(pull: Pull) -> FailureList:
@@ -178,13 +373,13 @@ def _listed(pull: Pull) -> list[Backend]:
     return sorted((b for b in pull.backends if b.role is not Role.WATCHING), key=order)
 
 
-def _has_section(backend: Backend, extent: Extent) -> bool:
+def _has_section(backend: Backend, extent: CommentExtent) -> bool:
     """Whether a red backend gets a section of its own."""
     return extent.sections == "all" or (extent.sections == "blocking" and backend.blocks)
 
 
 def _section(
-    backend: Backend, detail: failure_text.Detail, mention: Collection[tuple[str, str]] | None
+    backend: Backend, detail: failure_text.FailureExtent, mention: Collection[tuple[str, str]] | None
 ) -> str:
     reason = escaping.text(backend.reason.strip().removesuffix("."))
     sentences = [
@@ -197,7 +392,7 @@ def _section(
     ]
     line = " ".join(sentence for sentence in sentences if sentence)
     blocks = [line, *failure_text.failing_jobs(backend, replace(detail, tests=0))]  # tests are listed above
-    return comment_backends.fold(_named(backend), "\n\n".join(blocks), open_=backend.decides)
+    return fold_text(_named(backend), "\n\n".join(blocks), open_=backend.decides)
 
 
 def _oncalls(backend: Backend, mention: Collection[tuple[str, str]] | None) -> str:
@@ -211,7 +406,7 @@ def _oncalls(backend: Backend, mention: Collection[tuple[str, str]] | None) -> s
 
 
 def _other_oncalls(
-    backends: Sequence[Backend], extent: Extent, mention: Collection[tuple[str, str]] | None
+    backends: Sequence[Backend], extent: CommentExtent, mention: Collection[tuple[str, str]] | None
 ) -> str:
     """Name the on-calls of red backends whose section was left out: they are still needed."""
     lines = [
@@ -228,7 +423,7 @@ def _answers(pull: Pull) -> str:
         f"{escaping.text(given.text, limit=_ANSWER)}"
         for given in pull.answers
     ]
-    return comment_backends.fold("Last commands", "\n".join(lines), open_=True)
+    return fold_text("Last commands", "\n".join(lines), open_=True)
 
 
 def _remark(line: BlockLine) -> str:
@@ -237,7 +432,7 @@ def _remark(line: BlockLine) -> str:
 
 def _named(backend: Backend) -> str:
     name = escaping.html_code(backend.label)
-    return f"{words.sign(backend.state)} {name}: {escaping.html_text(words.headline(backend))}"
+    return f"{view.state_sign(backend.state)} {name}: {escaping.html_text(view.headline(backend))}"
 
 
 def _footer(pull: Pull) -> str:

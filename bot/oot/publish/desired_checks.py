@@ -1,8 +1,4 @@
-"""The check runs of backends a head should have, and what has to be written for them: desired against present.
-
-A check run is updated by its stored id and never reopened by a late report. A new one begins only with a new basis: a
-re-run or a new dispatch.
-"""
+"""The check runs of backends a head should have, compared with those it has: what is to be written."""
 
 from __future__ import annotations
 
@@ -14,16 +10,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bot.oot.allowlist.entry import Level
-from bot.oot.publish import annotate
-from bot.oot.publish.check import Plan, write_needed
-from bot.oot.publish.check_run_text import CheckRun, backend_check, job_checks
-from bot.oot.verdict.head import asks_for
+from bot.oot.publish import check as annotate
+from bot.oot.publish.check import CheckPlan, write_needed
+from bot.oot.publish.check_text import CheckRun, backend_check, job_checks
+from bot.oot.verdict.pull_state import labels_ask_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from bot.oot.allowlist.allowlist import Entry
-    from bot.oot.publish.check import Terms, Write
+    from bot.oot.allowlist.entry import Entry
+    from bot.oot.publish.check import CheckTerms, CheckWrite
     from bot.oot.publish.tables import CheckRow
     from bot.oot.results.tables import DispatchRow
     from bot.oot.verdict.view import Backend, Job, Pull
@@ -43,8 +39,8 @@ def plan_backend_checks(
     dispatches: Mapping[str, DispatchRow],
     entries: Mapping[str, Entry],
     present: Sequence[CheckRow],
-    terms: Terms,
-) -> Plan:
+    terms: CheckTerms,
+) -> CheckPlan:
     """Return what has to be written of the backends' check runs.
 
     `dispatches` and `entries` are keyed by the backend's case folded name; `present` holds this head's check runs,
@@ -69,7 +65,7 @@ def plan_backend_checks(
     # also those that may not begin, as of a demoted backend: what they replace would never end
     newest |= {check.name: check.external_id for check in (*begun, *latest)}
     standing = {*newest.values(), *(check.external_id for check in latest)}
-    return Plan.of([*wanted, *_superseded(present, terms, standing)])
+    return CheckPlan.of([*wanted, *_superseded(present, terms, standing)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +77,7 @@ class _Case:
     dispatch: DispatchRow
     entry: Entry | None  # None: it left the allowlist
     present: Sequence[CheckRow]  # all check runs of the head, oldest first
-    terms: Terms
+    terms: CheckTerms
 
     @property
     def per_job(self) -> bool:
@@ -145,7 +141,7 @@ class _Case:
     @cached_property
     def requested(self) -> bool:
         """Whether its check runs are wanted now: it blocks, or the pull request has its label."""
-        return self.backend.blocks or asks_for(
+        return self.backend.blocks or labels_ask_for(
             self.backend.device, self.terms.labels, self.terms.label_prefixes
         )
 
@@ -173,7 +169,7 @@ class _Case:
         return self.requested or begun_without_label
 
 
-def _of_backend(case: _Case) -> Iterator[Write | None]:
+def _of_backend(case: _Case) -> Iterator[CheckWrite | None]:
     """Yield the write of the backend's own check run; where jobs have theirs instead, one that has begun ends."""
     basis = f"{case.dispatch['id']}/{case.backend.attempt}"
     check = backend_check(case.backend, external_id=_new_id(case, basis), **case.common_arguments)
@@ -205,7 +201,7 @@ def _continued(case: _Case, name: str, basis: str) -> CheckRow | None:
     return None
 
 
-def _of_jobs(case: _Case) -> Iterator[Write | None]:
+def _of_jobs(case: _Case) -> Iterator[CheckWrite | None]:
     """Yield the writes of the jobs' check runs: if its entry asks for them, and of those that have begun."""
     allowed = MOST_JOB_CHECKS - len(case.begun)
     for job, check in case.jobs:
@@ -230,14 +226,14 @@ def _job_prefix(dispatch: DispatchRow) -> str:
     return f"{dispatch['id']}/job/"
 
 
-def _write(case: _Case, check: CheckRun, basis: str, row: CheckRow | None) -> Write | None:
+def _write(case: _Case, check: CheckRun, basis: str, row: CheckRow | None) -> CheckWrite | None:
     """Return the write that shows the state in a check run, or ends it; None when nothing has changed."""
     if case.continues(row):
         return _shown(check, basis, row, case.terms)
     return _ended(check, row, case.terms, case.reason_ended)
 
 
-def _shown(check: CheckRun, basis: str, row: CheckRow | None, terms: Terms) -> Write | None:
+def _shown(check: CheckRun, basis: str, row: CheckRow | None, terms: CheckTerms) -> CheckWrite | None:
     """Return the write that makes a check run what it should be; concluded ones are not reopened."""
     if row is None:
         return write_needed(check, basis, None, terms)
@@ -246,7 +242,7 @@ def _shown(check: CheckRun, basis: str, row: CheckRow | None, terms: Terms) -> W
     return write_needed(replace(check, external_id=row["external_id"]), basis, row, terms)
 
 
-def _is_final(row: CheckRow, check: CheckRun, terms: Terms) -> bool:
+def _is_final(row: CheckRow, check: CheckRun, terms: CheckTerms) -> bool:
     """Whether a check run stays as it was concluded, whatever the state is now."""
     if (
         row["conclusion"] == "neutral" and row["label_ended"]
@@ -255,7 +251,7 @@ def _is_final(row: CheckRow, check: CheckRun, terms: Terms) -> bool:
     return row["status"] == "completed" and check.status != "completed"
 
 
-def _ended(check: CheckRun, row: CheckRow | None, terms: Terms, reason: str) -> Write | None:
+def _ended(check: CheckRun, row: CheckRow | None, terms: CheckTerms, reason: str) -> CheckWrite | None:
     """Return the write that ends an unfinished check run; none for one that has not begun."""
     if row is None or row["status"] == "completed":
         return None
@@ -270,7 +266,9 @@ def _ended(check: CheckRun, row: CheckRow | None, terms: Terms, reason: str) -> 
     return write_needed(ended, row["basis"], row, terms, label_ended=True)
 
 
-def _superseded(present: Sequence[CheckRow], terms: Terms, standing: set[str]) -> Iterator[Write | None]:
+def _superseded(
+    present: Sequence[CheckRow], terms: CheckTerms, standing: set[str]
+) -> Iterator[CheckWrite | None]:
     """Yield the writes that end check runs that a newer one of the same name has replaced.
 
     `standing` holds our keys of those that were not: the newest of each name, and those of the latest attempts of jobs,

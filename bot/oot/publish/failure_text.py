@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.core import escaping, text
-from bot.oot.verdict import words
+from bot.oot.verdict import view
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import History
 
@@ -34,7 +34,7 @@ _EVIDENCE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Detail:
+class FailureExtent:
     """How much of each failing backend is shown."""
 
     jobs: int = 20  # failing jobs; the others are counted
@@ -43,7 +43,7 @@ class Detail:
     traces: bool = True
 
 
-def failing_jobs(backend: Backend, detail: Detail) -> list[str]:
+def failing_jobs(backend: Backend, detail: FailureExtent) -> list[str]:
     """Return a block of Markdown for each failing job, with its failed tests."""
     shown = by_urgency(backend.failing)[: detail.jobs]
     blocks = [failing_job(job, detail) for job in shown]
@@ -57,7 +57,7 @@ def failing_jobs(backend: Backend, detail: Detail) -> list[str]:
     return blocks
 
 
-def failing_job(job: Job, detail: Detail) -> str:
+def failing_job(job: Job, detail: FailureExtent) -> str:
     """Return the line on a failing job and its first failed tests."""
     shown = job.failed_tests[: detail.tests]
     rest = max(job.failed or 0, len(job.failed_tests)) - len(shown)
@@ -73,11 +73,11 @@ def failing_job(job: Job, detail: Detail) -> str:
 def job_line(job: Job, *, failed: int = 0) -> str:
     """Return one line on a job: name, outcome, time, how many tests `failed` if none is listed, history, links."""
     time = text.duration(job.execution_time)
-    outcome = f"{words.job_sign(job)} {words.job_word(job)}"
+    outcome = f"{view.job_sign(job)} {view.job_word(job)}"
     parts = [
-        f"**{escaping.code(words.job_label(job))}** {outcome}" + (time and f" in {time}"),
+        f"**{escaping.code(view.job_label(job))}** {outcome}" + (time and f" in {time}"),
         text.plural(failed, "failed test") if failed else "",
-        words.describe_history(job),
+        view.describe_history(job),
         link_line(("log", job.url), ("artifacts", job.artifact_url), (_evidence(job), job.evidence_url)),
     ]
     return " · ".join(part for part in parts if part)
@@ -166,12 +166,12 @@ def what_now(backend: Backend) -> str:
         case State.DISPATCH_FAILED:
             return f"Nothing runs on {name}. Comment {command} to try again."
         case State.HELD:
-            label = escaping.code(words.OK_TO_TEST)
+            label = escaping.code(view.OK_TO_TEST)
             return f"Somebody with write access reads the change and adds the label {label}."
     return ""
 
 
-def _test(test: FailedTest, detail: Detail) -> str:
+def _test(test: FailedTest, detail: FailureExtent) -> str:
     name = f"{test.classname}.{test.name}" if test.classname else test.name
     line = f"- {escaping.code(name)}"
     if test.file:
@@ -181,13 +181,13 @@ def _test(test: FailedTest, detail: Detail) -> str:
     return f"{line}\n\n{block}\n" if block else line
 
 
-def message_block(message: str | None, trace: str | None, detail: Detail) -> str:
+def message_block(message: str | None, trace: str | None, detail: FailureExtent) -> str:
     """Return message and stack trace below a line of a list; empty where nothing is to be shown."""
     found = _message(message, trace, detail)
     return _indented(escaping.fence(found)) if found else ""
 
 
-def _message(message: str | None, trace: str | None, detail: Detail) -> str:
+def _message(message: str | None, trace: str | None, detail: FailureExtent) -> str:
     parts = []
     if detail.messages and message:
         parts.append(escaping.shorten(escaping.clean(message).strip(), MESSAGE_LIMIT))

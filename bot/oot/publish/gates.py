@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bot.ingest import record_reads
-from bot.oot.publish import check_run_text, merge_queue_rows, rows
-from bot.oot.publish.check import Plan, write_needed
-from bot.oot.publish.check_run_text import gate_check
+from bot.ingest import record_store
+from bot.oot.publish import check_text, merge_queue, rows
+from bot.oot.publish.check import CheckPlan, write_needed
+from bot.oot.publish.check_text import gate_check
 from bot.oot.verdict import gate, pull_state
 from bot.oot.verdict.gate import Gate, GateState
-from bot.oot.verdict.head import Head
+from bot.oot.verdict.pull_state import PullHead
 from bot.oot.verdict.view import Pull
 
 if TYPE_CHECKING:
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.oot.publish.check import Terms
+    from bot.oot.publish.check import CheckTerms
     from bot.oot.publish.tables import CheckRow
     from bot.oot.results.tables import DispatchRow
     from bot.oot.verdict.pull_state import PullState
     from bot.oot.verdict.view import Backend
-
 
 MOST_JUDGED = 100  # other pull requests whose heads are judged for one gate
 RANKS = {GateState.FAILED: 0, GateState.WAITING: 1, GateState.PASSED: 2}
@@ -42,7 +41,7 @@ class ShownGate:
     check_run_id: int | None  # None until it was written
 
 
-def decide_gate(head: Head, present: Sequence[CheckRow], *, ever: bool, current: bool) -> Gate | None:
+def decide_gate(head: PullHead, present: Sequence[CheckRow], *, ever: bool, current: bool) -> Gate | None:
     """Return the gate a commit should have, None for none; `present` holds those it has had, oldest first.
 
     There is a gate where a backend blocks. Where none does there is one if the repository has `ever` had a gate and
@@ -57,20 +56,20 @@ def decide_gate(head: Head, present: Sequence[CheckRow], *, ever: bool, current:
     blocked = any(backend.blocks for backend in pull.backends)
     if not (blocked or (ever and head.expecting)) or (row is None and not current):
         return None
-    found = gate.judge(pull.backends, unknown=pull.gate_unknown)
+    found = gate.judge_gate(pull.backends, unknown=pull.gate_unknown)
     was_green = row is not None and row["conclusion"] == "success"
     if head.undispatched and found.state is GateState.PASSED and not was_green:
         missing = {one.repo.casefold() for one in head.undispatched}
         others = [one for one in pull.backends if one.repo.casefold() not in missing]
-        return gate.judge((*others, *head.undispatched), unknown=pull.gate_unknown)
+        return gate.judge_gate((*others, *head.undispatched), unknown=pull.gate_unknown)
     return found
 
 
-def _writes(commit: _Commit, present: Sequence[CheckRow], terms: Terms) -> Plan:
+def _writes(commit: _Commit, present: Sequence[CheckRow], terms: CheckTerms) -> CheckPlan:
     """Return what has to be written of a commit's gate."""
     found = decide_gate(commit.head, present, ever=terms.gate, current=commit.current)
     if found is None:
-        return Plan()
+        return CheckPlan()
     pull = commit.head.view
     check = gate_check(
         found, prefix=terms.prefix, head_sha=commit.sha, external_id="", page_url=pull.page_url
@@ -86,12 +85,12 @@ def _writes(commit: _Commit, present: Sequence[CheckRow], terms: Terms) -> Plan:
     early = bool(blocking) and not any(key in dispatches for key in blocking)
     # neither is new wording of an undecided gate: the backends' own check runs go first
     urgent = not early if row is None else not row["digest"]
-    return Plan.of([write_needed(check, _basis(blocking, dispatches), row, terms, urgent=urgent)])
+    return CheckPlan.of([write_needed(check, _basis(blocking, dispatches), row, terms, urgent=urgent)])
 
 
-def _rank(head: Head) -> int:
+def _rank(head: PullHead) -> int:
     """Return how good a head's gate is: 0 failed, 1 waiting, 2 passed."""
-    return RANKS[gate.judge(head.view.backends, unknown=head.view.gate_unknown).state]
+    return RANKS[gate.judge_gate(head.view.backends, unknown=head.view.gate_unknown).state]
 
 
 def _basis(blocking: Mapping[str, Backend], dispatches: Mapping[str, DispatchRow]) -> str:
@@ -110,8 +109,8 @@ def _external_id(repo: str, sha: str, number: int) -> str:
 
 
 async def plan_gates(
-    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[Head], terms: Terms
-) -> Plan:
+    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[PullHead], terms: CheckTerms
+) -> CheckPlan:
     """Return the writes of the gates on some heads, and on the commits of a merge queue.
 
     A commit has one gate. Of several open pull requests with the same head, the first to have had it writes the gate,
@@ -120,7 +119,7 @@ async def plan_gates(
     judge = _Judge(tx=tx, settings=settings, state=state)
     commits = [*await judge.on_heads(chosen), *await judge.in_queue()]
     written = await rows.gates_on(tx, state.repo, [commit.sha for commit in commits], terms.gate_name)
-    planned = Plan()
+    planned = CheckPlan()
     for commit in commits:
         present = [row for row in written if row["head_sha"] == commit.sha]
         planned += _writes(commit, present, replace(terms, current=commit.current))
@@ -128,12 +127,12 @@ async def plan_gates(
 
 
 async def read_shown_gates(
-    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[Head]
+    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[PullHead]
 ) -> dict[str, ShownGate]:
     """Return the gates of some heads by commit, as written or about to be, also where another pull request decides."""
     if not chosen or not settings.is_upstream(state.repo):
         return {}
-    name = check_run_text.gate_name(settings.check_prefix)
+    name = check_text.gate_name(settings.check_prefix)
     commits = await _Judge(tx=tx, settings=settings, state=state).on_heads(chosen, everyones=True)
     written = await rows.gates_on(tx, state.repo, [commit.sha for commit in commits], name)
     ever = bool(written) or await rows.gate_exists(tx, state.repo, name)
@@ -157,7 +156,7 @@ def _left(present: Sequence[CheckRow]) -> Gate | None:
     return Gate(state=states.get(row["conclusion"] or "", GateState.WAITING), blocking=(), left=True)
 
 
-async def dependent_pulls(tx: Transaction, state: PullState, plan: Plan, gate_name: str) -> set[int]:
+async def dependent_pulls(tx: Transaction, state: PullState, plan: CheckPlan, gate_name: str) -> set[int]:
     """Return the pull requests whose gates depend on this one's verdict, where it may have changed.
 
     Those behind it in a merge queue only while a gate has to be written: two pull requests can each be behind the
@@ -165,12 +164,12 @@ async def dependent_pulls(tx: Transaction, state: PullState, plan: Plan, gate_na
     """
     found: set[int] = set()
     if any(one.check.name == gate_name for one in plan.writes):
-        found |= merge_queue_rows.pulls_behind(
-            await merge_queue_rows.waiting_groups(tx, state.repo), state.number
-        )
+        found |= merge_queue.pulls_behind(await merge_queue.waiting_groups(tx, state.repo), state.number)
     if state.current:
         sha = state.current.view.head_sha
-        first, *rest = (await record_reads.deciders(tx, state.repo, [sha])).get(sha, [state.number])
+        first, *rest = (await record_store.read_deciding_pulls(tx, state.repo, [sha])).get(
+            sha, [state.number]
+        )
         found |= {first} if state.number in rest else set()
     return found
 
@@ -180,7 +179,7 @@ class _Commit:
     """A commit that may have a gate."""
 
     sha: str
-    head: Head  # that decides on it
+    head: PullHead  # that decides on it
     current: bool
 
 
@@ -192,10 +191,10 @@ class _Judge:
     settings: Settings
     state: PullState
 
-    async def on_heads(self, chosen: Sequence[Head], *, everyones: bool = False) -> list[_Commit]:
+    async def on_heads(self, chosen: Sequence[PullHead], *, everyones: bool = False) -> list[_Commit]:
         """Return the commits whose gates are this pull request's to write; with `everyones` also all others."""
         shas = [head.view.head_sha for head in chosen]
-        deciders = await record_reads.deciders(self.tx, self.state.repo, shas)
+        deciders = await record_store.read_deciding_pulls(self.tx, self.state.repo, shas)
         commits = []
         for head in chosen:
             sha = head.view.head_sha
@@ -210,16 +209,16 @@ class _Judge:
     async def in_queue(self) -> list[_Commit]:
         """Return this pull request's commits in merge queues."""
         tx, state = self.tx, self.state
-        groups = await merge_queue_rows.groups_of_pull(tx, state.repo, state.number) if state.current else []
+        groups = await merge_queue.groups_of_pull(tx, state.repo, state.number) if state.current else []
         commits = []
         for group in groups:
-            chain = await merge_queue_rows.read_chain(tx, group)
+            chain = await merge_queue.read_chain(tx, group)
             head = await self._head_of(state.number)
             worst = await self._worst(head, chain.numbers[1:], unknown=chain.unknown is not None)
             commits.append(_Commit(sha=group["head_sha"], head=worst, current=True))
         return commits
 
-    async def _worst(self, head: Head, others: Sequence[int], *, unknown: bool = False) -> Head:
+    async def _worst(self, head: PullHead, others: Sequence[int], *, unknown: bool = False) -> PullHead:
         """Return the head with the worst gate: this one, or the current head of one of the other pull requests.
 
         `unknown`: there are more of them, and it is not known which.
@@ -233,7 +232,7 @@ class _Judge:
             heads.append(_kept_waiting(head, "the commit it builds on is in no group that is known"))
         return min(heads, key=_rank)
 
-    async def _head_of(self, number: int) -> Head:
+    async def _head_of(self, number: int) -> PullHead:
         """Return the current head of a pull request, or one that keeps the gate waiting when it is unknown."""
         state, repo = self.state, self.state.repo
         if number != state.number:
@@ -242,9 +241,9 @@ class _Judge:
             return state.current
         unknown = f"nothing is known of pull request {number}, which is before this one in the queue"
         view = Pull(repo=repo, number=number, head_sha="", gate_unknown=unknown)
-        return Head(view=view, facts={}, entries={}, expecting=True)
+        return PullHead(view=view, facts={}, entries={}, expecting=True)
 
 
-def _kept_waiting(head: Head, reason: str) -> Head:
+def _kept_waiting(head: PullHead, reason: str) -> PullHead:
     """Return a head whose gate waits, whatever its backends say."""
     return replace(head, view=replace(head.view, gate_unknown=reason))

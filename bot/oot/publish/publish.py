@@ -1,9 +1,4 @@
-"""publish: makes a pull request's check runs what they should be (key: `owner/repo#number`).
-
-Each run compares the desired check runs with those written last and writes the difference, gates and verdicts first.
-What cannot be written now is left to the next run, as desired then. Two more tasks publish many pull requests:
-`installed` when the App can reach more of an account (key: its login), `publish_open` when the allowlist has changed.
-"""
+"""The task `publish`: makes a pull request's check runs what they should be (key: `owner/repo#number`)."""
 
 from __future__ import annotations
 
@@ -15,24 +10,15 @@ import structlog
 
 from bot.core import metrics
 from bot.core.errors import GitHubRefused, GiveUp, OverBudget, RetryLater
-from bot.ingest import record_reads
-from bot.ingest.watched import canonical_name
+from bot.ingest import record_store
+from bot.ingest.repositories import canonical_name
 from bot.oot.dispatch.redispatch import redispatch_account
-from bot.oot.publish import (
-    check_run_text,
-    comment,
-    demotion_rows,
-    desired_checks,
-    gates,
-    github_reads,
-    queue_bases,
-    rows,
-)
-from bot.oot.publish.check import Terms, write_check
+from bot.oot.publish import check_text, comment, desired_checks, gates, merge_queue, pull_reads, rows
+from bot.oot.publish.check import CheckTerms, write_check
 from bot.oot.results import task_keys
 from bot.oot.results.task_keys import request_publish
+from bot.oot.verdict import comparison as verdict_rows
 from bot.oot.verdict import pull_state, verdict
-from bot.oot.verdict import rows as verdict_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,11 +26,10 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.oot.publish.check import Plan, Write
+    from bot.oot.publish.check import CheckPlan, CheckWrite
     from bot.oot.publish.tables import CheckRow
-    from bot.oot.verdict.facts import Facts
-    from bot.oot.verdict.head import Head
-    from bot.oot.verdict.pull_state import PullState
+    from bot.oot.verdict.pull_state import PullHead, PullState
+    from bot.oot.verdict.verdict import Facts
     from bot.oot.verdict.view import Backend
     from bot.queue.tasks import Task
 
@@ -66,19 +51,19 @@ async def publish_pull(context: Context, task: Task) -> float:
     """
     began = time.perf_counter()
     repo, number = task_keys.parse_pull(task)
-    state = await github_reads.read_state(context, repo, number)
+    state = await pull_reads.read_state(context, repo, number)
     if not context.settings.is_upstream(repo) or not state.heads:
         return 0.0
-    if await github_reads.read_merge_base(context, state):
-        state = await github_reads.read_state(context, repo, number)
-    await queue_bases.read_queue_bases(context, state)
-    files = await github_reads.read_changed_files(context, state)
+    if await pull_reads.read_merge_base(context, state):
+        state = await pull_reads.read_state(context, repo, number)
+    await merge_queue.read_queue_bases(context, state)
+    files = await pull_reads.read_changed_files(context, state)
     async with context.store.read() as tx:
         present = await rows.checks_of(tx, state.repo, state.number)
         heads = _maintained(state, present)
         plan = await _plan(tx, context.settings, state, heads=heads, present=present, files=files)
         others = await gates.dependent_pulls(
-            tx, state, plan, check_run_text.gate_name(context.settings.check_prefix)
+            tx, state, plan, check_text.gate_name(context.settings.check_prefix)
         )
     pause = min((time.perf_counter() - began) * GATHERED, LONGEST_PAUSE)
     # before the writes: after a crash in between, the next run would no longer find a difference to announce
@@ -123,7 +108,7 @@ async def request_all_open(tx: Transaction, settings: Settings, *, account: str 
     """
     mine = [
         (canonical_name(settings, repo), number)
-        for repo, number in await record_reads.all_open(tx)
+        for repo, number in await record_store.read_open_pulls(tx)
         if account is None or repo.partition("/")[0].casefold() == account.casefold()
         if settings.is_upstream(repo)
     ]
@@ -132,7 +117,7 @@ async def request_all_open(tx: Transaction, settings: Settings, *, account: str 
         request_publish(tx, repo, number, delay=max(place - AT_ONCE + 1, 0) * APART)
 
 
-def _schedule(tx: Transaction, key: str, plan: Plan, wait: RetryLater | None, now: int) -> None:
+def _schedule(tx: Transaction, key: str, plan: CheckPlan, wait: RetryLater | None, now: int) -> None:
     """Enqueue the next run for when the first of the remaining writes is due."""
     later = [(one.not_before - now) / 1000 for one in plan.writes if one.not_before > now]
     if wait and wait.after is not None:  # not raised: a task that waits already may be due before
@@ -142,7 +127,7 @@ def _schedule(tx: Transaction, key: str, plan: Plan, wait: RetryLater | None, no
         tx.enqueue("publish", key, delay=max(min(later), SHORTEST))
 
 
-def _schedule_confirmation(tx: Transaction, key: str, heads: Sequence[Head]) -> None:
+def _schedule_confirmation(tx: Transaction, key: str, heads: Sequence[PullHead]) -> None:
     """Enqueue what verdicts still wait for: GitHub's status of runs, or a minute without news where it has none."""
     if _any_unconfirmable(heads):
         tx.enqueue("publish", key, delay=QUIET_AGAIN)
@@ -151,7 +136,7 @@ def _schedule_confirmation(tx: Transaction, key: str, heads: Sequence[Head]) -> 
 
 
 async def _write_all(
-    context: Context, state: PullState, plan: Plan, now: int
+    context: Context, state: PullState, plan: CheckPlan, now: int
 ) -> tuple[RetryLater | None, list[str]]:
     """Write what is due; returns why some of it has to wait, and what GitHub refused for good."""
     refusals: list[str] = []
@@ -178,7 +163,7 @@ async def _write_all(
     return wait, refusals
 
 
-def _maintained(state: PullState, present: Sequence[CheckRow]) -> list[Head]:
+def _maintained(state: PullState, present: Sequence[CheckRow]) -> list[PullHead]:
     """Return the newest heads, and older ones that have an unfinished check run."""
     unfinished = {row["head_sha"] for row in present if row["status"] != "completed"}
     newest, rest = state.heads[: pull_state.MOST_HEADS], state.heads[pull_state.MOST_HEADS :]
@@ -190,20 +175,20 @@ async def _plan(
     settings: Settings,
     state: PullState,
     *,
-    heads: Sequence[Head],
+    heads: Sequence[PullHead],
     present: Sequence[CheckRow],
     files: frozenset[str],
-) -> Plan:
+) -> CheckPlan:
     """Return everything to be written: gates and verdicts, then the rest, and new wording of a gate last."""
-    gate_name = check_run_text.gate_name(settings.check_prefix)
-    terms = Terms(
+    gate_name = check_text.gate_name(settings.check_prefix)
+    terms = CheckTerms(
         prefix=settings.check_prefix,
         names=settings.check_names,
         label_prefixes=settings.label_prefixes,
         labels=state.labels,
         gate=await rows.gate_exists(tx, state.repo, gate_name),
         interval=settings.publish_interval * 1000,
-        demoted=frozenset(await demotion_rows.demoting_pulls(tx, state.repo)),
+        demoted=frozenset(await rows.read_demoting_pulls(tx, state.repo)),
     )
     plan = await gates.plan_gates(tx, settings, state, heads, terms)
     for head in heads:
@@ -214,13 +199,13 @@ async def _plan(
         here = replace(terms, current=current, files=files if current else frozenset(), marks=marks)
         plan += desired_checks.plan_backend_checks(head.view, dispatches, head.entries, on_head, here)
 
-    def order(one: Write) -> tuple[bool, bool]:
+    def order(one: CheckWrite) -> tuple[bool, bool]:
         return not one.urgent, not one.urgent and one.check.name == gate_name
 
     return replace(plan, writes=tuple(sorted(plan.writes, key=order)))
 
 
-def _unconfirmed_runs(heads: Sequence[Head]) -> list[str]:
+def _unconfirmed_runs(heads: Sequence[PullHead]) -> list[str]:
     """Return the runs whose verdict waits for GitHub, which has sent nothing about them: keys of `confirm`."""
     keys = []
     for facts, backend, confirmed in _undecided(heads):
@@ -231,7 +216,7 @@ def _unconfirmed_runs(heads: Sequence[Head]) -> list[str]:
     return keys
 
 
-def _any_unconfirmable(heads: Sequence[Head]) -> bool:
+def _any_unconfirmable(heads: Sequence[PullHead]) -> bool:
     """Whether the verdict on a backend that GitHub cannot confirm waits for a minute without news."""
     return any(
         not confirmed and (backend.state == "confirming" or verdict.unjudged_reruns(facts))
@@ -239,7 +224,7 @@ def _any_unconfirmable(heads: Sequence[Head]) -> bool:
     )
 
 
-def _undecided(heads: Sequence[Head]) -> Iterator[tuple[Facts, Backend, bool]]:
+def _undecided(heads: Sequence[PullHead]) -> Iterator[tuple[Facts, Backend, bool]]:
     """Yield the dispatched backends without a verdict, and whether it needs GitHub's confirmation."""
     for head in heads:
         for backend in head.view.backends:

@@ -1,19 +1,22 @@
-"""Rows of what we wrote on pull requests: reads and writes of check runs, comments and mentions.
-
-Times are epoch milliseconds.
-"""
+"""Rows of what we wrote on pull requests, and the intents by which nothing is created twice at GitHub."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.db.columns import unindexed
-from bot.db.rows import select
+from bot.core.errors import GitHubRefused, GitHubUnavailable, RetryLater
+from bot.db.rows import select, unindexed
 from bot.db.statements import RowStatement, Statement
-from bot.oot.publish import intent_rows
+from bot.db.transaction import insert_into
 from bot.oot.publish.tables import (
+    DEMOTES,
+    PULL,
     UNFINISHED,
     CheckRow,
     CommentRow,
@@ -26,10 +29,142 @@ from bot.oot.publish.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 
+    from bot.context import Context
     from bot.db.transaction import Transaction
-    from bot.oot.publish.intent_rows import Intent
+
+INTENT_LASTS = 75_000  # milliseconds: the calls, and the time GitHub may still work on one that timed out
+GITHUB_TIMEOUT = 10_000  # milliseconds after which GitHub ends any request
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent:
+    """The right of this process alone to create an object now."""
+
+    table: sa.Table
+    key: tuple[Any, ...]
+    until: int  # epoch milliseconds; identifies this intent among later ones
+    fresh: bool  # the first intent for this object: there is nothing to look for
+    lost_until: int = 0  # epoch milliseconds: until then GitHub may still be executing an unanswered request
+
+
+async def begin_intent(tx: Transaction, table: sa.Table, row: Mapping[str, object]) -> Intent:
+    """Record that an object is about to be created; raises RetryLater while another process may be creating it."""
+    key = tuple(row[column.name] for column in table.primary_key)
+    until = tx.now + INTENT_LASTS
+    values = {**row, "writing_until": until, "lost_until": 0}
+    if (await tx.run(_insert(table, sqlite=tx.sqlite), values)).rowcount:
+        return Intent(table=table, key=key, until=until, fresh=True)
+    lost_until = (await tx.run(_take(table), _named(table, key) | {"until": until, "now": tx.now})).scalar()
+    if lost_until is None:
+        holder = sa.select(table.c.writing_until).where(*_of_key(table))
+        held = (await tx.run(holder, _named(table, key))).scalar_one()
+        raise RetryLater(f"another process is making {' '.join(map(str, key))}", after=(held - tx.now) / 1000)
+    return Intent(table=table, key=key, until=until, fresh=False, lost_until=lost_until)
+
+
+async def lose_all_intents(tx: Transaction, tables: Sequence[sa.Table] = (oot_check, oot_comment)) -> None:
+    """Record that every call in progress will stay unanswered: for the start of a process that is the only one."""
+    for table in tables:
+        lost = {"writing_until": 0, "lost_until": tx.now + GITHUB_TIMEOUT}
+        await tx.run(sa.update(table).where(table.c.writing_until > tx.now).values(lost))
+
+
+async def end_intent(tx: Transaction, intent: Intent) -> None:
+    """Record that a call is over, whatever its outcome; a later intent of another process stays."""
+    await tx.run(_change(intent.table), _mine(intent) | {"writing_until": 0})
+
+
+async def lose_intent(tx: Transaction, intent: Intent) -> None:
+    """Record that a call will stay unanswered although GitHub may still be executing it."""
+    lost = {"writing_until": 0, "lost_until": tx.now + GITHUB_TIMEOUT}
+    await tx.run(_change(intent.table), _mine(intent) | lost)
+
+
+@functools.cache
+def _insert(table: sa.Table, *, sqlite: bool) -> Statement:
+    """Return the statement that adds a row unless it is there; putting one together takes longer than running it."""
+    return Statement(insert_into(table, sqlite=sqlite).on_conflict_do_nothing())
+
+
+@functools.cache
+def _change(table: sa.Table) -> Statement:
+    """Return the statement that changes the row of an intent, given as `_mine` does, beside the columns to change."""
+    return Statement(
+        sa.update(table).where(*_of_key(table), table.c.writing_until == sa.bindparam("of_until"))
+    )
+
+
+@functools.cache
+def _take(table: sa.Table) -> Statement:
+    """Return the statement that records an intent in a row that no process holds at `now`; `_named` gives its key."""
+    free = table.c.writing_until <= sa.bindparam("now")
+    taken = sa.update(table).where(*_of_key(table), free).values(writing_until=sa.bindparam("until"))
+    return Statement(taken.returning(table.c.lost_until))
+
+
+def _of_key(table: sa.Table) -> list[sa.ColumnElement[bool]]:
+    return [column == sa.bindparam(f"of_{column.name}") for column in table.primary_key]
+
+
+def _mine(intent: Intent) -> dict[str, Any]:
+    return _named(intent.table, intent.key) | {"of_until": intent.until}
+
+
+def _named(table: sa.Table, key: tuple[Any, ...]) -> dict[str, Any]:
+    return {f"of_{column.name}": value for column, value in zip(table.primary_key, key, strict=True)}
+
+
+CALL_TIMEOUT = 45.0  # seconds for all calls that find or create one object
+
+
+@dataclass(kw_only=True)
+class Creation:
+    """One attempt to create an object."""
+
+    intent: Intent
+    now: int  # epoch milliseconds
+    requested: bool = False  # the request was sent to GitHub
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it was never tried before: there is nothing to look for."""
+        return self.intent.fresh
+
+    async def create(self, request: Callable[[], Awaitable[int]]) -> int:
+        """Create it; raises RetryLater while GitHub may still be executing an earlier request without an answer."""
+        if self.intent.lost_until > self.now:
+            wait = (self.intent.lost_until - self.now) / 1000
+            raise RetryLater("GitHub may still be executing an earlier request", after=wait)
+        self.requested = True
+        return await request()
+
+
+@contextlib.asynccontextmanager
+async def create_once(
+    context: Context, begin: Callable[[Transaction], Awaitable[Intent]]
+) -> AsyncIterator[Creation]:
+    """Let the block look for an object and create it while no other process does; `begin` records the intent.
+
+    Raises RetryLater while another process may be creating it, and on a timeout. On cancellation the intent stays:
+    GitHub may still be executing the request.
+    """
+    async with context.store.transaction() as tx:
+        intent = await begin(tx)
+        one = Creation(intent=intent, now=tx.now)
+    try:
+        async with asyncio.timeout(CALL_TIMEOUT):
+            yield one
+    except TimeoutError as error:
+        raise RetryLater(f"GitHub did not answer within {CALL_TIMEOUT:.0f} s") from error
+    except (GitHubRefused, RetryLater) as error:
+        lost = one.requested and isinstance(error, GitHubUnavailable)
+        async with context.store.transaction() as tx:
+            await (lose_intent if lost else end_intent)(tx, intent)
+        raise
+    async with context.store.transaction() as tx:
+        await end_intent(tx, intent)
 
 
 # put together once: every publishing asks these
@@ -92,7 +227,7 @@ async def check_by_id(tx: Transaction, check_run_id: int) -> CheckRow | None:
     return await tx.fetch_first(select(CheckRow, oot_check).where(oot_check.c.check_run_id == check_run_id))
 
 
-async def recorded(tx: Transaction, check_run_ids: Collection[int]) -> set[int]:
+async def count_recorded(tx: Transaction, check_run_ids: Collection[int]) -> set[int]:
     """Return those of GitHub's ids whose check runs we know."""
     if not check_run_ids:
         return set()
@@ -115,7 +250,7 @@ async def intend_check(tx: Transaction, row: Mapping[str, object]) -> Intent:
     """Record that a check run is about to be made; raises RetryLater while another process may be making it."""
     blank = {"status": "intended", "conclusion": None, "label_ended": False, "check_run_id": None}
     values = {**row, **blank, "digest": "", "created_at": tx.now, "written_at": 0}
-    return await intent_rows.begin_intent(tx, oot_check, values)
+    return await begin_intent(tx, oot_check, values)
 
 
 async def record_check(tx: Transaction, external_id: str, **values: Any) -> None:
@@ -139,7 +274,7 @@ async def get_comment(tx: Transaction, repo: str, number: int) -> CommentRow | N
 async def intend_comment(tx: Transaction, repo: str, number: int) -> Intent:
     """Record that the comment is about to be made; raises RetryLater while another process may be making it."""
     values = {"upstream_repo": repo, "pr_number": number, "digest": "", "written_at": 0}
-    return await intent_rows.begin_intent(tx, oot_comment, values)
+    return await begin_intent(tx, oot_comment, values)
 
 
 async def record_comment(
@@ -177,7 +312,7 @@ async def allow_comments(tx: Transaction, *, repo: str = "", account: str = "") 
     await tx.run(sa.delete(oot_comment_refusal).where(which))
 
 
-async def mentions(tx: Transaction, repo: str, number: int, head_sha: str) -> dict[str, bool]:
+async def read_mentions(tx: Transaction, repo: str, number: int, head_sha: str) -> dict[str, bool]:
     """Return the backends whose on-calls were mentioned on a head; true where the mention is over."""
     of_head = {"of_repo": repo, "of_number": number, "of_head": head_sha}
     return {row["backend_key"]: row["over"] for row in await tx.fetch(MENTIONED, of_head)}
@@ -203,3 +338,18 @@ async def record_mentions(
 
 def _mentioned(repo: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
     return oot_mention.c.upstream_repo == repo, oot_mention.c.pr_number == number
+
+
+DEMOTION_BRANCH = "crcr-demotion/"
+
+
+async def read_demoting_pulls(tx: Transaction, upstream: str) -> dict[str, int]:
+    """Return the number of the pull request that demotes each backend (case folded).
+
+    Whoever may push to upstream may demote: the branch of a fork, which anyone can have, is of another repository.
+    """
+    query = sa.select(PULL.head_ref, PULL.number).where(
+        DEMOTES, sa.func.lower(PULL.repo) == upstream.lower(), PULL.head_repo_id == PULL.repository_id
+    )
+    found = await tx.run(query.order_by(PULL.number.desc()))
+    return {ref.removeprefix(DEMOTION_BRANCH).casefold(): number for ref, number in found}

@@ -6,8 +6,7 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
-from bot.db.columns import partial_index
-from bot.db.rows import Big, Bool, Millis, Text, table
+from bot.db.rows import Big, Bool, Millis, Text, partial_index, table
 from bot.ingest.tables import records
 
 

@@ -1,22 +1,21 @@
-"""Authorization of reports: a caller and a report -> the job as far as it can be trusted, or a refusal.
-
-Identity comes from the verified caller; pull request, head and level from our own dispatch. Where the report
-contradicts them, that is counted and logged, and changes nothing.
-"""
+"""Authorization of reports: a caller and a report -> the job as far as it can be trusted, or a refusal."""
 
 from __future__ import annotations
 
+import functools
+import hmac
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jwt
+
 from bot.core.errors import Rejected
 from bot.core.json_fields import as_commit
-from bot.db import secrets
-from bot.ingest.watched import canonical_name
-from bot.oot.allowlist import rows as allowlists
+from bot.db import installation
+from bot.ingest.repositories import canonical_name
+from bot.oot.allowlist import versions as allowlists
 from bot.oot.allowlist.entry import Level
-from bot.oot.reports import callback_token, mismatches
-from bot.oot.results.store import dispatches, jobs
+from bot.oot.results import dispatches, jobs
 from bot.oot.results.tables import (
     SELF_TRIGGERED,
     JobDispatch,
@@ -29,16 +28,96 @@ from bot.oot.results.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.oot.allowlist.allowlist import Allowlist, Entry
-    from bot.oot.reports.envelope import Envelope
-    from bot.oot.reports.mismatches import Flags
+    from bot.oot.allowlist.allowlist import Allowlist
+    from bot.oot.allowlist.entry import Entry
     from bot.oot.reports.oidc import Claims
-    from bot.oot.reports.report import Report
+    from bot.oot.reports.report import CheckedEnvelope, CheckedReport
     from bot.oot.results.tables import DispatchRow, JobAttempt, JobDurations
+
+LIFE = 35 * 24 * 3600  # seconds: as long as GitHub lets a workflow run live
+ALGORITHM = "HS256"
+RECENT = 1_000  # tokens that are remembered: every job of a run sends the same one
+
+
+def make_token(dispatch: Mapping[str, Any], key: bytes) -> str:
+    """Return the dispatch's token; the same dispatch always has the same one."""
+    issued = dispatch["created_at"] // 1000
+    return _sign_token(key, iat=issued, exp=issued + LIFE, **_bound_claims(dispatch))
+
+
+@functools.lru_cache(RECENT)
+def _sign_token(key: bytes, **claims: Any) -> str:
+    return jwt.encode(claims, key, algorithm=ALGORITHM)
+
+
+def token_belongs(token: str | None, dispatch: Mapping[str, Any], key: bytes, *, now: int) -> bool:
+    """Return whether the token was made for this very dispatch and has not expired; `now` in epoch milliseconds."""
+    if not token:
+        return False
+    if hmac.compare_digest(token.encode("utf-8", "replace"), make_token(dispatch, key).encode()):
+        return bool(dispatch["created_at"] // 1000 + LIFE > now / 1000)
+    try:  # one that an earlier version wrote differently
+        claims = jwt.decode(
+            token, key, algorithms=[ALGORITHM], options={"verify_exp": False, "verify_iat": False}
+        )
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        return False
+    same = all(claims.get(name) == value for name, value in _bound_claims(dispatch).items())
+    return same and isinstance(claims.get("exp"), int) and claims["exp"] > now / 1000
+
+
+def _bound_claims(dispatch: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "jti": dispatch["token_jti"],
+        "delivery": dispatch["delivery_id"],
+        "backend": dispatch["backend_key"],
+        "pr": dispatch["pr_number"],
+        "head": dispatch["head_sha"],
+    }
+
+
+Flags = dict[str, Any]  # of a job: JSON
+MISMATCH_ENDING = "_mismatch"  # of the flags
+NO_COMMIT = "0" * 40  # GitHub's SHA of a deleted ref, which dispatches have none for
+
+
+def dispatch_mismatches(dispatch: DispatchRow, report: CheckedReport) -> Flags:
+    """Return a flag for every statement about the dispatch that is wrong."""
+    echo = report.echo
+    claimed = {
+        "backend": (_folded(report.backend), dispatch["backend_key"]),
+        "level": (_level(report.level), dispatch["level"]),
+        "event_type": (report.event_type or None, dispatch["event_type"]),
+        "upstream_repo": (_folded(echo.upstream_repo), dispatch["upstream_repo"].casefold()),
+        "pr_number": (echo.pr_number, dispatch["pr_number"]),
+        "head_sha": (echo.head_sha, dispatch["head_sha"] or NO_COMMIT),
+        "labels": (echo.labels, frozenset(dispatch["labels"] or ())),
+    }
+    return flag_fields(name for name, (claim, ours) in claimed.items() if claim is not None and claim != ours)
+
+
+def flag_fields(names: Iterable[str]) -> Flags:
+    """Return the flags for fields that are wrong."""
+    return {f"{name}{MISMATCH_ENDING}": True for name in names}
+
+
+def mismatched_fields(flags: Flags) -> list[str]:
+    """Return the fields that were wrong, according to a row's flags."""
+    return sorted(name.removesuffix(MISMATCH_ENDING) for name in flags if name.endswith(MISMATCH_ENDING))
+
+
+def _folded(claim: Any) -> Any:
+    return claim.casefold() if isinstance(claim, str) else claim
+
+
+def _level(claim: Any) -> Any:
+    """Return a level as we count it, also out of "L4"."""
+    digits = claim.upper().removeprefix("L") if isinstance(claim, str) else ""
+    return int(digits) if digits in {"1", "2", "3", "4"} else claim
 
 
 class Origin(JobDispatch, JobSubject, JobOrigin, JobFlags):
@@ -54,11 +133,11 @@ class Submission:
     """One report and who sent it."""
 
     claims: Claims
-    report: Report
+    report: CheckedReport
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lookup:
+class ReportLookup:
     """What our own tables know about some reports, read once for all of them."""
 
     settings: Settings
@@ -76,11 +155,11 @@ class ClaimedCommit(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class TrustedJob:
     """A job as far as it is trusted, and the report on it."""
 
     row: TrustedColumns
-    report: Report
+    report: CheckedReport
     dispatched_at: int | None = None
     confirm: bool = False  # GitHub's own word is needed
     caller: str = ""  # whose quota of reports it counts against
@@ -108,30 +187,32 @@ class Job:
         return self.names
 
 
-async def look_up(tx: Transaction, settings: Settings, submissions: Sequence[Submission]) -> Lookup:
+async def look_up_reports(
+    tx: Transaction, settings: Settings, submissions: Sequence[Submission]
+) -> ReportLookup:
     """Read what `admit` needs to judge these reports."""
-    wanted = {dispatches.identity(one.report.delivery_id, one.claims.repository) for one in submissions}
-    return Lookup(
+    wanted = {dispatches.dispatch_id(one.report.delivery_id, one.claims.repository) for one in submissions}
+    return ReportLookup(
         settings=settings,
-        allowlist=await allowlists.in_force(tx),
+        allowlist=await allowlists.read_in_force(tx),
         dispatches=await dispatches.get_by_id(tx, wanted),
-        secret=await secrets.key(tx, "callback"),
+        secret=await installation.random_key(tx, "callback"),
         now=tx.now,
     )
 
 
-def admit(lookup: Lookup, one: Submission) -> Job | None:
+def admit_report(lookup: ReportLookup, one: Submission) -> TrustedJob | None:
     """Return the job a report is about, None when unlisted callers are ignored; raises Rejected."""
     entry = find_entry(lookup.allowlist, lookup.settings, one.claims)
     if entry is None:
         return None
-    dispatch = lookup.dispatches.get(dispatches.identity(one.report.delivery_id, entry.repo))
+    dispatch = lookup.dispatches.get(dispatches.dispatch_id(one.report.delivery_id, entry.repo))
     limit = entry.rate_limit or lookup.settings.rate_limit_per_min
     byte_limit = lookup.settings.report_mb_per_hour * 1_000_000
     if dispatch is None or dispatch["dispatched_at"] is None:  # an unsent delivery's id cannot be known
-        row = _self_triggered(lookup, entry, one)
+        row = _self_triggered_columns(lookup, entry, one)
         stands = lookup.settings.reports == "lenient"
-        return Job(
+        return TrustedJob(
             row=row,
             report=one.report,
             caller=entry.key,
@@ -140,8 +221,8 @@ def admit(lookup: Lookup, one: Submission) -> Job | None:
             first_stands=stands,
         )
     check_callback_token(entry, dispatch, one.report, key=lookup.secret, now=lookup.now)
-    row = _dispatched(dispatch, one)
-    return Job(
+    row = _dispatched_columns(dispatch, one)
+    return TrustedJob(
         row=row,
         report=one.report,
         dispatched_at=dispatch["dispatched_at"],
@@ -152,7 +233,7 @@ def admit(lookup: Lookup, one: Submission) -> Job | None:
     )
 
 
-def relayed(settings: Settings, envelope: Envelope) -> Job:
+def admit_relayed(settings: Settings, envelope: CheckedEnvelope) -> TrustedJob:
     """Return the job an outside relay reports on: there is no dispatch and no allowlist entry."""
     report, flags = envelope.report, {}
     if report.event_type in SELF_TRIGGERED:
@@ -166,8 +247,8 @@ def relayed(settings: Settings, envelope: Envelope) -> Job:
         "source": "relay",
         "flags": flags,
     }
-    row = _identified(origin, report, report.job)
-    return Job(row=row, report=report, measured=envelope.measured)
+    row = _identity_columns(origin, report, report.job)
+    return TrustedJob(row=row, report=report, measured=envelope.measured)
 
 
 def find_entry(allowlist: Allowlist | None, settings: Settings, claims: Claims) -> Entry | None:
@@ -204,7 +285,7 @@ def check_own_runs(entry: Entry, claims: Claims, what: str) -> None:
         raise Rejected(403, "forbidden", detail)
 
 
-def _self_triggered(lookup: Lookup, entry: Entry, one: Submission) -> TrustedColumns:
+def _self_triggered_columns(lookup: ReportLookup, entry: Entry, one: Submission) -> TrustedColumns:
     """Return the columns of a nightly or periodic job, which has no dispatch."""
     report = one.report
     if report.event_type not in SELF_TRIGGERED:
@@ -228,22 +309,22 @@ def _self_triggered(lookup: Lookup, entry: Entry, one: Submission) -> TrustedCol
         "source": "callback",
         "flags": {"unverified" if commit else "no_commit": True},
     }
-    return _signed(origin, one)
+    return _signed_columns(origin, one)
 
 
 def check_callback_token(
-    entry: Entry, dispatch: Mapping[str, Any], report: Report, *, key: bytes, now: int
+    entry: Entry, dispatch: Mapping[str, Any], report: CheckedReport, *, key: bytes, now: int
 ) -> None:
     """Check the callback token: it may be absent where it is optional, but never wrong."""
     if report.callback_token is None and entry.callback_token == "optional":  # noqa: S105 - a mode
         return
-    if not callback_token.belongs(report.callback_token, dispatch, key, now=now):
+    if not token_belongs(report.callback_token, dispatch, key, now=now):
         what = "is wrong" if report.callback_token else "is missing"
         detail = f"callback_token {what}: send back client_payload.callback_token of this dispatch"
         raise Rejected(403, "forbidden", detail)
 
 
-def _dispatched(dispatch: DispatchRow, one: Submission) -> TrustedColumns:
+def _dispatched_columns(dispatch: DispatchRow, one: Submission) -> TrustedColumns:
     """Return the columns of a job of one of our dispatches."""
     origin: Origin = {
         "dispatch_id": dispatch["id"],
@@ -255,9 +336,9 @@ def _dispatched(dispatch: DispatchRow, one: Submission) -> TrustedColumns:
         "downstream_repo_level": dispatch["level"],
         "event_type": dispatch["event_type"],
         "source": "callback",
-        "flags": mismatches.with_dispatch(dispatch, one.report) | _unproven(one),
+        "flags": dispatch_mismatches(dispatch, one.report) | _unproven(one),
     }
-    row = _signed(origin, one)
+    row = _signed_columns(origin, one)
     started = dispatch["run_id"]  # known where the dispatch itself started the run
     if started is not None and started != row["run_id"]:
         detail = f"this dispatch started run {started}, the report comes from run {row['run_id'][:100]}"
@@ -274,7 +355,7 @@ def _unproven(one: Submission) -> Flags:
     return {name: True for name, lacks in lacking.items() if lacks}
 
 
-def _signed(origin: Origin, one: Submission) -> TrustedColumns:
+def _signed_columns(origin: Origin, one: Submission) -> TrustedColumns:
     """Return the columns with the caller's own run: the token's, where it names one."""
     claims, report = one.claims, one.report
     job = report.job
@@ -284,12 +365,12 @@ def _signed(origin: Origin, one: Submission) -> TrustedColumns:
     }
     signed = {"run_id": claims.run_id, "run_attempt": claims.run_attempt}
     wrong = {name for name, value in signed.items() if value is not None and value != job.get(name)}
-    row = _identified(origin, report, run)
-    flags = row["flags"] | mismatches.flagged(wrong)
+    row = _identity_columns(origin, report, run)
+    flags = row["flags"] | flag_fields(wrong)
     return {**row, "reporter_check_run_id": claims.check_run_id, "flags": flags}
 
 
-def _identified(origin: Origin, report: Report, run: JobAttempt) -> TrustedColumns:
+def _identity_columns(origin: Origin, report: CheckedReport, run: JobAttempt) -> TrustedColumns:
     attempt = {"run_id": run["run_id"], "run_attempt": run["run_attempt"]}
     names = {"workflow_name": report.job["workflow_name"], "job_name": report.job["job_name"]}
     return {

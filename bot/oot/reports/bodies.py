@@ -1,16 +1,17 @@
-"""Bodies of reports, batches and envelopes as callers send them, and of the answers to them.
-
-Field names are those existing backends send. What a type demands is checked while decoding; the document also tells
-what `report` and `envelope` check afterwards.
-"""
+"""Bodies of reports as callers send them, read strictly or leniently, and of the answers to them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import json
+import math
+from datetime import datetime
+from typing import Annotated, Any, Literal, NoReturn
 
+import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-from bot.core.json_fields import FULL_NAME
+from bot.core.escaping import safe_url
+from bot.core.json_fields import FULL_NAME, clean
 from bot.web.answers import REF, Answer, No, Yes, any_of, matching, one_of, reference
 
 MOST_COUNT = 2**53
@@ -216,3 +217,284 @@ class BatchAnswer(Answer, frozen=True, kw_only=True):
     """An answer for each report"""
 
     reports: list[Annotated[Any, any_of((AcceptedOfBatch, RefusedOfBatch))]]
+
+
+MOST_BYTES = 16 * 1024
+MOST_EVIDENCE = 10
+MOST_SUMMARY, MOST_REASON, MOST_WORDS, MOST_URL = 1_000, 300, 200, 500  # letters
+
+VerdictText = Annotated[str, Meta(min_length=1)]
+
+
+class Suspect(Struct, omit_defaults=True):
+    """The upstream change that is suspected."""
+
+    pr: Annotated[int, Meta(gt=0, le=2**53)] | None = None
+    commit: Annotated[str, Meta(pattern="^[0-9a-fA-F]{7,40}$")] | None = None
+    reason: VerdictText | None = None
+
+
+class Evidence(Struct, omit_defaults=True):
+    """Something that speaks for it."""
+
+    job: VerdictText | None = None
+    test: VerdictText | None = None
+    log_url: VerdictText | None = None
+    excerpt: VerdictText | None = None
+
+
+class Analyzer(Struct, omit_defaults=True):
+    """What came to this verdict."""
+
+    name: VerdictText | None = None
+    version: VerdictText | None = None
+    model: VerdictText | None = None
+    prompt_version: VerdictText | None = None
+
+
+class Triage(Struct, omit_defaults=True):
+    """Why a job failed, according to its backend."""
+
+    category: Literal["upstream", "backend", "infra", "flake", "unknown"]
+    confidence: Literal["high", "medium", "low"]
+    summary: VerdictText
+    suspected_upstream: Suspect | None = None
+    evidence: list[Evidence] | None = None
+    reproduced_on_retry: bool | None = None
+    analyzer: Analyzer | None = None
+    analyzed_at: VerdictText | None = None
+
+
+def read_verdict(sent: Any) -> dict[str, Any] | None:
+    """Return a verdict as it is stored; None for one that does not have the shape of version 1."""
+    if not isinstance(sent, dict) or str(sent.get("schema_version")).strip() != "1":
+        return None
+    try:
+        if len(msgspec.json.encode(sent)) > MOST_BYTES:
+            return None
+        found = msgspec.convert(sent, Triage)
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
+        return None
+    if not _coherent(found):
+        return None
+    found.evidence = [_cut_evidence(one) for one in (found.evidence or [])[:MOST_EVIDENCE]] or None
+    found.summary = _cut(found.summary, MOST_SUMMARY) or ""
+    if found.suspected_upstream:
+        found.suspected_upstream.reason = _cut(found.suspected_upstream.reason, MOST_REASON)
+    if found.analyzer:
+        for name in found.analyzer.__struct_fields__:
+            setattr(found.analyzer, name, _cut(getattr(found.analyzer, name), MOST_WORDS))
+    kept: dict[str, Any] = msgspec.to_builtins(found)
+    return kept
+
+
+def _coherent(found: Triage) -> bool:
+    """Whether its parts agree: only upstream is suspected of something, which is named; links can be followed."""
+    suspect = found.suspected_upstream
+    if suspect and (found.category != "upstream" or not (suspect.pr or suspect.commit)):
+        return False
+    links = [one.log_url for one in found.evidence or () if one.log_url]
+    if not all(len(link) <= MOST_URL and safe_url(link) for link in links):
+        return False
+    return found.analyzed_at is None or _is_time(found.analyzed_at)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return len(text) <= MOST_WORDS
+
+
+def _cut_evidence(one: Evidence) -> Evidence:
+    return Evidence(
+        job=_cut(one.job, MOST_WORDS),
+        test=_cut(one.test, MOST_WORDS),
+        log_url=one.log_url,
+        excerpt=_cut(one.excerpt, MOST_SUMMARY),
+    )
+
+
+def _cut(text: str | None, most: int) -> str | None:
+    return text and clean(text.strip())[:most]
+
+
+NO_NAME = "(no name)"
+COUNTS = ("passed", "failed", "skipped", "total")
+TEXTS = ("classname", "file", "message", "stacktrace")
+MOST_INT = 2**63
+
+
+class _Body(Struct):
+    """A report of which nothing is demanded yet."""
+
+    delivery_id: Any = None
+    workflow: Any = None
+    event_type: Any = None
+    callback_token: Any = None
+    payload: Raw = field(default_factory=lambda: Raw(b"null"))
+    downstream_repo: Any = None
+    verified_repo: Any = None
+    downstream_repo_level: Any = None
+    level: Any = None
+
+
+class _Needed(Struct):
+    """What even a lenient reader needs."""
+
+    delivery_id: TextId
+    workflow: Workflow
+
+
+_decoder = msgspec.json.Decoder(_Body)
+
+
+def read_leniently(body: bytes, flags: dict[str, Any]) -> Report:
+    """Read a report, flagging what is dropped; raises DecodeError where what identifies the job is missing."""
+    sent = decode_leniently(_decoder, body)
+    workflow = _workflow(sent.workflow, flags) if isinstance(sent.workflow, dict) else sent.workflow
+    needed = msgspec.convert({"delivery_id": read_text(sent.delivery_id), "workflow": workflow}, _Needed)
+    return Report(
+        delivery_id=needed.delivery_id,
+        workflow=needed.workflow,
+        event_type=read_text(sent.event_type),
+        callback_token=read_text(sent.callback_token),
+        payload=sent.payload,
+        downstream_repo=sent.downstream_repo,
+        verified_repo=sent.verified_repo,
+        downstream_repo_level=sent.downstream_repo_level,
+        level=sent.level,
+    )
+
+
+def decode_leniently(decoder: Any, body: bytes) -> Any:
+    """Decode JSON, also with escaped lone surrogates, which some encoders write for names of files."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        if b"\\u" not in body:
+            raise
+        return decoder.decode(_without_surrogates(body))
+
+
+def read_text(value: Any) -> str | None:
+    """Return a text, or a number as one."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else None
+
+
+def read_number(value: Any, least: float, most: float) -> float | None:
+    """Return a number, also from text, within its bounds."""
+    try:
+        found = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+    except (ValueError, OverflowError):
+        return None
+    return found if found is not None and math.isfinite(found) and least <= found <= most else None
+
+
+def _workflow(sent: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a workflow as a strict reader takes them."""
+    kept = dict(sent)
+    kept["name"] = read_text(sent.get("name")) or _dropped("name", NO_NAME, flags)
+    kept["job_name"] = read_text(sent.get("job_name"))
+    kept["run_id"] = _id(sent.get("run_id"))
+    kept["check_run_id"] = _optional(sent, "check_run_id", _id, flags)
+    kept["run_attempt"] = _attempt(sent.get("run_attempt"), flags)
+    for name in ("url", "artifact_url"):
+        kept[name] = _optional(sent, name, _as_it_is(str), flags)
+    kept["environment"] = _optional(sent, "environment", _as_it_is(dict), flags)
+    kept["test_results"] = _counts(_optional(sent, "test_results", _as_it_is(dict), flags), flags)
+    for name in ("failed_tests", "failed_tests_detail"):
+        kept[name] = _failed_tests(_optional(sent, name, _as_it_is(list), flags), flags)
+    if sent.get("status") == "completed":
+        kept["conclusion"] = _conclusion(sent.get("conclusion"), flags)
+    else:
+        kept.pop("conclusion", None)
+    return kept
+
+
+def _conclusion(sent: Any, flags: dict[str, Any]) -> str:
+    word = sent.strip().lower() if isinstance(sent, str) else ""
+    if word in CONCLUSIONS:
+        return word
+    flags["no_conclusion"] = True
+    return "neutral"
+
+
+def _attempt(sent: Any, flags: dict[str, Any]) -> int:
+    if sent is None:
+        return 1
+    found = read_number(sent, 1, MOST_ATTEMPT)
+    return int(found) if found else _dropped("run_attempt", 1, flags)
+
+
+def _id(sent: Any) -> str | None:
+    return read_text(int(sent) if isinstance(sent, bool) else sent) or None
+
+
+def _counts(sent: Any, flags: dict[str, Any]) -> dict[str, int] | None:
+    """Return whole numbers, also those written as texts or with a fraction of zero."""
+    if sent is None:
+        return None
+    found = {name: read_number(sent[name], 0, MOST_COUNT) for name in COUNTS if sent.get(name) is not None}
+    kept = {name: int(count) for name, count in found.items() if count is not None and count.is_integer()}
+    if len(kept) < len(found):
+        flags["counts_dropped"] = True
+    return kept
+
+
+def _failed_tests(sent: Any, flags: dict[str, Any]) -> list[dict[str, Any]] | None:
+    if sent is None:
+        return None
+    read_ones = [_failed_test(one) for one in sent]
+    kept = [one for one in read_ones if one is not None]
+    if len(kept) < len(read_ones):
+        flags["failed_tests_dropped"] = len(read_ones) - len(kept)
+    return kept
+
+
+def _failed_test(sent: Any) -> dict[str, Any] | None:
+    """Return one failed test; a text alone is its name."""
+    fields = sent if isinstance(sent, dict) else {"name": sent}
+    name = read_text(fields.get("name"))
+    if name is None:
+        return None
+    return {"name": name, "line": fields.get("line"), **{key: read_text(fields.get(key)) for key in TEXTS}}
+
+
+def _optional(sent: dict[str, Any], name: str, read_one: Any, flags: dict[str, Any]) -> Any:
+    """Return a field that may be left out; one that cannot be read is dropped."""
+    value = sent.get(name)
+    if value is None or value == "":
+        return None
+    found = read_one(value)
+    return _dropped(name, None, flags) if found is None else found
+
+
+def _as_it_is(kind: type) -> Any:
+    return lambda value: value if isinstance(value, kind) else None
+
+
+def _dropped(name: str, instead: Any, flags: dict[str, Any]) -> Any:
+    flags[f"{name}_dropped"] = True
+    return instead
+
+
+def _without_surrogates(body: bytes) -> bytes:
+    """Return the same JSON with a question mark for every half of a pair."""
+    try:
+        return json.dumps(json.loads(body, parse_constant=_refuse), ensure_ascii=False).encode(
+            "utf-8", "replace"
+        )
+    except (ValueError, RecursionError) as error:
+        raise msgspec.DecodeError(f"JSON is malformed: {error}") from None
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON")

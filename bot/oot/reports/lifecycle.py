@@ -1,30 +1,36 @@
-"""Transitions of one job of one run, in_progress -> completed: the columns that a report changes.
-
-The same report twice changes nothing; the first conclusion stands, unless only our own timeout had concluded the job.
-Legs of a matrix that go by one name, told apart by the check run each reports, are one job, which ends as the worst.
-"""
+"""Transitions of one job of one run, by its reports and by what GitHub says of its run and its commit."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from bot.oot.results import shown
+from bot.core.errors import GitHubRefused, NotYet, RetryLater
+from bot.github import responses
+from bot.ingest import deliveries, inbox
+from bot.oot.allowlist import versions as allowlists
+from bot.oot.reports import rows
+from bot.oot.results import dispatches, jobs, runs, task_keys, visibility
 from bot.oot.results.tables import JobReported, JobTests
+from bot.oot.results.task_keys import request_publish
 from bot.oot.verdict.verdict import PASSING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bot.oot.reports.report import Report
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+    from bot.oot.reports.report import CheckedReport
     from bot.oot.results.tables import JobChange, JobDurations, JobRow
+    from bot.queue.tasks import Task
 
 
 class Conflict(ValueError):
     """The report contradicts what is recorded; the first stands."""
 
 
-def decide(
-    job: JobRow | None, report: Report, *, now: int, dispatched_at: int | None, waited: bool = True
+def decide_change(
+    job: JobRow | None, report: CheckedReport, *, now: int, dispatched_at: int | None, waited: bool = True
 ) -> JobChange | None:
     """Return the columns to write, or None when all of it is recorded already; raises Conflict.
 
@@ -39,10 +45,12 @@ def decide(
     return change
 
 
-def _transition(job: JobRow | None, report: Report, now: int, dispatched_at: int | None) -> JobChange | None:
+def _transition(
+    job: JobRow | None, report: CheckedReport, now: int, dispatched_at: int | None
+) -> JobChange | None:
     """Return the columns of a job that begins or ends, None where it does neither; raises Conflict."""
     if job is None:
-        return _first(report, now, dispatched_at)
+        return _first_change(report, now, dispatched_at)
     if report.job["status"] == "in_progress":
         ended_unstarted = job["status"] == "completed" and "no_start" in job["flags"]
         if ended_unstarted and not _is_other_leg(job, report):
@@ -62,7 +70,7 @@ def _transition(job: JobRow | None, report: Report, now: int, dispatched_at: int
     return _completed(job, report, now, {}) if worse else None
 
 
-def _is_other_leg(job: JobRow, report: Report) -> bool:
+def _is_other_leg(job: JobRow, report: CheckedReport) -> bool:
     """Whether a report is about another leg of a matrix than the last: both name their check run."""
     mine, other = job["check_run_id"], report.job["check_run_id"]
     return mine is not None and other is not None and mine != other
@@ -72,7 +80,7 @@ def _has_passed(conclusion: str | None, flags: Mapping[str, Any]) -> bool:
     return conclusion in PASSING and "no_conclusion" not in flags
 
 
-def as_measured(
+def with_measured_times(
     job: JobRow | None, change: JobChange | None, measured: JobDurations, *, now: int
 ) -> JobChange | None:
     """Return a change with the times an outside relay measured instead of ours; without them the stored ones stay.
@@ -85,7 +93,7 @@ def as_measured(
         execution_time = execution_time if job["execution_time"] is None else None
         if queue_time is None and execution_time is None:
             return None
-        change = {**_same(job), "updated_at": now}
+        change = {**_unchanged_columns(job), "updated_at": now}
     assert change is not None  # a first report always changes something
     changed = change.copy()
     changed.pop("queue_time", None)
@@ -97,7 +105,7 @@ def as_measured(
     return changed
 
 
-def swept(job: JobRow, *, now: int, conclusion: str = "timed_out") -> JobChange:
+def finish_unreported(job: JobRow, *, now: int, conclusion: str = "timed_out") -> JobChange:
     """Return the columns that conclude a job without its report; a later report replaces them."""
     return {
         "status": "completed",
@@ -109,7 +117,7 @@ def swept(job: JobRow, *, now: int, conclusion: str = "timed_out") -> JobChange:
     }
 
 
-def _first(report: Report, now: int, dispatched_at: int | None) -> JobChange:
+def _first_change(report: CheckedReport, now: int, dispatched_at: int | None) -> JobChange:
     first_attempt = report.job["run_attempt"] == 1
     started = report.job["status"] == "in_progress"
     change: JobChange = {
@@ -126,7 +134,7 @@ def _first(report: Report, now: int, dispatched_at: int | None) -> JobChange:
     return change | _reported(report)
 
 
-def _completed(job: JobRow, report: Report, now: int, flags: dict[str, Any]) -> JobChange:
+def _completed(job: JobRow, report: CheckedReport, now: int, flags: dict[str, Any]) -> JobChange:
     kept = {name: value for name, value in job["flags"].items() if name != "swept"}
     change: JobChange = {
         "status": "completed",
@@ -139,7 +147,7 @@ def _completed(job: JobRow, report: Report, now: int, flags: dict[str, Any]) -> 
     return change | _reported(report)
 
 
-def _so_far(job: JobRow, report: Report, now: int) -> JobChange | None:
+def _so_far(job: JobRow, report: CheckedReport, now: int) -> JobChange | None:
     """Return the tests that a job that runs has had by now, where a repeated report knows of more than the last one."""
     running = job["status"] == report.job["status"] == "in_progress"
     more = (report.job["total_tests"] or 0) > (job["total_tests"] or 0)
@@ -147,20 +155,24 @@ def _so_far(job: JobRow, report: Report, now: int) -> JobChange | None:
         return None
     claimed = cast("dict[str, Any]", report.job)
     tests = cast("JobChange", {name: claimed[name] for name in JobTests.__annotations__})
-    return {**_same(job), "flags": job["flags"] | report.flags, "updated_at": now} | _reported(report) | tests
+    return (
+        {**_unchanged_columns(job), "flags": job["flags"] | report.flags, "updated_at": now}
+        | _reported(report)
+        | tests
+    )
 
 
-def _filled(job: JobRow, report: Report, now: int) -> JobChange | None:
+def _filled(job: JobRow, report: CheckedReport, now: int) -> JobChange | None:
     """Return what a repeated report knows that was null before; what is there already stays."""
     known = cast("dict[str, Any]", job)
     news = {name: value for name, value in _reported(report).items() if known[name] is None}
     if not news:
         return None
-    change: JobChange = {**_same(job), "flags": job["flags"] | report.flags, "updated_at": now}
+    change: JobChange = {**_unchanged_columns(job), "flags": job["flags"] | report.flags, "updated_at": now}
     return change | cast("JobChange", news)
 
 
-def _same(job: JobRow) -> JobChange:
+def _unchanged_columns(job: JobRow) -> JobChange:
     """Return what every change names, as it is."""
     return {"status": job["status"], "conclusion": job["conclusion"], "flags": job["flags"]}
 
@@ -168,13 +180,13 @@ def _same(job: JobRow) -> JobChange:
 def _is_odd(job: JobRow | None, change: JobChange, now: int, dispatched_at: int | None) -> bool:
     """Whether the times that the backend has reported by now cannot be true."""
     before = (job["reported_started_at"], job["reported_completed_at"]) if job else (None, None)
-    reported = shown.Times(
+    reported = visibility.ShownTimes(
         change.get("reported_started_at", before[0]), change.get("reported_completed_at", before[1])
     )
-    return not shown.can_be_true(reported, now=now, dispatched_at=dispatched_at)
+    return not visibility.are_times_possible(reported, now=now, dispatched_at=dispatched_at)
 
 
-def _reported(report: Report) -> JobChange:
+def _reported(report: CheckedReport) -> JobChange:
     """Return the columns a report has values for: absent ones erase nothing."""
     claimed = cast("dict[str, Any]", report.job)
     names = JobReported.__annotations__
@@ -184,3 +196,185 @@ def _reported(report: Report) -> JobChange:
 
 def _seconds(start: int | None, end: int) -> float | None:
     return None if start is None else max(end - start, 0) / 1000
+
+
+CONFIRM_SOON = (5.0, 10.0, 20.0, 30.0, 60.0)  # seconds between the first requests
+CONFIRM_THEN = 600.0
+
+
+async def confirm_run(context: Context, task: Task) -> None:
+    """Record GitHub's status of one attempt of one run, and have the pull requests published again."""
+    backend, run_id, attempt = task_keys.parse_run(task.key)
+    unknown = await context.store.write(partial(_from_delivery, context, backend, run_id, attempt))
+    if unknown is None:
+        return
+    waiting, patience = unknown
+    listed = waiting[0]["downstream_repo"]
+    age = context.clock.now() - _first_reported_at(waiting, attempt)
+    over = age > patience * 1000
+    wait = CONFIRM_SOON[task.attempts - 1] if task.attempts <= len(CONFIRM_SOON) else CONFIRM_THEN
+    found, status = await _read_run(context, (listed, run_id, attempt), age=age, over=over, wait=wait)
+    async with context.store.transaction() as tx:
+        if found is not None:
+            await inbox.store_delivery(
+                tx, deliveries.delivery_of_answer("workflow_run", found, found["repository"])
+            )
+            if found["status"] == "completed":
+                return
+        if found is None or over:
+            await runs.record_run_status(tx, backend, run_id, attempt, status)
+            await _request_publishing(tx, waiting)
+            return
+    raise NotYet(f"run {run_id} of {listed} is still {found['status']}", after=wait)
+
+
+async def _from_delivery(
+    context: Context, backend: str, run_id: str, attempt: int, tx: Transaction
+) -> tuple[list[JobRow], int] | None:
+    """Record the status that the run's own delivery had; without one, return the jobs that wait, and for how long."""
+    waiting = await jobs.read_jobs_of_run(tx, backend, run_id)
+    if not waiting:
+        return None
+    status_row = await runs.read_attempt_status(tx, backend, run_id, attempt)
+    if status_row is None or status_row["status"] not in {"completed", "missing"}:
+        return waiting, await _patience(tx, context, backend)
+    if (conclusion := status_row["conclusion"]) and conclusion not in PASSING:
+        await _finish_jobs(tx, [job for job in waiting if job["run_attempt"] == attempt], conclusion)
+        await _begin_rerun(tx, waiting, run_id, attempt)
+    await _request_publishing(tx, waiting)
+    return None
+
+
+async def _read_run(
+    context: Context, run: tuple[str, str, int], *, age: int, over: bool, wait: float
+) -> tuple[dict[str, Any] | None, str]:
+    """Return the run, and the status to record when it has not ended in time; raises NotYet while there is time."""
+    backend, run_id, attempt = run
+    try:
+        found = await _ask_for_run(context, backend, run_id, attempt)
+    except GitHubRefused as error:
+        missing = error.gone
+        if not over and not (missing and age >= responses.YOUNG_FOR):
+            raise NotYet(f"run {run_id} of {backend} cannot be read: {error}", after=wait) from error
+        return None, "missing" if missing else "unreadable"
+    except RetryLater as error:
+        if not over:
+            raise NotYet(str(error), after=error.after) from error  # its delivery may still arrive
+        return None, "unconfirmed"
+    return found, "unconfirmed" if found else "missing"
+
+
+def _first_reported_at(waiting: list[JobRow], attempt: int) -> int:
+    """Return when this attempt, or else the run, was first reported on."""
+    here: list[int] = [job["received_at"] for job in waiting if job["run_attempt"] == attempt]
+    anywhere: list[int] = [job["received_at"] for job in waiting]
+    return min(here or anywhere)
+
+
+async def _patience(tx: Transaction, context: Context, backend: str) -> int:
+    """Return how many seconds a run may take to end."""
+    allowlist = await allowlists.read_in_force(tx)
+    entry = allowlist.find(backend) if allowlist else None
+    return (entry.job_timeout if entry else None) or context.settings.job_timeout
+
+
+async def _ask_for_run(context: Context, backend: str, run_id: str, attempt: int) -> dict[str, Any] | None:
+    """Return the run from GitHub, None when its id cannot be one of GitHub's; raises GitHubRefused."""
+    if not (run_id.isascii() and run_id.isdigit()):
+        return None
+    client = context.backend_github.client(backend, actions="read")
+    url = client.path("actions/runs/{run}/attempts/{attempt}")
+    found: dict[str, Any] = await client.getitem(url, {"run": run_id, "attempt": str(attempt)})
+    return found
+
+
+async def _finish_jobs(tx: Transaction, reported: list[JobRow], conclusion: str) -> None:
+    """Conclude jobs whose run is over without their report; a late report still counts."""
+    for job in jobs.in_lock_order(reported):
+        if job["status"] == "in_progress":
+            await jobs.change_if_unchanged(tx, job, finish_unreported(job, now=tx.now, conclusion=conclusion))
+
+
+async def _begin_rerun(tx: Transaction, waiting: list[JobRow], run_id: str, attempt: int) -> None:
+    """Have a re-run begin that was asked for while the run went on: by itself it asks GitHub every two minutes."""
+    dispatched = {job["dispatch_id"] for job in waiting if job["dispatch_id"]}
+    for row in await runs.read_reruns(tx, dispatched):
+        if (row["state"], row["run_id"], row["from_attempt"]) == ("asked", run_id, attempt):
+            tx.enqueue("run_again", task_keys.rerun_key(row["dispatch_id"], attempt, run_id))
+
+
+async def _request_publishing(tx: Transaction, waiting: list[JobRow]) -> None:
+    for identifier in {job["dispatch_id"] for job in waiting}:
+        dispatch = await dispatches.get_dispatch(tx, identifier)
+        if dispatch:
+            request_publish(tx, dispatch["upstream_repo"], dispatch["pr_number"])
+
+
+VERIFY_AGAIN, VERIFY_PATIENCE = (
+    3600.0,
+    24 * 3_600_000,
+)  # seconds until GitHub is asked again, milliseconds it is asked for
+ON_DEFAULT_BRANCH = frozenset({"behind", "identical"})
+
+
+async def verify_commit(context: Context, task: Task) -> None:
+    """Find out which repository has the commit, from our own rows if possible, and settle its reports."""
+    async with context.store.read() as tx:
+        found = await rows.read_statuses(tx, task.key)
+        pushed = [
+            repo for repo in context.settings.upstream_repo if await rows.was_pushed(tx, repo, task.key)
+        ]
+    waiting = [some for some in found if some["unverified"]]
+    settled = [some for some in found if not some["unverified"]]
+    if not waiting:
+        return
+    homes = [*pushed, *(some["upstream_repo"] for some in settled if not some["unknown"])]
+    if homes:
+        home: str | None = homes[0]
+    # a backend that names a commit too early must not spoil it for others
+    elif {some["backend"] for some in waiting} <= {some["backend"] for some in settled}:
+        home = None
+    else:
+        home = await _ask_for_commit(context, task.key, since=min(some["since"] for some in waiting))
+    more, leniently = True, context.settings.reports == "lenient"
+    while more:
+        async with context.store.transaction() as tx:
+            more = await rows.settle_unverified(tx, task.key, home, leniently=leniently)
+
+
+async def _ask_for_commit(context: Context, sha: str, *, since: int) -> str | None:
+    """Return the watched repository that has the commit, None when none has, or none could be asked for a day.
+
+    Raises RetryLater when one could not be asked, `since` less than a day.
+    """
+    refusal: GitHubRefused | None = None
+    for repo in context.settings.upstream_repo:
+        try:
+            if await _is_in(context, repo, sha, since=since):
+                return repo
+        except GitHubRefused as error:
+            refusal = error
+    # no access: that may be granted later, but reports do not wait forever
+    if refusal is not None and context.clock.now() - since < VERIFY_PATIENCE:
+        raise RetryLater(f"commit {sha} cannot be asked for: {refusal}", after=VERIFY_AGAIN) from refusal
+    return None
+
+
+async def _is_in(context: Context, repo: str, sha: str, *, since: int) -> bool:
+    """Return whether a commit is on a repository's default branch or the head of a branch; raises GitHubRefused."""
+    client = context.github.client(repo, since=since, contents="read")
+    async with context.store.read() as tx:
+        branch = await rows.read_default_branch(tx, repo)
+    if branch is None:
+        branch = (await client.repository())["default_branch"]
+    try:
+        url = client.path("compare/{basehead}{?per_page}")
+        compared = await client.getitem(url, {"basehead": f"{branch}...{sha}", "per_page": "1"})
+        if compared["status"] in ON_DEFAULT_BRANCH:
+            return True
+        heads = await client.getitem(client.path("commits/{sha}/branches-where-head"), {"sha": sha})
+    except GitHubRefused as error:
+        if not error.gone:
+            raise
+        return False
+    return bool(heads)

@@ -1,29 +1,29 @@
-"""Verification of OpenID Connect tokens: a bearer token of a configured issuer -> verified claims.
-
-RS256 only, `exp` required, 60 s leeway. Where the keys come from: `bot.oot.reports.issuer_keys`.
-"""
+"""Verification of OpenID Connect tokens: a bearer token of a configured issuer -> verified claims."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NewType
 
+import aiohttp
 import jwt
 import msgspec
 from aiohttp import web
 
-from bot.core.errors import Rejected
-from bot.oot.reports.issuer_keys import IssuerKeys, invalid, unpublished
+from bot.core import metrics, text
+from bot.core.errors import Rejected, in_words
+from bot.core.feature import Finding, error, ok
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import aiohttp
-
     from bot.core.clock import Clock
     from bot.core.setting_types import IssuerConfig, Required
+    from bot.ops.doctor import Target
 
 LEEWAY = 60  # seconds
 MOST_TOKEN = 8192  # characters
@@ -81,35 +81,35 @@ class Verifier:
     async def verify(self, token: str) -> Claims:
         """Return the claims of a valid token; raises Rejected 401, 403, or 503 when no keys can be had."""
         if not token or len(token) > MOST_TOKEN:
-            raise invalid("send an OpenID Connect token as `Authorization: Bearer <token>`")
+            raise invalid_token("send an OpenID Connect token as `Authorization: Bearer <token>`")
         header, hint = _peek(token)
         if header.alg != "RS256":
-            raise invalid("the token must be signed with RS256")
+            raise invalid_token("the token must be signed with RS256")
         issuer = self._issuers.get(str(hint.iss))
         if issuer is None:
-            raise invalid("the token's issuer is not one this bot trusts (OIDC_ISSUERS)")
+            raise invalid_token("the token's issuer is not one this bot trusts (OIDC_ISSUERS)")
         if not isinstance(header.kid, str) or not header.kid:
-            raise unpublished()
+            raise unpublished_key()
         key = await issuer.key(header.kid)
         try:
             claims = jwt.decode(token, key, algorithms=["RS256"], issuer=issuer.config.issuer, options=CHECKS)
         except (jwt.PyJWTError, ValueError) as error:
-            raise invalid(f"the token is not valid: {error}") from None
+            raise invalid_token(f"the token is not valid: {error}") from None
         accepted = issuer.config.audiences or self._audiences
         if _audience(claims) not in accepted:
-            raise invalid(f"the token is for another audience: ask for {' or '.join(accepted)}")
+            raise invalid_token(f"the token is for another audience: ask for {' or '.join(accepted)}")
         self._check_times(claims, issuer.config.longest_life)
-        return _read(Verified(claims), issuer.config)
+        return _read_claims(Verified(claims), issuer.config)
 
     def _check_times(self, claims: dict[str, Any], longest_life: int) -> None:
         now = self._clock.now() / 1000
         exp, iat, nbf = (_time(claims, name) for name in ("exp", "iat", "nbf"))
         if exp <= now - LEEWAY:
-            raise invalid("the token has expired: ask for a new one right before reporting")
+            raise invalid_token("the token has expired: ask for a new one right before reporting")
         if max(iat, nbf) > now + LEEWAY:
-            raise invalid("the token is not valid yet: check the clocks")
+            raise invalid_token("the token is not valid yet: check the clocks")
         if exp - iat > longest_life:
-            raise invalid(f"the token lives longer than {longest_life} s: ask for a short-lived one")
+            raise invalid_token(f"the token lives longer than {longest_life} s: ask for a short-lived one")
 
 
 def _audience(claims: dict[str, Any]) -> object:
@@ -124,19 +124,19 @@ def _peek(token: str) -> tuple[_Header, _Hint]:
         header, payload, _ = token.split(".")
         return _header.decode(_from_base64(header)), _hint.decode(_from_base64(payload))
     except (ValueError, RecursionError, msgspec.DecodeError):
-        raise invalid("the bearer token is not a JWT") from None
+        raise invalid_token("the bearer token is not a JWT") from None
 
 
 def _from_base64(segment: str) -> bytes:
     return base64.urlsafe_b64decode(segment + "==")
 
 
-def _read(claims: Verified, issuer: IssuerConfig) -> Claims:
+def _read_claims(claims: Verified, issuer: IssuerConfig) -> Claims:
     """Read the claims we use; raises Rejected 401 without a repository, 403 where a required claim differs."""
     _require(claims, issuer.required_claims)
     attempt = _text(claims, issuer.run_attempt_claim)
     if attempt and not (attempt.isascii() and attempt.isdigit() and len(attempt) < 10):
-        raise invalid(f"the token's {issuer.run_attempt_claim} is not a whole number")
+        raise invalid_token(f"the token's {issuer.run_attempt_claim} is not a whole number")
     return Claims(
         repository=_repository(claims, issuer),
         repository_id=_text(claims, issuer.repository_id_claim),
@@ -152,11 +152,11 @@ def _repository(claims: Verified, issuer: IssuerConfig) -> str:
     if issuer.repository_claim:
         named = claims.get(issuer.repository_claim)
         if not isinstance(named, str) or not named:
-            raise invalid("the token names no repository")
+            raise invalid_token("the token names no repository")
         return named
     parts = [_text(claims, name) or "" for name in issuer.repositories_claims]
     if not all(parts) or (len(parts) > 1 and any("/" in part for part in parts)):
-        raise invalid(f"the token has no usable {' and '.join(issuer.repositories_claims)}")
+        raise invalid_token(f"the token has no usable {' and '.join(issuer.repositories_claims)}")
     identity = "/".join(parts)
     if identity not in issuer.repositories:
         detail = f"no repository is assigned to {identity[:200]} of {issuer.issuer} (OIDC_ISSUERS)"
@@ -178,7 +178,7 @@ def _require(claims: Verified, required: Mapping[str, Required]) -> None:
 def _time(claims: dict[str, Any], name: str) -> float:
     at = claims.get(name, 0)
     if not isinstance(at, int | float) or isinstance(at, bool) or not math.isfinite(at):
-        raise invalid(f"the token's {name} must be a number")
+        raise invalid_token(f"the token's {name} must be a number")
     return at
 
 
@@ -189,7 +189,7 @@ def _text(claims: Verified, name: str) -> str | None:
         return None
     text = _as_text(value)
     if text is None or isinstance(value, bool):
-        raise invalid(f"the token's {name} is neither text nor a whole number")
+        raise invalid_token(f"the token's {name} is neither text nor a whole number")
     return text
 
 
@@ -201,3 +201,138 @@ def _as_text(value: object) -> str | None:
 
 
 VERIFIER: web.AppKey[Verifier] = web.AppKey("verifier", Verifier)
+
+
+COOLDOWN = 60_000  # milliseconds between two fetches of one issuer's keys
+REFRESH = 3600 * 1000  # milliseconds after which keys are fetched again: a revoked one is trusted no longer
+KEYS_LIFE = 24 * 3600 * 1000  # milliseconds old keys serve while the issuer is down
+CHECK_TIMEOUT = aiohttp.ClientTimeout(total=10)
+TIMEOUT = aiohttp.ClientTimeout(total=5)
+MOST_KEYS = 1024 * 1024  # bytes of a key set
+LEAST_KEY = 2048  # bits
+
+
+class IssuerKeys:
+    """One issuer and its keys."""
+
+    def __init__(self, config: IssuerConfig, http: aiohttp.ClientSession, clock: Clock) -> None:
+        self.config = config
+        self._http = http
+        self._clock = clock
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._fetched_at: int | None = None
+        self._tried_at: int | None = None
+        self._fetches = 0  # that brought keys
+        self._fetching = asyncio.Lock()
+        self._brought = metrics.KEY_FETCHES.labels(config.issuer, "ok")
+        self._failed = metrics.KEY_FETCHES.labels(config.issuer, "failed")
+
+    async def key(self, kid: str) -> jwt.PyJWK:
+        """Return the key of that id; raises Rejected 401 when there is none, 503 when that cannot be told now."""
+        before = self._fetches
+        if kid not in self._fresh() or (self._is_old() and self._may_fetch()):
+            async with self._fetching:
+                if self._may_fetch() and (kid not in self._fresh() or self._is_old()):
+                    await self._fetch()
+        keys = self._fresh()
+        if kid in keys:
+            return keys[kid]
+        if keys and self._fetches > before:
+            raise unpublished_key()
+        wait = max(COOLDOWN - (self._clock.now() - (self._tried_at or 0)), 1000) // 1000
+        what = (
+            f"this key of {self.config.issuer} is new" if keys else f"no keys of {self.config.issuer} are had"
+        )
+        detail = f"{what}, and they cannot be fetched right now: send it again in {wait} s"
+        raise Rejected(503, "issuer_unavailable", detail, headers={"Retry-After": str(wait)})
+
+    def _fresh(self) -> dict[str, jwt.PyJWK]:
+        too_old = self._fetched_at is None or self._clock.now() - self._fetched_at > KEYS_LIFE
+        return {} if too_old else self._keys
+
+    def _is_old(self) -> bool:
+        return not self._was_within(REFRESH, self._fetched_at)
+
+    def _may_fetch(self) -> bool:
+        return not self._was_within(COOLDOWN - 1, self._tried_at)
+
+    def _was_within(self, span: int, at: int | None) -> bool:
+        """Whether that was so long ago at most; what lies ahead is from before the clock was put right."""
+        return at is not None and 0 <= self._clock.now() - at <= span
+
+    async def _fetch(self) -> None:
+        self._tried_at = self._clock.now()
+        found: dict[str, jwt.PyJWK] = {}
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
+            async with self._http.get(
+                self.config.keys_url, timeout=TIMEOUT, allow_redirects=False
+            ) as response:
+                if response.status == 200:
+                    found = _read_keys(await _read_bounded(response))
+        (self._brought if found else self._failed).inc()
+        if found:  # an empty answer is never believed
+            self._keys, self._fetched_at = found, self._tried_at
+            self._fetches += 1
+
+
+def invalid_token(detail: str) -> Rejected:
+    """Return the refusal of a token that proves nothing."""
+    return Rejected(401, "invalid_token", detail, headers={"WWW-Authenticate": 'Bearer realm="ootbot"'})
+
+
+def unpublished_key() -> Rejected:
+    """Return the refusal of a token signed with a key that no issuer publishes."""
+    return invalid_token("the token is signed with a key its issuer does not publish")
+
+
+async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
+    """Return a body, nothing when it is larger than any key set."""
+    content = bytearray()
+    async for chunk in response.content.iter_any():
+        content += chunk
+        if len(content) > MOST_KEYS:
+            return b""
+    return bytes(content)
+
+
+def _read_keys(content: bytes) -> dict[str, jwt.PyJWK]:
+    """Return the RSA keys of a key set that may sign, by id; those that cannot be used are left out."""
+    try:
+        listed = msgspec.json.decode(content)["keys"]
+        return {key["kid"]: made for key in listed if (made := _read_key(key)) is not None}
+    except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
+        return {}
+
+
+def _read_key(key: Any) -> jwt.PyJWK | None:
+    if not isinstance(key, dict) or key.get("kty") != "RSA" or not isinstance(key.get("kid"), str):
+        return None
+    if key.get("use", "sig") != "sig" or key.get("alg", "RS256") != "RS256":
+        return None
+    try:
+        made = jwt.PyJWK(key, algorithm="RS256")
+    except (jwt.PyJWTError, KeyError, TypeError, AttributeError, ValueError):
+        return None
+    return made if made.key.key_size >= LEAST_KEY else None
+
+
+async def check_issuers(target: Target) -> list[Finding]:
+    """doctor: whether the signing keys of every issuer can be fetched."""
+    found = []
+    for issuer in target.settings.oidc_issuers:
+        try:
+            async with target.http.get(
+                issuer.keys_url, timeout=CHECK_TIMEOUT, allow_redirects=False
+            ) as answer:
+                status, body = str(answer.status), await answer.read()
+            count = len(msgspec.json.decode(body)["keys"]) if status == "200" else 0
+        except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+            status, count = in_words(problem), 0
+        except (msgspec.DecodeError, KeyError, TypeError):
+            count = 0
+        if count:
+            found.append(ok("issuer", f"{issuer.issuer} has {text.plural(count, 'key')}"))
+        else:
+            todo = "check OIDC_ISSUERS and the way out to it; reports are refused with 503 meanwhile"
+            found.append(error("issuer", f"no keys at {issuer.keys_url}: {status}", todo))
+    return found

@@ -6,8 +6,7 @@ from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from bot.db.columns import partial_index
-from bot.db.rows import Big, Float, Int, Json, Millis, Text, table
+from bot.db.rows import Big, Float, Int, Json, Millis, Text, partial_index, table
 
 
 class DispatchKey(TypedDict):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.core.errors import GiveUp
 from bot.ingest import inbox
-from bot.ingest.watched import read_payload
+from bot.ingest.repositories import read_payload
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -29,7 +29,7 @@ def parse_pull(task: Task) -> tuple[str, int]:
 
 async def read_delivery(context: Context, tx: Transaction, task: Task) -> tuple[str, dict[str, Any]]:
     """Return event and body of the delivery a task is about; raises GiveUp when it is no longer stored."""
-    stored = await inbox.find(tx, task.key)
+    stored = await inbox.find_delivery(tx, task.key)
     if stored is None:
         raise GiveUp(f"delivery {task.key} is not stored any more")
     return stored["event"], read_payload(context.settings, stored["body"])

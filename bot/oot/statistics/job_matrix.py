@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bot.oot.results import shown
+from bot.oot.results import visibility
 from bot.oot.results.tables import (
     JobDurations,
     JobFlags,
@@ -24,13 +24,15 @@ from bot.oot.results.tables import (
     JobSubject,
     JobTimes,
 )
-from bot.oot.statistics.stats import outcome
+from bot.oot.statistics.stats import outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-Place = tuple[str, int | None, str, str]  # upstream, pull request, commit, and the run of a nightly build
-Name = tuple[str, str]  # workflow, job
+CommitPlace = tuple[
+    str, int | None, str, str
+]  # upstream, pull request, commit, and the run of a nightly build
+ColumnName = tuple[str, str]  # workflow, job
 
 BUILDS = frozenset({"nightly", "periodic"})  # events whose runs are builds of their own, whatever the commit
 FOLD = 12  # columns shown; the others are folded into one
@@ -62,7 +64,7 @@ class GridJob(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Column:
+class MatrixColumn:
     """One job of one workflow; the shards of a job share a column."""
 
     workflow: str
@@ -76,7 +78,7 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class MatrixCell:
     """The jobs of one column on one commit: the newest attempt of each."""
 
     key: str
@@ -88,32 +90,32 @@ class Cell:
     @property
     def seconds(self) -> float | None:
         """The longest execution time among them."""
-        known = [time for row in self.rows if (time := shown.seconds(row)) is not None]
+        known = [time for row in self.rows if (time := visibility.job_seconds(row)) is not None]
         return max(known, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class MatrixRow:
     """One commit, or one nightly build."""
 
-    place: Place
+    place: CommitPlace
     at: int
     url: str | None = None  # of a nightly build's run
     jobs: int
-    cells: tuple[Cell | None, ...]  # in the order of the columns
-    folded: tuple[Cell, ...] = ()  # of the folded columns
+    cells: tuple[MatrixCell | None, ...]  # in the order of the columns
+    folded: tuple[MatrixCell, ...] = ()  # of the folded columns
 
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
     """The grid; commits are ordered newest first."""
 
-    columns: tuple[Column, ...]
-    folded: tuple[Column, ...]
-    lines: tuple[Line, ...]
+    columns: tuple[MatrixColumn, ...]
+    folded: tuple[MatrixColumn, ...]
+    lines: tuple[MatrixRow, ...]
     more: bool = False  # there are older commits, not shown
 
-    def find(self, key: str) -> tuple[Line, Cell] | None:
+    def find(self, key: str) -> tuple[MatrixRow, MatrixCell] | None:
         """Return the cell of this key and its line."""
         for line in self.lines:
             for cell in (*line.cells, *line.folded):
@@ -128,12 +130,12 @@ class _Commit:
 
     at: int = 0
     url: str | None = None
-    jobs: dict[Name, list[GridJob]] = field(default_factory=lambda: defaultdict(list))
+    jobs: dict[ColumnName, list[GridJob]] = field(default_factory=lambda: defaultdict(list))
 
 
-def build(rows: Iterable[GridJob], *, most: int, fold: int | None = FOLD) -> Matrix:
+def build_matrix(rows: Iterable[GridJob], *, most: int, fold: int | None = FOLD) -> Matrix:
     """Return the grid of the newest `most` commits; `rows` are newest first, `fold` None shows every column."""
-    commits: dict[Place, _Commit] = {}
+    commits: dict[CommitPlace, _Commit] = {}
     more = False
     for row in rows:
         place = _place(row)
@@ -154,7 +156,7 @@ def build(rows: Iterable[GridJob], *, most: int, fold: int | None = FOLD) -> Mat
         columns=tuple(visible),
         folded=folded,
         lines=tuple(
-            Line(
+            MatrixRow(
                 place=place,
                 at=commit.at,
                 url=commit.url,
@@ -168,7 +170,7 @@ def build(rows: Iterable[GridJob], *, most: int, fold: int | None = FOLD) -> Mat
     )
 
 
-def _place(row: GridJob) -> Place:
+def _place(row: GridJob) -> CommitPlace:
     """Return the line a job is on: each nightly build has its own, of a commit the newest run counts."""
     build = row["run_id"] if row["event_type"] in BUILDS else ""
     return row["upstream_repo"], row["pr_number"], row["head_sha"] or "", build
@@ -176,25 +178,25 @@ def _place(row: GridJob) -> Place:
 
 def _at(row: GridJob) -> int:
     """Return when a line was: a nightly build when it ended, others when they were reported."""
-    ended = shown.times(row).completed_at if row["event_type"] in BUILDS else None
+    ended = visibility.job_times(row).completed_at if row["event_type"] in BUILDS else None
     return ended or row["received_at"]
 
 
-def worst(cells: Sequence[Cell]) -> str:
+def worst(cells: Sequence[MatrixCell]) -> str:
     """Return the worst tone of some cells."""
     tones = {cell.tone for cell in cells}
     return next((tone for tone in _WORST_FIRST if tone in tones), "idle")
 
 
-def _groups(jobs: set[Name]) -> dict[Name, Column]:
+def _groups(jobs: set[ColumnName]) -> dict[ColumnName, MatrixColumn]:
     """Return the column of each job: shards, recognized by numbers such as `2, 5` or `2/5`, share one."""
-    stems: dict[Name, list[Name]] = defaultdict(list)
+    stems: dict[ColumnName, list[ColumnName]] = defaultdict(list)
     for workflow, name in jobs:
         stems[workflow, name_shards(name)].append((workflow, name))
-    groups: dict[Name, Column] = {}
+    groups: dict[ColumnName, MatrixColumn] = {}
     for (workflow, stem), members in stems.items():
         shards = len(members) if len(members) > 1 else 0
-        column = Column(workflow=workflow, name=stem if shards else members[0][1], shard_count=shards)
+        column = MatrixColumn(workflow=workflow, name=stem if shards else members[0][1], shard_count=shards)
         groups |= dict.fromkeys(members, column)
     return groups
 
@@ -215,16 +217,16 @@ def name_shards(name: str) -> str:
 
 
 def _cells(
-    place: Place, commit: _Commit, groups: dict[Name, Column], keys: dict[Column, str]
-) -> dict[Column, Cell]:
-    parts: dict[Column, list[list[GridJob]]] = defaultdict(list)
+    place: CommitPlace, commit: _Commit, groups: dict[ColumnName, MatrixColumn], keys: dict[MatrixColumn, str]
+) -> dict[MatrixColumn, MatrixCell]:
+    parts: dict[MatrixColumn, list[list[GridJob]]] = defaultdict(list)
     for job, rows in commit.jobs.items():
         parts[groups[job]].append(rows)
     start = _digest(*place)
     return {column: _cell(start + keys[column], members) for column, members in parts.items()}
 
 
-def _cell(key: str, members: list[list[GridJob]]) -> Cell:
+def _cell(key: str, members: list[list[GridJob]]) -> MatrixCell:
     """Return one cell; of each job the newest attempt of the newest run counts."""
     newest: list[GridJob] = []
     earlier: list[GridJob] = []
@@ -233,13 +235,13 @@ def _cell(key: str, members: list[list[GridJob]]) -> Cell:
         newest.append(first)
         earlier += others
     newest.sort(key=lambda row: row["job_name"])
-    outcomes = [outcome(row) for row in newest]
+    outcomes = [outcome_of(row) for row in newest]
     tones = [TONES[one] for one in outcomes]
     tone = next(tone for tone in _WORST_FIRST if tone in tones)
     label = outcomes[tones.index(tone)].replace("_", " ")
     if len(newest) > 1:
         label = f"{tones.count(tone)} of {len(newest)} {label}"
-    return Cell(
+    return MatrixCell(
         key=key,
         tone=tone,
         label={"success": "passed", "failure": "failed"}.get(label, label),
@@ -258,7 +260,9 @@ def _digest(*words: object) -> str:
     return base64.urlsafe_b64encode(digest)[:6].decode()
 
 
-def _worst(columns: list[Column], lines: list[dict[Column, Cell]], most: int) -> list[Column]:
+def _worst(
+    columns: list[MatrixColumn], lines: list[dict[MatrixColumn, MatrixCell]], most: int
+) -> list[MatrixColumn]:
     """Return the columns with the most red cells, in their order."""
     reds = {
         column: sum(column in cells and cells[column].tone == "bad" for cells in lines) for column in columns

@@ -1,19 +1,21 @@
-"""Readiness of a backend for promotion or demotion: its measures against the thresholds an operator has set."""
+"""Readiness of a backend for promotion or demotion: by an operator's thresholds, and by the relay's criteria."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import mean, median
 from typing import TYPE_CHECKING
 
 from bot.core.text import duration, percent, plural
+from bot.oot.results.tables import JobAttempt, JobDurations, JobIdentity, JobOutcome, JobSpan
 from bot.oot.statistics import histogram
-from bot.oot.statistics.stats import total
+from bot.oot.statistics.stats import add_tallies
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-    from bot.oot.statistics.days import Day
+    from bot.oot.statistics.stats import Day
 
 WINDOW = 30  # days that promotion looks at
 HIGHEST = 4
@@ -66,7 +68,7 @@ class Readiness:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sums:
+class ReadinessSums:
     """Sums over the days of a backend; None where there is no data."""
 
     covered: int  # days with data
@@ -80,12 +82,12 @@ class Sums:
     week_whole: float | None  # median end to end, seconds
 
 
-def add_up(days: Sequence[Day], thresholds: Thresholds, *, today: int) -> Sums:
+def add_up_days(days: Sequence[Day], thresholds: Thresholds, *, today: int) -> ReadinessSums:
     """Return the sums over the days of a backend, up to today."""
-    month = total([one.tally for one in days if one.day >= today - WINDOW])
-    week = total([one.tally for one in days if one.day >= today - thresholds.demotion_days])
+    month = add_tallies([one.tally for one in days if one.day >= today - WINDOW])
+    week = add_tallies([one.tally for one in days if one.day >= today - thresholds.demotion_days])
     first = min((one.day for one in days if one.tally.rated), default=today)
-    return Sums(
+    return ReadinessSums(
         covers_demotion=first <= today - thresholds.demotion_days,
         covered=len({one.day for one in days if one.day > today - WINDOW and one.tally.rated}),
         pass_rate=month.pass_rate,
@@ -98,7 +100,9 @@ def add_up(days: Sequence[Day], thresholds: Thresholds, *, today: int) -> Sums:
     )
 
 
-def judge(sums: Sums, thresholds: Thresholds, *, level: int, since: int | None, now: int) -> Readiness:
+def judge_readiness(
+    sums: ReadinessSums, thresholds: Thresholds, *, level: int, since: int | None, now: int
+) -> Readiness:
     """Return a backend's readiness; `since` is when it reached its level, epoch milliseconds."""
     tenure = None if since is None else (now - since) / 1000
     measures = (
@@ -118,7 +122,7 @@ def judge(sums: Sums, thresholds: Thresholds, *, level: int, since: int | None, 
     )
 
 
-def _demotion(sums: Sums, limits: Thresholds) -> tuple[Measure, ...]:
+def _demotion(sums: ReadinessSums, limits: Thresholds) -> tuple[Measure, ...]:
     whole = sums.week_whole
     return (
         _over("pass rate", sums.week_pass_rate, limits.demotion_pass_rate),
@@ -200,3 +204,120 @@ def _all(measures: Sequence[Measure]) -> Word:
         if word in words:
             return word
     return Word.MEETS
+
+
+NOT_MEASURED = "–"  # noqa: RUF001 - as the relay writes it
+PROMOTION_DAYS, DEMOTION_DAYS = 14, 7
+MONTH = 30 * 86_400  # seconds
+HOURS_3, MINUTES_30 = 3 * 3600, 30 * 60
+
+
+class MeasuredJob(JobIdentity, JobOutcome, JobAttempt, JobDurations, JobSpan):
+    """A completed job of a pull request, at its latest attempt."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Criterion:
+    """One measure of a backend and its target."""
+
+    name: str
+    measured: str
+    target: str
+    met: bool | None  # None: there is nothing to judge
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelayMeasures:
+    """What a backend's jobs came to."""
+
+    jobs: int
+    shared: int  # failures that upstream's own jobs share, which are not among them
+    whole: float | None  # seconds from dispatch to the last report of a run, median
+    longest: float | None  # execution of a job, seconds
+    queue: float | None  # mean, seconds
+    timeout_rate: float | None
+    pass_rate: float | None
+
+
+def measure_jobs(jobs: Sequence[MeasuredJob], shared: Collection[str]) -> RelayMeasures:
+    """Measure the jobs of one backend; `shared` holds the keys of those whose failure is upstream's as well."""
+    counted = [job for job in jobs if job["job_key"] not in shared]
+    total = len(counted)
+    ends = [job["conclusion"] for job in counted]
+    queues = [time for job in counted if (time := job["queue_time"]) is not None]
+    return RelayMeasures(
+        jobs=total,
+        shared=len(jobs) - total,
+        whole=median(found) if (found := _spans(counted)) else None,
+        longest=max((time for job in counted if (time := job["execution_time"]) is not None), default=None),
+        queue=mean(queues) if queues else None,
+        timeout_rate=ends.count("timed_out") / total if total else None,
+        pass_rate=ends.count("success") / total if total else None,
+    )
+
+
+def _spans(jobs: Sequence[MeasuredJob]) -> list[float]:
+    """Return how long each run took, with its wait; runs of which no wait is known say nothing."""
+    runs: dict[str, list[MeasuredJob]] = {}
+    for job in jobs:
+        runs.setdefault(job["run_id"], []).append(job)
+    spans = []
+    for of_run in runs.values():
+        began = [at for job in of_run if (at := job["started_at"]) is not None]
+        ended = [at for job in of_run if (at := job["completed_at"]) is not None]
+        waits = [time for job in of_run if (time := job["queue_time"]) is not None]
+        if began and ended and waits:
+            spans.append(max(waits) + max(max(ended) - min(began), 0) / 1000)
+    return spans
+
+
+def judge_promotion(found: RelayMeasures, tenure: float | None) -> tuple[Criterion, ...]:
+    """Judge what promotion to L3 asks for; `tenure` is the time since the backend reached L2, seconds."""
+    held = Criterion(
+        name="Time at L2",
+        measured=plural(int(tenure // 86_400), "day") if tenure is not None else NOT_MEASURED,
+        target="≥ 1 month",
+        met=None if tenure is None else tenure >= MONTH,
+    )
+    end_to_end, timeouts, passes = judge_demotion(found)
+    return (
+        held,
+        end_to_end,
+        _format_time("Max Execution Time", found.longest, HOURS_3),
+        _format_time("Avg Queue Time", found.queue, MINUTES_30),
+        timeouts,
+        passes,
+    )
+
+
+def judge_demotion(found: RelayMeasures) -> tuple[Criterion, Criterion, Criterion]:
+    """Judge what an L3 backend has to keep."""
+    timeouts, passes = found.timeout_rate, found.pass_rate
+    return (
+        _format_time("End-to-End Time (P50)", found.whole, HOURS_3),
+        Criterion(
+            name="Timeout Rate",
+            measured=_format_share(timeouts),
+            target="< 1%",
+            met=None if timeouts is None else timeouts < 0.01,
+        ),
+        Criterion(
+            name="Job Pass Rate",
+            measured=_format_share(passes),
+            target="≥ 90%",
+            met=None if passes is None else passes >= 0.9,
+        ),
+    )
+
+
+def _format_time(name: str, seconds: float | None, below: int) -> Criterion:
+    return Criterion(
+        name=name,
+        measured=duration(seconds) or NOT_MEASURED,
+        target=f"< {duration(below)}",
+        met=None if seconds is None else seconds < below,
+    )
+
+
+def _format_share(rate: float | None) -> str:
+    return NOT_MEASURED if rate is None else percent(rate)

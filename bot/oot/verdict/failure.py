@@ -1,7 +1,4 @@
-"""A failure on a commit, the list of all, each once, and their counts: of all, and of each backend. Pure.
-
-Gate, comment, check runs, pages and JSON count failures by this list alone.
-"""
+"""The failed jobs of a commit, and its failures: each once, with their counts. Pure."""
 
 from __future__ import annotations
 
@@ -10,32 +7,175 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bot.core import text
-from bot.oot.verdict.failed_jobs import UPSTREAM
-from bot.web.failures import Standing
+from bot.oot.verdict import view
+from bot.oot.verdict.view import History
+from bot.web.failures import FailureStanding, JobKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from bot.oot.verdict.failed_jobs import FailedJob
-    from bot.web.blocks import BlockLine
-    from bot.web.failures import LogLine, Place
+    from bot.ingest.record_rows import WorkflowJobRow
+    from bot.oot.verdict.view import Backend, FailedTest, Job
+    from bot.pages.pulls.failures import UpstreamCheck
+    from bot.web.blocks import BlockLine, Tone
+    from bot.web.failures import FailurePlace, ReasonLine
+
+UPSTREAM_JOBS = "upstream"  # what its own jobs are said to be of
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FailedJob:
+    """A failed job, or a backend that failed without one; compared by identity: it may have a thousand tests."""
+
+    key: JobKey
+    label: str  # whose it is: a backend's, or `UPSTREAM`
+    name: str  # empty: the backend failed without a job
+    group: str  # the workflow, or the App of a check run
+    word: str  # how it ended
+    attempt: int
+    url: str | None  # where it is shown
+    blocking: bool = False  # the gate waits for it
+    tests: tuple[FailedTest, ...] = ()  # that failed, as reported
+    failed: int = 0  # tests that failed, as reported
+    standing: FailureStanding | None = None
+    said: str = ""  # why it failed, according to its backend or its check run
+
+    @property
+    def is_upstream(self) -> bool:
+        """Whether it is upstream's own."""
+        return self.label == UPSTREAM_JOBS
+
+
+def list_reported(backends: Iterable[Backend]) -> list[FailedJob]:
+    """Return the failed jobs of backends; of one that failed without any, the backend itself."""
+    found: list[FailedJob] = []
+    for one in backends:
+        if one.state.red:
+            found += [_of_job(one, job) for job in one.failing] or [_of_backend(one)]
+    return found
+
+
+def list_passed(backends: Iterable[Backend]) -> set[JobKey]:
+    """Return the jobs of backends that ended and are no failures: they did not fail, or their backend did not."""
+    return {
+        _key(one.repo, job)
+        for one in backends
+        for job in one.jobs
+        if job.finished and not (one.state.red and job.red)
+    }
+
+
+def list_judged(backends: Iterable[Backend]) -> set[str]:
+    """Return the backends all of whose jobs have ended, by their names in lower case."""
+    return {one.repo.lower() for one in backends if one.jobs and all(job.finished for job in one.jobs)}
+
+
+def list_jobs(repo: str, label: str, jobs: Iterable[Job]) -> list[FailedJob]:
+    """Return the failed jobs that a backend reported on a pushed commit."""
+    return [_reported(repo, label, job, blocking=False) for job in jobs if job.red]
+
+
+def list_unfailed(repo: str, jobs: Iterable[Job]) -> set[JobKey]:
+    """Return the jobs that ended and did not fail of those a backend reported on a pushed commit."""
+    return {_key(repo, job) for job in jobs if job.finished and not job.red}
+
+
+def list_own(repo: str, checks: Iterable[UpstreamCheck]) -> list[FailedJob]:
+    """Return upstream's own failed jobs, and the failed checks of other Apps."""
+    return [_of_check(repo, one) for one in checks if one.tone == "bad"]
+
+
+def key_of(repo: str, one: UpstreamCheck) -> JobKey:
+    """Return the key of one of upstream's own jobs or checks."""
+    return JobKey(repo.lower(), str(one.run_id or ""), one.attempt or 1, one.name)
+
+
+def keys_by_id(repo: str, jobs: Sequence[WorkflowJobRow]) -> Mapping[int, JobKey]:
+    """Return upstream's jobs by GitHub's ids."""
+    return {
+        row["id"]: JobKey(repo.lower(), str(row["run_id"]), row["run_attempt"] or 1, row["name"] or "")
+        for row in jobs
+    }
+
+
+def _of_job(backend: Backend, job: Job) -> FailedJob:
+    return _reported(backend.repo, backend.label, job, blocking=backend.decides)
+
+
+def _reported(repo: str, label: str, job: Job, *, blocking: bool) -> FailedJob:
+    return FailedJob(
+        key=_key(repo, job),
+        label=label,
+        name=job.name,
+        group=job.workflow,
+        word=view.job_word(job),
+        attempt=job.run_attempt,
+        url=job.url,
+        blocking=blocking,
+        tests=job.failed_tests,
+        failed=max(job.failed or 0, len(job.failed_tests)),
+        standing=_standing(job),
+        said=job.triage,
+    )
+
+
+def _key(repo: str, job: Job) -> JobKey:
+    return JobKey(repo.lower(), job.run_id, job.run_attempt, job.name)
+
+
+def _standing(job: Job) -> FailureStanding | None:
+    if job.history is None or job.history is History.NO_BASELINE:
+        return None
+    tone: Tone = "bad" if job.history is History.NEW else "warn"
+    return FailureStanding(
+        word=job.history.value, why=view.explain_history(job), url=job.evidence_url, tone=tone
+    )
+
+
+def _of_backend(backend: Backend) -> FailedJob:
+    return FailedJob(
+        key=JobKey(backend.repo.lower(), "", 0, ""),
+        label=backend.label,
+        name="",
+        group="",
+        word=view.state_word(backend.state),
+        attempt=backend.attempt,
+        url=backend.run_url,
+        blocking=backend.decides,
+        said=backend.reason,
+    )
+
+
+def _of_check(repo: str, one: UpstreamCheck) -> FailedJob:
+    attempt = one.attempt or 1
+    return FailedJob(
+        key=key_of(repo, one),
+        label=UPSTREAM_JOBS,
+        name=one.name,
+        group=one.group,
+        word=one.outcome,
+        attempt=attempt,
+        url=f"/{repo}/job/{one.job_id}" if one.job_id else one.url,
+        said=one.title,
+    )
+
 
 SHARED = "shared"
 MACHINE = "infrastructure"
 _ALIKE = 60  # characters by which a message is found in a line of a log
-NOTHING_KNOWN = Standing(word="", why="", tone="bad")
+NOTHING_KNOWN = FailureStanding(word="", why="", tone="bad")
 NEW, NEW_TEST = "new", "new test"
 _RANKS = {NEW: 0, NEW_TEST: 0, "": 1}  # by word; all others are likely not the change's
 
 
-def rank_of(standing: Standing) -> int:
+def rank_of(standing: FailureStanding) -> int:
     """Return the place of a failure among others: what is likely the change's comes first."""
     return _RANKS.get(standing.word, len(_RANKS))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Detail:
+class FailureDetail:
     """What backends reported of a failed test: those that said the same as one."""
 
     labels: tuple[str, ...]
@@ -51,22 +191,24 @@ class Failure:
     name: str  # of the test, the job or the backend
     url: str | None
     jobs: tuple[FailedJob, ...]  # in which it is, without those that nothing else is known of
-    places: tuple[Place, ...]
-    standings: tuple[Standing, ...] = ()
-    line: LogLine | None = None
+    places: tuple[FailurePlace, ...]
+    standings: tuple[FailureStanding, ...] = ()
+    line: ReasonLine | None = None
     message: str = ""
-    details: tuple[Detail, ...] = ()
+    details: tuple[FailureDetail, ...] = ()
     is_test: bool = False
     words: str = ""  # where it fails and passes, if more is known than its places
     unnamed: int = 0  # more failed tests of the job, which are only counted
-    on: Mapping[str, Standing] = field(default_factory=dict)  # how it compares, by repository in lower case
+    on: Mapping[str, FailureStanding] = field(
+        default_factory=dict
+    )  # how it compares, by repository in lower case
 
     @property
     def count(self) -> int:
         """How many failures it stands for: tests that were only counted are as many."""
         return max(self.unnamed, 1)
 
-    def standing_on(self, repo: str) -> Standing:
+    def standing_on(self, repo: str) -> FailureStanding:
         """Return how it compares on one backend: a test may be new on one and known on another."""
         return self.on.get(repo.lower(), self.standing)
 
@@ -83,13 +225,13 @@ class Failure:
         """What it is counted as among all."""
         return self._kind(self.standing)
 
-    def _kind(self, standing: Standing) -> str:
+    def _kind(self, standing: FailureStanding) -> str:
         if self.infra:
             return MACHINE
         return NEW if standing.word == NEW_TEST else standing.word
 
     @property
-    def differing(self) -> tuple[tuple[str, Standing], ...]:
+    def differing(self) -> tuple[tuple[str, FailureStanding], ...]:
         """Where it compares otherwise than it does on the whole: the labels of backends, and how."""
         labels = {job.key.repo: job.label for job in self.jobs}
         shown = self.standing.word
@@ -98,12 +240,12 @@ class Failure:
         )
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> FailureStanding:
         """How it compares: the first evidence that says anything; the nearest comes first."""
         return next((one for one in self.standings if one.word), next(iter(self.standings), NOTHING_KNOWN))
 
     @property
-    def others(self) -> tuple[Standing, ...]:
+    def others(self) -> tuple[FailureStanding, ...]:
         """What else is known of it elsewhere."""
         shown = self.standing
         return tuple(one for one in dict.fromkeys(self.standings) if one is not shown and one.word)
@@ -138,7 +280,7 @@ class Failure:
     @property
     def failing_on(self) -> tuple[str, ...]:
         """Where it fails."""
-        own = [UPSTREAM for one in self.places if one.upstream and not one.passed]
+        own = [UPSTREAM_JOBS for one in self.places if one.upstream and not one.passed]
         theirs = [one.label for one in self.places if not one.upstream and not one.passed]
         return tuple(dict.fromkeys([*theirs, *own]))
 

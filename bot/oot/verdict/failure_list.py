@@ -1,8 +1,4 @@
-"""One list of a commit's failures, each once: from reports of backends, upstream's own jobs, what features know. Pure.
-
-A test that fails in many jobs is one failure, with the devices it fails on. A job is one where none of its tests is.
-What failed in a job that passed all the same, or in an attempt that was overtaken, is none.
-"""
+"""One list of a commit's failures, of backends and upstream's own, with what features know of them. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +6,26 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.oot.verdict.failed_jobs import UPSTREAM, FailedJob, list_reported
-from bot.oot.verdict.failure import NEW, NEW_TEST, NOTHING_KNOWN, Detail, Failure, FailureList, rank_of
-from bot.web.failures import Failures, Place
+from bot.oot.verdict.failure import (
+    NEW,
+    NEW_TEST,
+    NOTHING_KNOWN,
+    UPSTREAM_JOBS,
+    FailedJob,
+    Failure,
+    FailureDetail,
+    FailureList,
+    list_reported,
+    rank_of,
+)
+from bot.oot.verdict.view import History
+from bot.web.failures import FailurePlace, Failures, JobKey
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
-    from bot.oot.verdict.view import FailedTest, Pull
-    from bot.web.failures import FailingTest, JobKey, JobRemark, LogLine, Standing
+    from bot.oot.verdict.view import Backend, FailedTest, Job, Pull
+    from bot.web.failures import FailingTest, FailureStanding, JobRemark, ReasonLine
 
     Reported = defaultdict[str, list[tuple[FailedJob, FailedTest]]]  # by the test's name
 
@@ -106,7 +113,7 @@ class _Remarks:
         for remark in remarks:
             self._by_key[remark.job].append(remark)
             if remark.alone and remark.job not in known:
-                label = labels.get(remark.job.repo, UPSTREAM if not remark.job.run_id else "")
+                label = labels.get(remark.job.repo, UPSTREAM_JOBS if not remark.job.run_id else "")
                 if label:
                     alone[remark.job] = _unknown_job(remark.job, label)
         self.unknown_jobs = self._without_only_ones(jobs, alone)
@@ -127,11 +134,11 @@ class _Remarks:
                 left.append(replace(job, blocking=any(one.blocking for one in jobs if one.key[:3] == run)))
         return left
 
-    def line(self, job: FailedJob) -> LogLine | None:
+    def line(self, job: FailedJob) -> ReasonLine | None:
         """Return the line of its log that says why it failed."""
         return next((one.line for one in self._by_key.get(job.key, ()) if one.line), None)
 
-    def standings(self, job: FailedJob) -> tuple[Standing, ...]:
+    def standings(self, job: FailedJob) -> tuple[FailureStanding, ...]:
         """Return how it compares, by every evidence there is."""
         found = [job.standing, *(one.standing for one in self._by_key.get(job.key, ()))]
         return tuple(one for one in found if one)
@@ -187,8 +194,8 @@ def _known_test(
 
 
 def _compare(
-    repos: Iterable[str], jobs: Sequence[FailedJob], known: Mapping[str, Standing]
-) -> dict[str, Standing]:
+    repos: Iterable[str], jobs: Sequence[FailedJob], known: Mapping[str, FailureStanding]
+) -> dict[str, FailureStanding]:
     """Return how a test compares on each backend: as results of tests say, else as its jobs do there.
 
     Where one has nothing to compare with, a test that is new on another is new there, too.
@@ -204,7 +211,7 @@ def _compare(
     return found
 
 
-def _nearest(standings: Iterable[Standing]) -> tuple[Standing, ...]:
+def _nearest(standings: Iterable[FailureStanding]) -> tuple[FailureStanding, ...]:
     """Return the one that is nearest to the author: absence of data never makes a failure a known one."""
     found = min(standings, key=rank_of, default=NOTHING_KNOWN)
     return (found,) if found.word else ()
@@ -236,24 +243,24 @@ def _reported_test(reported: Sequence[tuple[FailedJob, FailedTest]]) -> Failure:
     )
 
 
-def _with_places(places: Sequence[Place], jobs: Iterable[FailedJob]) -> tuple[Place, ...]:
+def _with_places(places: Sequence[FailurePlace], jobs: Iterable[FailedJob]) -> tuple[FailurePlace, ...]:
     known = {one.label for one in places}
     own = any(one.upstream and not one.passed for one in places)
     more = [
-        Place(label=job.label, passed=False, upstream=job.is_upstream)
+        FailurePlace(label=job.label, passed=False, upstream=job.is_upstream)
         for job in jobs
         if job.label not in known and not (job.is_upstream and own)
     ]
     return tuple(dict.fromkeys([*more, *places]))
 
 
-def _details(reported: Iterable[tuple[FailedJob, FailedTest]]) -> tuple[Detail, ...]:
+def _details(reported: Iterable[tuple[FailedJob, FailedTest]]) -> tuple[FailureDetail, ...]:
     same: dict[tuple[str, str, str], list[str]] = {}
     for job, test in reported:
         place = f"{test.file}:{test.line}" if test.file and test.line is not None else test.file or ""
         same.setdefault((place, test.message or "", test.stacktrace or ""), []).append(job.label)
     return tuple(
-        Detail(labels=tuple(dict.fromkeys(labels)), place=place, message=message, trace=trace)
+        FailureDetail(labels=tuple(dict.fromkeys(labels)), place=place, message=message, trace=trace)
         for (place, message, trace), labels in same.items()
     )
 
@@ -278,7 +285,7 @@ def _of_job(job: FailedJob, remarks: _Remarks, *, unnamed: int) -> Failure:
         name=name,
         url=line.page if line else job.url,
         jobs=(job,),
-        places=(Place(label=job.label, passed=False, upstream=job.is_upstream),),
+        places=(FailurePlace(label=job.label, passed=False, upstream=job.is_upstream),),
         standings=standings,
         line=line,
         message=job.said,
@@ -307,3 +314,38 @@ def _joined(failures: Sequence[Failure]) -> list[Failure]:
 
 def _urgency(one: Failure) -> tuple[bool, int, bool, int, str]:
     return not one.blocking, one.rank, not one.is_test, -len(one.failing_on), one.name
+
+
+HISTORIES = {NEW: History.NEW, NEW_TEST: History.NEW, "": History.NO_BASELINE, "flaky": History.FLAKY}
+
+
+def settle_histories(backends: Iterable[Backend], failures: FailureList) -> tuple[Backend, ...]:
+    """Return backends whose failing jobs say what the list of failures says of what failed in them."""
+    found: defaultdict[tuple[JobKey, str], list[FailureStanding]] = defaultdict(list)
+    for one in failures.all:
+        for job in one.jobs:
+            found[job.key, job.group].append(one.standing_on(job.key.repo))
+    return tuple(
+        replace(
+            backend,
+            jobs=tuple(
+                _settle(job, found.get((_history_key(backend, job), job.workflow), ()))
+                for job in backend.jobs
+            ),
+        )
+        for backend in backends
+    )
+
+
+def _history_key(backend: Backend, job: Job) -> JobKey:
+    return JobKey(backend.repo.lower(), job.run_id, job.run_attempt, job.name)
+
+
+def _settle(job: Job, standings: Sequence[FailureStanding]) -> Job:
+    if not job.red or not standings:
+        return job
+    nearest = min(standings, key=rank_of)
+    history = HISTORIES.get(nearest.word, History.KNOWN)
+    if history is (job.history or History.NO_BASELINE):
+        return job
+    return replace(job, history=history, history_why=nearest.why, evidence_url=None, evidence_elsewhere=False)

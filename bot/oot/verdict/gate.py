@@ -1,7 +1,4 @@
-"""The gate of a commit: whether its blocking backends let it pass, and why not, in words.
-
-Check run, pages and JSON show this one answer. Words are plain text, not escaped.
-"""
+"""The gate of a commit: whether its blocking backends let it pass, and why not, in words."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from bot.core import text
-from bot.oot.verdict import words
+from bot.oot.verdict import view
 from bot.oot.verdict.verdict import State
 
 if TYPE_CHECKING:
@@ -83,7 +80,7 @@ class Gate:
             case GateState.PASSED:
                 return self._passed(total="")
             case GateState.FAILED:
-                return text.listing([f"{one.label} {words.word(one.state)}" for one in self.stopping])
+                return text.listing([f"{one.label} {view.state_word(one.state)}" for one in self.stopping])
             case _:
                 return self._waiting()
 
@@ -99,7 +96,9 @@ class Gate:
                 total = f" of {len(self.deciding)}"
                 return f"{'backends allow it' if open_ else 'passed'}: {self._passed(total=total)}"
             case GateState.FAILED:
-                listed = [f"{one.label}: {describe_failure(one, self.failures)}" for one in self.stopping]
+                listed = [
+                    f"{one.label}: {describe_gate_failure(one, self.failures)}" for one in self.stopping
+                ]
                 return f"blocked by {text.listing(listed)}"
             case _:
                 return self._waiting()
@@ -125,11 +124,11 @@ class Gate:
         awaited = [one.label for one in self.awaited]
         held = any(one.state is State.HELD for one in self.deciding)
         parts = [f"waiting for {text.listing(awaited)}"] if awaited else []
-        parts += [f"needs {words.OK_TO_TEST}"] if held else []
+        parts += [f"needs {view.OK_TO_TEST}"] if held else []
         return "; ".join(parts)
 
 
-def judge(backends: Sequence[Backend], *, unknown: str = "") -> Gate:
+def judge_gate(backends: Sequence[Backend], *, unknown: str = "") -> Gate:
     """Return the gate: it passes when every blocking backend has passed or is ignored.
 
     `unknown` is the reason why the blocking backends are unknown; the gate then waits.
@@ -161,9 +160,9 @@ def _begun_at(backend: Backend) -> int | None:
     return min(starts, default=None)
 
 
-def describe_failure(backend: Backend, failures: FailureList | None) -> str:
+def describe_gate_failure(backend: Backend, failures: FailureList | None) -> str:
     """Return why a backend has not passed, by the list of failures: "2 new failures", "never started"."""
     if backend.state is not State.FAILURE or failures is None:
-        return words.word(backend.state)
+        return view.state_word(backend.state)
     counts = failures.count_on(backend.repo)
-    return counts.phrase if counts.total else words.word(backend.state)
+    return counts.phrase if counts.total else view.state_word(backend.state)

@@ -1,28 +1,171 @@
-"""State of a pull request: its heads, newest first, each judged; the newest one has the most detail."""
+"""State of a pull request: its heads, newest first, each judged, and what the public may see of them."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bot.ingest import record_reads
-from bot.oot.allowlist import rows as allowlists
-from bot.oot.results.store import commands, dispatches
-from bot.oot.verdict import comparing, facts
-from bot.oot.verdict.comparing import Comparison
-from bot.oot.verdict.head import Judge
-from bot.oot.verdict.view import Answer
+from bot.ingest import record_store
+from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist.entry import Level
+from bot.oot.results import dispatches
+from bot.oot.results.visibility import read_private_names
+from bot.oot.verdict import comparison as comparing
+from bot.oot.verdict import verdict, view
+from bot.oot.verdict.comparison import Comparison
+from bot.oot.verdict.view import CommandAnswer, Pull, anchor_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.ingest.rows import PullRow
+    from bot.ingest.record_rows import PullRow
+    from bot.ingest.record_store import LabelEventRow
+    from bot.oot.allowlist.allowlist import Allowlist
+    from bot.oot.allowlist.entry import Entry
     from bot.oot.results.tables import CommandRow, DispatchRow, IgnoreRow
-    from bot.oot.verdict.head import Head
-    from bot.oot.verdict.tables import ComparedRow
+    from bot.oot.results.visibility import PrivateNames
+    from bot.oot.verdict.comparison import ComparedRow
+    from bot.oot.verdict.verdict import Facts
+    from bot.oot.verdict.view import Backend, Job
+    from bot.web.blocks import JobLine
+
+
+def labels_ask_for(device: str | None, labels: Collection[str], prefixes: Sequence[str]) -> bool:
+    """Return whether a pull request with these labels asks for a device."""
+    return any(is_label(label, prefix + (device or "")) for label in labels for prefix in prefixes)
+
+
+def is_label(name: str, wanted: str) -> bool:
+    """Return whether both names are the same label to GitHub."""
+    return name.casefold() == wanted.casefold()
+
+
+def in_doubt(record: PullRow | None, events: Sequence[LabelEventRow]) -> bool:
+    """Return whether GitHub should be asked for the labels; `events` are the newest label events, newest first.
+
+    Of deliveries within one second any can be the last. That matters when two of them changed labels, or when the
+    record, made by another delivery of that second, contradicts the one that did.
+    """
+    if record is None or not events:
+        return False
+    second = events[0]["updated_at"]
+    if (record["updated_at"] or 0) > (second or 0):
+        return False  # a later delivery has listed all labels
+    last = [event for event in events if event["updated_at"] == second]
+    added = events[0]["action"] == "labeled"
+    return len(last) > 1 or added != (events[0]["label_name"] in (record["labels"] or ()))
+
+
+NO_ALLOWLIST = "no valid allowlist has been read yet"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullHead:
+    """One head of a pull request: what is shown, and the facts it was judged from."""
+
+    view: Pull
+    facts: Mapping[str, Facts]  # of the dispatches that count, by the backend's case folded name
+    entries: Mapping[str, Entry]
+    expecting: bool = False  # newest head of an open pull request: blocking backends are due on it
+    undispatched: tuple[Backend, ...] = ()  # that block, on a head that expects none any more
+    recent: tuple[Facts, ...] = ()  # of the last dispatches to each backend
+    judged: bool = True  # otherwise only its SHA was read
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadJudge:
+    """What all heads of one pull request are judged by."""
+
+    settings: Settings
+    allowlist: Allowlist | None
+    repo: str
+    number: int
+    labels: frozenset[str]
+    ignored: Mapping[tuple[str, str], IgnoreRow]  # by head and the backend's case folded name
+    now: int  # epoch milliseconds
+
+    def head(
+        self, sha: str, facts: Mapping[str, Facts], *, expecting: bool, base_ref: str | None = None
+    ) -> PullHead:
+        """Judge one head; `expecting`: it is the newest of an open pull request, so blocking backends are due on it.
+
+        `base_ref` is the base branch of its last dispatch: a backend dispatched for another one alone is due again.
+        """
+        entries = {entry.key: entry for entry in self.allowlist.entries} if self.allowlist else {}
+        blocking = {key: entry for key, entry in entries.items() if verdict.is_due(entry)}
+        known = {
+            key: verdict.as_blocking(one, entries.get(key))
+            if (expecting and key in blocking) or one.dispatch["level"] >= Level.L4
+            else one
+            for key, one in facts.items()
+        }
+        missing = [entry for key, entry in blocking.items() if key not in known]
+        shown = [
+            self._dispatched(sha, one, entries.get(key))
+            for key, one in known.items()
+            if one.dispatch["level"] != Level.L1  # an unknown level is shown, and keeps the gate from passing
+        ]
+        if expecting:
+            shown += self._undispatched(sha, missing)
+        else:
+            missing += [
+                blocking[key]
+                for key, one in known.items()
+                if key in blocking and one.dispatch["base_ref"] != base_ref
+            ]
+        return PullHead(
+            view=self._view(sha, shown),
+            facts=known,
+            entries=entries,
+            expecting=expecting,
+            undispatched=() if expecting else self._with_ignores(sha, self._undispatched(sha, missing)),
+        )
+
+    def _view(self, sha: str, backends: Sequence[Backend]) -> Pull:
+        ordered = sorted(backends, key=lambda backend: (-backend.level, backend.label.casefold()))
+        return Pull(
+            repo=self.repo,
+            number=self.number,
+            head_sha=sha,
+            backends=self._with_ignores(sha, ordered),
+            page_url=self._page,
+            help_url=f"{self.settings.url}/oot/levels",
+            gate_unknown="" if self.allowlist else NO_ALLOWLIST,
+        )
+
+    def _with_ignores(self, sha: str, backends: Sequence[Backend]) -> tuple[Backend, ...]:
+        """Return some backends on a head, with who had them ignored there."""
+        return tuple(_with_ignore(one, self.ignored.get((sha, one.repo.casefold()))) for one in backends)
+
+    def _dispatched(self, sha: str, facts: Facts, entry: Entry | None) -> Backend:
+        dispatch = facts.dispatch
+        requested = dispatch["level"] >= Level.L4 or (
+            verdict.level_of(dispatch, entry) == Level.L3
+            and labels_ask_for(dispatch["device"], self.labels, self.settings.label_prefixes)
+        )
+        page_url = self._page_of(sha, dispatch["backend"])
+        return view.dispatched(facts, entry, now=self.now, page_url=page_url, requested=requested)
+
+    def _undispatched(self, sha: str, entries: Sequence[Entry]) -> list[Backend]:
+        return [view.undispatched(entry, page_url=self._page_of(sha, entry.repo)) for entry in entries]
+
+    @property
+    def _page(self) -> str:
+        return f"{self.settings.url}/{self.repo}/pull/{self.number}"
+
+    def _page_of(self, sha: str, backend: str) -> str:
+        return f"{self._page}?sha={sha}#{anchor_of(backend)}"
+
+
+def _with_ignore(backend: Backend, ignore: IgnoreRow | None) -> Backend:
+    if ignore is None:
+        return backend
+    return replace(backend, ignored_by=ignore["login"], ignored_reason=ignore["reason"])
+
 
 MOST_HEADS = 10  # newest heads whose failures are compared and whose check runs are maintained
 MOST_RECENT = 5  # dispatches of a head to one backend that are read
@@ -37,7 +180,7 @@ class PullState:
     number: int
     record: PullRow | None
     labels: frozenset[str]
-    heads: tuple[Head, ...]
+    heads: tuple[PullHead, ...]
     compared: tuple[ComparedRow, ...] = ()  # results of comparing failures that are not stored yet
 
     @property
@@ -46,11 +189,11 @@ class PullState:
         return self.record["base_ref"] if self.record else None
 
     @property
-    def current(self) -> Head | None:
+    def current(self) -> PullHead | None:
         """The newest head."""
         return self.heads[0] if self.heads else None
 
-    def head(self, sha: str) -> Head | None:
+    def head(self, sha: str) -> PullHead | None:
         """Return the head of that SHA."""
         return next((head for head in self.heads if head.view.head_sha == sha), None)
 
@@ -68,8 +211,8 @@ class _Dispatches:
     def of(cls, record: PullRow | None, dispatched: Sequence[DispatchRow]) -> _Dispatches:
         """Choose from all dispatches of a head, oldest first."""
         valid = [row for row in dispatched if _is_valid(record, row)]
-        counting = facts.newest(facts.of_own_events(valid))
-        pushed = facts.answered_pushes(valid)
+        counting = verdict.newest_by_backend(verdict.of_own_events(valid))
+        pushed = verdict.answered_pushes(valid)
         by_backend: defaultdict[str, list[DispatchRow]] = defaultdict(list)
         for row in dispatched:
             by_backend[row["backend_key"]].append(row)
@@ -108,8 +251,8 @@ async def read_pull(
     SHA is known. Failed tests are read of the newest `compared` heads, whose failures are compared with others, and of
     the one whose SHA begins with `shown` ("" is the newest), whose failures `comparing.explain` compares.
     """
-    record = await record_reads.get(tx, repo, number)
-    shas = _newest_first(record, await dispatches.heads_of_pull(tx, repo, number))
+    record = await record_store.read_pull(tx, repo, number)
+    shas = _newest_first(record, await dispatches.read_heads_of_pull(tx, repo, number))
     in_full = [sha for sha in shas if shown is not None and sha.startswith(shown)][:1]
     judge = await _judge(tx, settings, repo, number, record=record, labels=labels)
     judged = None if newest is None else {*shas[:newest], *also, *in_full}
@@ -141,13 +284,13 @@ async def _judge(
     *,
     record: PullRow | None,
     labels: frozenset[str] | None,
-) -> Judge:
+) -> HeadJudge:
     if labels is None:
         labels = frozenset((record["labels"] or ()) if record else ())
-    ignored = await commands.ignored(tx, repo, number)
-    return Judge(
+    ignored = await dispatches.read_ignored_backends(tx, repo, number)
+    return HeadJudge(
         settings=settings,
-        allowlist=await allowlists.in_force(tx),
+        allowlist=await allowlists.read_in_force(tx),
         repo=repo,
         number=number,
         labels=labels,
@@ -158,28 +301,28 @@ async def _judge(
 
 async def _judge_heads(
     tx: Transaction,
-    judge: Judge,
+    judge: HeadJudge,
     record: PullRow | None,
     shas: Sequence[str],
     *,
     judged: Collection[str] | None,
     with_tests: Collection[str],
-) -> list[Head]:
+) -> list[PullHead]:
     """Return all heads, judged those in `judged` (None: all), and with failed tests those in `with_tests`."""
     rows_of: defaultdict[str | None, list[DispatchRow]] = defaultdict(list)
-    for row in await dispatches.read_for_pull(tx, judge.repo, judge.number, heads=judged):
+    for row in await dispatches.read_dispatches_of_pull(tx, judge.repo, judge.number, heads=judged):
         rows_of[row["head_sha"]].append(row)
     chosen = {sha: _Dispatches.of(record, rows_of[sha]) for sha in (shas if judged is None else judged)}
-    known = await facts.read_facts(
+    known = await verdict.read_facts(
         tx,
         [row for one in chosen.values() for row in one.recent],
         tests_of=[row["id"] for sha in with_tests for row in chosen[sha].deciding],
     )
     is_open = record is not None and record["state"] == "open"
-    heads: list[Head] = []
+    heads: list[PullHead] = []
     for sha in shas:
         of_head = chosen.get(sha, NO_DISPATCHES)
-        counting = facts.merge_facts(known, of_head.counting, of_head.pushed)
+        counting = verdict.merge_facts(known, of_head.counting, of_head.pushed)
         expecting = sha in chosen and is_open and sha == shas[0]
         head = judge.head(sha, counting, expecting=expecting, base_ref=of_head.base_ref)
         recent = tuple(known[row["id"]] for row in of_head.recent)
@@ -187,28 +330,28 @@ async def _judge_heads(
     return heads
 
 
-async def _compare(tx: Transaction, record: PullRow | None, heads: Sequence[Head]) -> Comparison:
+async def _compare(tx: Transaction, record: PullRow | None, heads: Sequence[PullHead]) -> Comparison:
     """Compare the failures of some heads with the same jobs elsewhere."""
     if record is None or not heads:
         return Comparison(found={}, fresh=())
-    found = (comparing.comparable(one, record["base_ref"]) for one in heads)
-    return await comparing.compare(tx, [one for several in found for one in several])
+    found = (comparing.comparable_jobs(one, record["base_ref"]) for one in heads)
+    return await comparing.compare_jobs(tx, [one for several in found for one in several])
 
 
-async def _current(tx: Transaction, heads: Sequence[Head]) -> Head:
+async def _current(tx: Transaction, heads: Sequence[PullHead]) -> PullHead:
     """Return the newest head with what only it shows: the previous verdict and the answers to commands."""
     view = heads[0].view
     previous = None
     if not view.reported:
         previous = next((head.view for head in heads[1:] if head.view.reported), None)
-    last = await commands.latest(tx, view.repo, view.number, limit=ANSWERS)
+    last = await dispatches.read_latest_commands(tx, view.repo, view.number, limit=ANSWERS)
     answers = tuple(_answer(row) for row in last)
     return replace(heads[0], view=replace(view, previous=previous, answers=answers))
 
 
-def _answer(row: CommandRow) -> Answer:
+def _answer(row: CommandRow) -> CommandAnswer:
     refused = row["state"] == "refused"
-    return Answer(
+    return CommandAnswer(
         login=row["login"],
         command=row["text"],
         text=row["answer"],
@@ -230,3 +373,70 @@ def _newest_first(record: PullRow | None, known: Sequence[str]) -> list[str]:
 def _is_valid(record: PullRow | None, row: DispatchRow | IgnoreRow) -> bool:
     """Whether a dispatch or an ignore still counts: on the current head only for its current base branch."""
     return record is None or row["head_sha"] != record["head_sha"] or row["base_ref"] == record["base_ref"]
+
+
+PRIVATE_LOG = "the log is private"
+GITHUB_PAGE = re.compile(
+    r"https?://[^/?#]+/[^/?#]+/[^/?#]+/actions/runs/[0-9]+(?:/(?:attempts|job)/[0-9]+)*/?"
+)
+
+
+async def hide_private_names(tx: Transaction, settings: Settings, state: PullState) -> PullState:
+    """Return the state as check runs and comment may show it."""
+    backends = {backend.repo for head in state.heads for backend in head.view.backends}
+    names = await read_private_names(tx, settings, backends)
+    if not names.backends:
+        return state
+    heads = tuple(
+        replace(
+            head,
+            view=hide_in_pull(head.view, names),
+            undispatched=tuple(hide_in_backend(one, names) for one in head.undispatched),
+        )
+        for head in state.heads
+    )
+    return replace(state, heads=heads)
+
+
+def hide_in_pull(pull: Pull, names: PrivateNames) -> Pull:
+    """Return a head without private names."""
+    return replace(
+        pull,
+        backends=tuple(hide_in_backend(one, names) for one in pull.backends),
+        previous=hide_in_pull(pull.previous, names) if pull.previous else None,
+    )
+
+
+def hide_in_backend(backend: Backend, names: PrivateNames) -> Backend:
+    """Return a backend without private names."""
+    if not names.hides(backend.repo):
+        return backend
+    jobs = tuple(_hide_in_job(job, backend.repo, names) for job in backend.jobs)
+    lines = tuple(_hide_in_line(line, names.job(backend.repo, "", line.job)) for line in backend.lines)
+    return replace(backend, jobs=jobs, lines=lines, run_url=_page(backend.run_url))
+
+
+def _hide_in_job(job: Job, backend: str, names: PrivateNames) -> Job:
+    name = names.job(backend, job.workflow, job.name)
+    return replace(
+        job,
+        workflow=names.workflow(backend, job.workflow),
+        name=name,
+        url=_page(job.url),
+        failed=job.failed if job.failed is not None else len(job.failed_tests) or None,
+        failed_tests=(),
+        artifact_url=None,
+        environment={},
+        triage="",
+        evidence_url=_page(job.evidence_url),
+        lines=tuple(_hide_in_line(line, name) for line in job.lines),
+    )
+
+
+def _hide_in_line(line: JobLine, name: str) -> JobLine:
+    return replace(line, job=name, words=PRIVATE_LOG, code="", place="", url=None)
+
+
+def _page(url: str | None) -> str | None:
+    """Return an address on GitHub that names nothing but ids; None for any other."""
+    return url if url and GITHUB_PAGE.fullmatch(url) else None

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from bot.oot.allowlist.allowlist import Allowlist, Entry, Level, parse
+from bot.oot.allowlist.allowlist import Allowlist, parse_allowlist
+from bot.oot.allowlist.entry import Entry, Level
 
 
 def only(text):
     """The one entry of a file."""
-    (entry,) = parse(text).entries
+    (entry,) = parse_allowlist(text).entries
     return entry
 
 
@@ -109,7 +110,7 @@ L3:
 L4:
 - {repo: org/b, confirm: false}
 """
-    fpga, other = parse(text).entries
+    fpga, other = parse_allowlist(text).entries
     assert fpga == Entry(
         repo="Org/fpga.x_y",
         level=3,
@@ -147,7 +148,7 @@ def test_words_that_yaml_would_convert_stay_words(word):
 
 @pytest.mark.parametrize("text", ["L1:", "L1: []", "L1: ~\nL2:\nL3: {}\nL4: []"])
 def test_empty_sections_are_an_allowlist_of_nobody(text):
-    assert parse(text) == Allowlist(entries=())
+    assert parse_allowlist(text) == Allowlist(entries=())
 
 
 @pytest.mark.parametrize(
@@ -170,20 +171,20 @@ L4: [org/gpu]
 
 
 def test_a_repository_is_found_whatever_its_case():
-    allowlist = parse(ALLOWLIST)
+    allowlist = parse_allowlist(ALLOWLIST)
     assert allowlist.find("oRG/cpu").repo == "Org/CPU"
     assert allowlist.find("org/cpu").key == "org/cpu"
     assert allowlist.find("org/unknown") is None
 
 
 def test_entries_are_listed_by_level():
-    assert [entry.repo for entry in parse(ALLOWLIST).at(2)] == ["Org/CPU", "org/all"]
-    assert parse(ALLOWLIST).at(Level.L3) == ()
+    assert [entry.repo for entry in parse_allowlist(ALLOWLIST).at(2)] == ["Org/CPU", "org/all"]
+    assert parse_allowlist(ALLOWLIST).at(Level.L3) == ()
 
 
 def test_where_pushes_are_the_default_every_ref_and_deletion_is_one_of_them():
     text = "L2: [org/a, {repo: org/b, refs: [main]}, {repo: org/c, deletions: false}, {repo: org/d, events: [push]}]"
-    found = parse(text, frozenset({"pull_request", "push"}))
+    found = parse_allowlist(text, frozenset({"pull_request", "push"}))
     assert [(entry.refs, entry.deletions) for entry in found.entries] == [
         (("refs/*",), True), (("main",), True), (("refs/*",), False), ((), False),
     ]  # fmt: skip
@@ -207,4 +208,4 @@ def test_where_pushes_are_the_default_every_ref_and_deletion_is_one_of_them():
     ],
 )
 def test_events_and_refs_choose_the_backends(event, ref, repos):
-    assert [entry.repo for entry in parse(ALLOWLIST).for_event(event, ref)] == repos
+    assert [entry.repo for entry in parse_allowlist(ALLOWLIST).for_event(event, ref)] == repos

@@ -6,19 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.oot.allowlist.allowlist import AllowlistError, Problem, parse, render_errors
+from bot.oot.allowlist.allowlist import Problem, parse_allowlist, render_errors
+from bot.oot.allowlist.yaml_document import AllowlistError
 
 
 def only(text):
     """The one entry of a file."""
-    (entry,) = parse(text).entries
+    (entry,) = parse_allowlist(text).entries
     return entry
 
 
 def complaints(text):
     """What a person reads when the file is refused."""
     with pytest.raises(AllowlistError) as caught:
-        parse(text)
+        parse_allowlist(text)
     return render_errors(caught.value).splitlines()
 
 
@@ -260,7 +261,7 @@ def test_anchors_and_aliases_are_all_named():
 
 def test_the_error_holds_the_problems_and_its_own_text_is_short():
     with pytest.raises(AllowlistError) as caught:
-        parse("L1: [a]\nL2: [b]")
+        parse_allowlist("L1: [a]\nL2: [b]")
     first, second = caught.value.problems
     assert first == Problem(1, "`a` is not a repository: write `owner/repo`, without URL")
     assert (second.line, str(caught.value)) == (2, f"{first} (and 1 more)")
@@ -272,7 +273,7 @@ def test_the_error_holds_the_problems_and_its_own_text_is_short():
 def survives(text):
     """Parse; a refusal must hold lines of the file and messages of one printable line."""
     try:
-        return parse(text)
+        return parse_allowlist(text)
     except AllowlistError as error:
         for problem in error.problems:
             assert problem.line >= 1

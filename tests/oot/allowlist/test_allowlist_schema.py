@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from bot.core import setting_types
 from bot.core.settings import PULL_ACTIONS
-from bot.oot.allowlist import entry, globs, selection, yaml_values
-from bot.oot.allowlist.allowlist import AllowlistError, Level, parse
-from bot.oot.allowlist.entry import KEYS, MAX_ID, MAX_RATE, RESERVED_DEVICES
+from bot.oot.allowlist import entry, yaml_document
+from bot.oot.allowlist.allowlist import parse_allowlist
+from bot.oot.allowlist.entry import ENTRY_KEYS, MAX_ID, MAX_RATE, RESERVED_DEVICES, Level
+from bot.oot.allowlist.yaml_document import AllowlistError
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = (ROOT / "config/allowlist.example.yml").read_text(encoding="utf-8")
@@ -33,7 +34,7 @@ class Plain(yaml.SafeDumper):
 
 def parses(text, *default_events):
     try:
-        parse(text, *default_events)
+        parse_allowlist(text, *default_events)
     except AllowlistError:
         return False
     return True
@@ -52,9 +53,9 @@ CHOICES = {
 
 
 def test_the_schema_has_the_parsers_keys_at_every_level():
-    assert list(DEFS["keys"]["properties"]) == list(KEYS)
+    assert list(DEFS["keys"]["properties"]) == list(ENTRY_KEYS)
     for level in Level:
-        here = [name for name, key in KEYS.items() if level in key.levels]
+        here = [name for name, key in ENTRY_KEYS.items() if level in key.levels]
         assert DEFS[f"level_{level.name}"]["propertyNames"]["enum"] == here
     assert set(DEFS["reserved"]["enum"]) == RESERVED_DEVICES
 
@@ -65,20 +66,20 @@ def test_the_schema_has_the_parsers_choices_and_bounds():
     assert tuple(keys["events"]["anyOf"][2]["items"]["enum"]) == entry.EVENTS
     assert tuple(keys["actions"]["anyOf"][1]["items"]["enum"]) == PULL_ACTIONS
     assert (keys["repository_id"]["maximum"], keys["rate_limit"]["maximum"]) == (MAX_ID, MAX_RATE)
-    assert keys["max_per_day"]["maximum"] == selection.MAX_PER_DAY
-    assert keys["max_parallel"]["maximum"] == selection.MAX_PARALLEL
-    assert keys["paths"]["anyOf"][1]["maxItems"] == globs.MOST_GLOBS
-    assert DEFS["labels"]["anyOf"][1]["maxItems"] == selection.MOST_LABELS
+    assert keys["max_per_day"]["maximum"] == entry.MAX_PER_DAY
+    assert keys["max_parallel"]["maximum"] == entry.MAX_PARALLEL
+    assert keys["paths"]["anyOf"][1]["maxItems"] == yaml_document.MOST_GLOBS
+    assert DEFS["labels"]["anyOf"][1]["maxItems"] == entry.MOST_LABELS
 
 
 @pytest.mark.parametrize(
     ("name", "pattern"),
     [
-        ("repo", yaml_values.REPO),
-        ("login", yaml_values.LOGIN),
-        ("device", yaml_values.DEVICE),
-        ("ref", yaml_values.REF),
-        ("workflow_file", yaml_values.WORKFLOW_FILE),
+        ("repo", yaml_document.REPO),
+        ("login", yaml_document.LOGIN),
+        ("device", yaml_document.DEVICE),
+        ("ref", yaml_document.REF),
+        ("workflow_file", yaml_document.WORKFLOW_FILE),
         ("duration", setting_types.DURATION),
     ],
 )
@@ -291,7 +292,7 @@ def test_the_parser_refuses_nothing_else_that_the_schema_accepts(document):
     text = yaml.dump(document, Dumper=Plain)
     if fits(document, SCHEMA):
         try:
-            parse(text, frozenset({"pull_request", "push"}))
+            parse_allowlist(text, frozenset({"pull_request", "push"}))
         except AllowlistError as error:
             unknown = [one.message for one in error.problems if not ONLY_THE_PARSER.search(one.message)]
             assert not unknown

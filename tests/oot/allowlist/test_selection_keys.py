@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from bot.oot.allowlist.allowlist import AllowlistError, parse
-from bot.oot.allowlist.globs import MOST_GLOBS, find_match
+from bot.oot.allowlist.allowlist import parse_allowlist
+from bot.oot.allowlist.yaml_document import MOST_GLOBS, AllowlistError, find_match
 
 HEAD = "L2:\n- repo: org/a\n  events: [pull_request, push]\n"
 
 
 def problem(text):
     with pytest.raises(AllowlistError) as refused:
-        parse(text)
+        parse_allowlist(text)
     (only,) = refused.value.problems
     return str(only)
 
 
 def test_all_of_them_are_read():
-    (entry,) = parse(
+    (entry,) = parse_allowlist(
         f"""{HEAD}
   paths: ["src/**", "!**/*.md"]
   labels: gpu, GPU, npu
@@ -40,7 +40,7 @@ def test_all_of_them_are_read():
 
 
 def test_without_them_every_event_is_run_at_once():
-    (entry,) = parse(HEAD).entries
+    (entry,) = parse_allowlist(HEAD).entries
     assert not entry.selective
     assert not entry.limited
 
@@ -75,7 +75,7 @@ def test_a_list_that_only_takes_away_matches_nothing_and_is_refused():
 
 def test_so_many_globs_and_no_more():
     many = "".join(f"  - src/{number}/**\n" for number in range(MOST_GLOBS))
-    assert len(parse(f"{HEAD}  paths:\n{many}").entries[0].paths) == MOST_GLOBS
+    assert len(parse_allowlist(f"{HEAD}  paths:\n{many}").entries[0].paths) == MOST_GLOBS
     message = problem(f"{HEAD}  paths:\n{many}  - one/more\n")
     assert (
         message == f"line {MOST_GLOBS + 5}: more than {MOST_GLOBS} globs: write shorter ones for more files"

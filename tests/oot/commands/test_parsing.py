@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.oot.commands.parsing import (
+from bot.oot.commands.syntax import (
     LONGEST_LINE,
     MOST_COMMANDS,
     VERBS,

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from bot.ci.logs.tables import ci_log, ci_verdict
-from bot.ci.test_results.job_tables import test_job
-from bot.ci.test_results.parse.block import Code, code_of, encode
-from bot.ci.test_results.tables import test, test_class
-from bot.ci.trunk import branch_history, reading
+from bot.evidence.logs.tables import ci_log, ci_verdict
+from bot.evidence.tests.parse.block import Code, code_of, encode
+from bot.evidence.tests.tables import test, test_class, test_job
 from bot.ingest.tables import repository_name
+from bot.jobs import branch_history, branch_reads
 from bot.oot.culprits import job_runs
-from bot.oot.culprits.named_signals import Place
+from bot.oot.culprits.start import SignalPlace
 from tests.harness import L3, UPSTREAM
 from tests.oot.culprits.searched import JOB, SPELLED, WORKFLOW, Branch
 
@@ -34,9 +33,9 @@ def blank(table, **values):
 async def words(bot, branch, *, test="", signature="", known=None):
     """What the runs of the job say of each commit."""
     async with bot.store.read() as tx:
-        found = await branch_history.find_branch(tx, UPSTREAM, "main")
-        main = reading.Branch(repository=found.repository, names=found.names, name="main")
-        signal = Place(branch=main, backend=L3, label="npu").signal(
+        found = await branch_history.find_branch_of(tx, UPSTREAM, "main")
+        main = branch_reads.Branch(repository=found.repository, names=found.names, name="main")
+        signal = SignalPlace(branch=main, backend=L3, label="npu").signal(
             f"{WORKFLOW} / {JOB}", test=test, signature=signature
         )
         runs = await job_runs.read_job_runs(tx, bot.context.settings, main, signal, branch.shas, known=known)
@@ -95,17 +94,21 @@ async def log_says(bot, github, run_id, kind, signature=SIGNATURE):
 @pytest.mark.parametrize(
     ("kind", "signature", "known", "said"),
     [
-        ("test", SIGNATURE, job_runs.Known(), "bad"),
-        ("infra", SIGNATURE, job_runs.Known(), "no_result"),
-        ("build", SIGNATURE, job_runs.Known(kind="test", signature="1" * 64), "unbuildable"),
-        pytest.param("timeout", SIGNATURE, job_runs.Known(), "no_result", marks=LONG),
+        ("test", SIGNATURE, job_runs.KnownFailure(), "bad"),
+        ("infra", SIGNATURE, job_runs.KnownFailure(), "no_result"),
+        ("build", SIGNATURE, job_runs.KnownFailure(kind="test", signature="1" * 64), "unbuildable"),
+        pytest.param("timeout", SIGNATURE, job_runs.KnownFailure(), "no_result", marks=LONG),
         pytest.param(
-            "build", SIGNATURE, job_runs.Known(kind="build", signature=SIGNATURE), "bad", marks=LONG
+            "build", SIGNATURE, job_runs.KnownFailure(kind="build", signature=SIGNATURE), "bad", marks=LONG
         ),
         pytest.param(
-            "build", SIGNATURE, job_runs.Known(kind="build", signature="1" * 64), "unbuildable", marks=LONG
+            "build",
+            SIGNATURE,
+            job_runs.KnownFailure(kind="build", signature="1" * 64),
+            "unbuildable",
+            marks=LONG,
         ),
-        pytest.param("build", SIGNATURE, job_runs.Known(), "bad", marks=LONG),
+        pytest.param("build", SIGNATURE, job_runs.KnownFailure(), "bad", marks=LONG),
     ],
 )
 @pytest.mark.logic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.oot.culprits.settings import CulpritsSettings, tag
+from bot.oot.culprits.feature import CulpritsSettings, tag
 from tests import harness
 from tests.harness import UPSTREAM
 from tests.oot.culprits.searched import Branch

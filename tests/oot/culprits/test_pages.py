@@ -7,14 +7,14 @@ import re
 import pytest
 import sqlalchemy as sa
 
-from bot.oot.culprits import sections
 from bot.oot.culprits.tables import bisect
-from bot.web.subjects import FailureStart, FailureSubject
-from tests.ci.test_private_names import said_to_be
+from bot.pages.culprits import sections
+from bot.web.blocks import FailureStart, FailureSubject
 from tests.flows.commanded import WRITER
 from tests.harness import L3, UPSTREAM
 from tests.oot.culprits.searched import SPELLED, TEST, broken_branch
 from tests.oot.culprits.test_story import begin, newest_answer
+from tests.pages.test_private_names import said_to_be
 
 pytestmark = pytest.mark.logic
 

@@ -9,8 +9,7 @@ import sqlalchemy as sa
 
 from bot.core.errors import StoreUnavailable
 from bot.oot.culprits import advance
-from bot.queue.tables import task
-from bot.queue.tasks import Task
+from bot.queue.tasks import Task, task
 from tests import harness
 from tests.oot.culprits.searched import broken_branch
 from tests.oot.culprits.test_story import begin

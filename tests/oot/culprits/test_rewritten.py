@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from bot.ci.collect.settings import CollectSettings
 from bot.demo.github import git
-from bot.oot.culprits.start import Wanted, start_search
+from bot.jobs.settings import CollectSettings
+from bot.oot.culprits.start import WantedSearch, start_search
 from tests.harness import UPSTREAM
 from tests.oot.culprits.searched import TEST, broken_branch
 from tests.oot.culprits.test_story import begin, newest_answer
@@ -26,7 +26,7 @@ def settings(settings):
 async def ask(bot, branch):
     """Begin a search without a pull request, whose commits would keep those of the branch at GitHub."""
     async with bot.store.transaction() as tx:
-        wanted = Wanted(repo=UPSTREAM, backend="npu", by="alice")
+        wanted = WantedSearch(repo=UPSTREAM, backend="npu", by="alice")
         started = await start_search(tx, bot.context.settings, wanted)
     await bot.settle()
     return started.row["id"]

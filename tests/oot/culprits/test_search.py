@@ -15,8 +15,8 @@ import pytest
 from bot.oot.culprits.search import (
     End,
     Purpose,
-    Seen,
-    Terms,
+    SearchTerms,
+    SeenCommit,
     bads_needed,
     most_runs_left,
     next_steps,
@@ -54,8 +54,8 @@ def play(rng: random.Random, commits: int, parallel: int) -> Played:
     planted = rng.randrange(1, commits)
     unbuildable = {at for at in range(1, commits - 1) if rng.random() < UNBUILDABLE}
     rate = sum(rng.random() < FLAKES for _ in range(NIGHTS)) / NIGHTS
-    terms = Terms(parallel=parallel, flaky_rate=rate)
-    seen = [Seen(sha=str(at)) for at in range(commits)]
+    terms = SearchTerms(parallel=parallel, flaky_rate=rate)
+    seen = [SeenCommit(sha=str(at)) for at in range(commits)]
     seen[0], seen[-1] = replace(seen[0], good=1), replace(seen[-1], bad=1)
     runs = rounds = splits = 0
     while not (decision := next_steps(seen, terms)).end:
@@ -72,7 +72,7 @@ def play(rng: random.Random, commits: int, parallel: int) -> Played:
     return Played(decision.end, planted, found, runs, splits, rounds, commits)
 
 
-def run(one: Seen, *, fails: bool, builds: bool = True) -> Seen:
+def run(one: SeenCommit, *, fails: bool, builds: bool = True) -> SeenCommit:
     if not builds:
         return replace(one, unbuildable=True, vain=one.vain + 1)
     return replace(one, bad=one.bad + 1) if fails else replace(one, good=one.good + 1)
@@ -118,12 +118,12 @@ def test_many_random_histories():
 
 
 def test_the_next_steps_of_four_thousand_commits_take_five_milliseconds():
-    seen = [Seen(sha=str(at)) for at in range(4_000)]
+    seen = [SeenCommit(sha=str(at)) for at in range(4_000)]
     seen[0], seen[-1] = replace(seen[0], good=1), replace(seen[-1], bad=2)
     took = []
     for _ in range(20):
         began = time.perf_counter()
-        assert next_steps(seen, Terms(parallel=2)).steps
+        assert next_steps(seen, SearchTerms(parallel=2)).steps
         took.append(time.perf_counter() - began)
     assert min(took) <= 0.005
 
@@ -140,9 +140,9 @@ def example(number: int) -> list[tuple[list[int], list[str]]]:
 
 @pytest.mark.parametrize(("number", "suspects", "runs"), [(0, range(8, 10), 7), (1, range(9, 10), 7)])
 def test_the_example_of_the_page(number, suspects, runs):
-    seen = [Seen(sha=str(at)) for at in range(16)]
+    seen = [SeenCommit(sha=str(at)) for at in range(16)]
     seen[0], seen[15] = replace(seen[0], good=1), replace(seen[15], bad=1)
-    terms, counted = Terms(parallel=2), 0
+    terms, counted = SearchTerms(parallel=2), 0
     for commits, results in example(number):
         decision = next_steps(seen, terms)
         assert [int(step.sha) for step in decision.steps] == commits
@@ -155,39 +155,39 @@ def test_the_example_of_the_page(number, suspects, runs):
     assert counted == runs
 
 
-def ends(count: int = 4, **last) -> list[Seen]:
-    seen = [Seen(sha=str(at)) for at in range(count)]
+def ends(count: int = 4, **last) -> list[SeenCommit]:
+    seen = [SeenCommit(sha=str(at)) for at in range(count)]
     return [replace(seen[0], good=1), *seen[1:-1], replace(seen[-1], **{"bad": 1, **last})]
 
 
 def test_a_bad_end_that_passes_is_flaky():
-    assert next_steps(ends(good=1), Terms()).end is End.FLAKY
+    assert next_steps(ends(good=1), SearchTerms()).end is End.FLAKY
 
 
 def test_a_good_end_that_fails_has_the_search_begin_before_it():
     seen = ends(bad=2)
-    seen[0] = Seen(sha="0", bad=1)
-    assert next_steps(seen, Terms()).end is End.GOOD_IS_BAD
+    seen[0] = SeenCommit(sha="0", bad=1)
+    assert next_steps(seen, SearchTerms()).end is End.GOOD_IS_BAD
 
 
 def test_a_commit_that_cannot_be_confirmed_ends_the_search():
-    seen = [*ends()[:-1], Seen(sha="3", vain=2)]
-    assert next_steps(seen, Terms()).end is End.UNCONFIRMED
-    assert next_steps([*seen[:-1], Seen(sha="3", vain=2, silent=2)], Terms()).end is End.SILENT
-    assert next_steps(ends(vain=2), Terms()).end is End.UNCONFIRMED
-    assert next_steps(ends(vain=2, asked=True), Terms()).end is None
+    seen = [*ends()[:-1], SeenCommit(sha="3", vain=2)]
+    assert next_steps(seen, SearchTerms()).end is End.UNCONFIRMED
+    assert next_steps([*seen[:-1], SeenCommit(sha="3", vain=2, silent=2)], SearchTerms()).end is End.SILENT
+    assert next_steps(ends(vain=2), SearchTerms()).end is End.UNCONFIRMED
+    assert next_steps(ends(vain=2, asked=True), SearchTerms()).end is None
 
 
 def test_three_commits_without_an_answer_end_the_search():
     silent = {"vain": 2, "silent": 2}
     seen = ends(8, bad=2)
-    seen[2:5] = [Seen(sha=str(at), **silent) for at in (2, 3, 4)]
-    assert next_steps(seen, Terms()).end is End.SILENT
+    seen[2:5] = [SeenCommit(sha=str(at), **silent) for at in (2, 3, 4)]
+    assert next_steps(seen, SearchTerms()).end is End.SILENT
 
 
 def test_both_ends_are_confirmed_together():
-    seen = [Seen(sha="0"), *ends()[1:]]
-    decision = next_steps(seen, Terms(parallel=2))
+    seen = [SeenCommit(sha="0"), *ends()[1:]]
+    decision = next_steps(seen, SearchTerms(parallel=2))
     assert [(step.sha, step.purpose) for step in decision.steps] == [
         ("3", Purpose.CONFIRM_BAD),
         ("0", Purpose.CONFIRM_GOOD),
@@ -195,7 +195,7 @@ def test_both_ends_are_confirmed_together():
 
 
 def test_of_a_flaky_job_several_passes_confirm_that_it_passed_before():
-    flaky = Terms(flaky_rate=0.07)
+    flaky = SearchTerms(flaky_rate=0.07)
     seen = ends(4, bad=3)
     assert next_steps(seen, flaky).steps == (("2", Purpose.SPLIT),)
     seen[2] = replace(seen[2], good=1)
@@ -207,30 +207,30 @@ def test_of_a_flaky_job_several_passes_confirm_that_it_passed_before():
 def test_nothing_is_sent_while_a_round_is_under_way():
     seen = ends(8, bad=2)
     seen[4] = replace(seen[4], asked=True)
-    assert next_steps(seen, Terms(parallel=2)).steps == ()
+    assert next_steps(seen, SearchTerms(parallel=2)).steps == ()
 
 
 def test_what_runs_for_another_reason_is_waited_for_only_where_nothing_else_is_left():
     seen = ends(5, bad=2)
     seen[2] = replace(seen[2], pending=True)
-    assert [step.sha for step in next_steps(seen, Terms(parallel=1)).steps] == ["3"]
+    assert [step.sha for step in next_steps(seen, SearchTerms(parallel=1)).steps] == ["3"]
     only = ends(3, bad=2)
     only[1] = replace(only[1], pending=True)
-    assert next_steps(only, Terms()) == replace(next_steps(only, Terms()), steps=(), end=None)
+    assert next_steps(only, SearchTerms()) == replace(next_steps(only, SearchTerms()), steps=(), end=None)
 
 
 def test_a_result_of_another_run_saves_steps():
     seen = ends(9, bad=2)
     seen[4] = replace(seen[4], good=1)
-    assert [step.sha for step in next_steps(seen, Terms()).steps] == ["6"]
+    assert [step.sha for step in next_steps(seen, SearchTerms()).steps] == ["6"]
 
 
 def test_contradictory_runs_are_repeated_up_to_five_times_and_then_left_alone():
     seen = ends(3, bad=2)
     seen[1] = replace(seen[1], good=1, bad=2)
-    assert next_steps(seen, Terms()).steps[0].sha == "1"
+    assert next_steps(seen, SearchTerms()).steps[0].sha == "1"
     seen[1] = replace(seen[1], good=1, bad=4)
-    decision = next_steps(seen, Terms())
+    decision = next_steps(seen, SearchTerms())
     assert (decision.end, decision.good, decision.bad) == (End.FOUND, 0, 2)
 
 
@@ -240,25 +240,25 @@ def test_a_failure_that_was_found_early_has_to_fail_more_often():
         seen = ends(others + 3, bad=2)
         seen[1], seen[2] = replace(seen[1], good=1), replace(seen[2], bad=1)
         for _ in range(failures - 1):
-            assert next_steps(seen, Terms()).steps == (("2", Purpose.CONFIRM_BAD),)
+            assert next_steps(seen, SearchTerms()).steps == (("2", Purpose.CONFIRM_BAD),)
             seen[2] = run(seen[2], fails=True)
-        assert next_steps(seen, Terms()).end is End.FOUND
+        assert next_steps(seen, SearchTerms()).end is End.FOUND
         assert bads_needed(others, 0) == failures
 
 
 def test_what_fails_by_chance_and_passes_again_costs_the_rounds_that_closed_in_on_it():
     seen = ends(9, bad=2)
     seen[3], seen[4] = replace(seen[3], good=1), replace(seen[4], bad=1)
-    assert next_steps(seen, Terms()).steps == (("4", Purpose.CONFIRM_BAD),)
+    assert next_steps(seen, SearchTerms()).steps == (("4", Purpose.CONFIRM_BAD),)
     seen[4] = run(seen[4], fails=False)
-    assert next_steps(seen, Terms()).steps == (("6", Purpose.SPLIT),)
+    assert next_steps(seen, SearchTerms()).steps == (("6", Purpose.SPLIT),)
 
 
 def test_a_row_of_commits_that_cannot_be_built_is_left_quickly():
     """Forty in the middle of two hundred: of each that is tried the next one is twice as far away."""
     seen, tried = ends(200, bad=2), []
     while not tried or 80 <= tried[-1] < 120:
-        (step,) = next_steps(seen, Terms()).steps
+        (step,) = next_steps(seen, SearchTerms()).steps
         tried.append(int(step.sha))
         seen[tried[-1]] = run(seen[tried[-1]], fails=False, builds=False)
     assert len(tried) <= 7

@@ -109,7 +109,7 @@ async def test_commits_of_one_push_are_a_range(bot, github):
     async with bot.store.transaction() as tx:
         import sqlalchemy as sa
 
-        from bot.ci.trunk.tables import branch_commit
+        from bot.jobs.tables import branch_commit
 
         mine = branch_commit.c.sha == branch.shas[1]
         await tx.run(sa.update(branch_commit).where(mine).values(folded=2))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from bot.db.columns import metadata
+from bot.db.rows import metadata
 from tests.command import ootbot
 from tests.flows.dispatched import dispatched_to
 from tests.harness import L1, L2, L3, L4, UPSTREAM

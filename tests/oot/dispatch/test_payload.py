@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.oot.dispatch.payload import MOST_CHARACTERS, client_payload, inputs, refusal
+from bot.oot.dispatch.send_dispatch import MOST_CHARACTERS, client_payload, describe_refusal, workflow_inputs
 
 HEAD, BASE = "a" * 40, "b" * 40
 CALLBACK = "https://oot.example.org/api/oot/callback"
@@ -37,7 +37,7 @@ def made(payload, *, as_input=False):
 
 def sent(client, *, as_input):
     """What travels, as the HTTP client writes it."""
-    return json.dumps(inputs(client) if as_input else client)
+    return json.dumps(workflow_inputs(client) if as_input else client)
 
 
 @WAYS
@@ -139,7 +139,9 @@ def test_shell_and_expression_syntax_arrives_as_the_data_it_is(text, as_input):
     payload = webhook(title=text, body=text * 10_000)
     payload["pull_request"]["head"]["ref"] = text
     client = made(payload, as_input=as_input)
-    arrived = json.loads(inputs(client)["client_payload"]) if as_input else json.loads(json.dumps(client))
+    arrived = (
+        json.loads(workflow_inputs(client)["client_payload"]) if as_input else json.loads(json.dumps(client))
+    )
     pull = arrived["payload"]["pull_request"]
     assert (pull["title"], pull["head"]["ref"]) == (text, text)
 
@@ -208,5 +210,5 @@ def test_whatever_a_webhook_holds_it_fits(payload, as_input):
     ],
 )
 def test_every_refusal_has_a_state_and_a_reason(status, message, state, word):
-    assert refusal(status, message)[0] == state
-    assert word in refusal(status, message)[1]
+    assert describe_refusal(status, message)[0] == state
+    assert word in describe_refusal(status, message)[1]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bot.oot.publish.check_run_text import backend_check, gate_check, job_checks
-from bot.oot.verdict.gate import judge
+from bot.oot.publish.check_text import backend_check, gate_check, job_checks
+from bot.oot.verdict.gate import judge_gate
 from bot.oot.verdict.verdict import State
 from tests.oot.publish.heads import HEAD, HUD, backend, failed_test, failing_job, job
 
@@ -19,7 +19,7 @@ def check(one, **fields):
 
 def gate(*backends):
     return gate_check(
-        judge(backends),
+        judge_gate(backends),
         prefix="oot",
         head_sha=HEAD,
         external_id="key-2",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bot.oot.verdict.verdict import State
-from bot.oot.verdict.view import Answer, Backend, Base, FailedTest, History, Job, Pull
+from bot.oot.verdict.view import Backend, BaseCommit, CommandAnswer, FailedTest, History, Job, Pull
 
 HUD = "https://hud.example"
 CI = "https://ci.example"
@@ -51,7 +51,7 @@ def pull(*backends: Backend, **fields: Any) -> Pull:
         "head_sha": HEAD,
         "page_url": f"{HUD}/octo/core/pull/7",
         "help_url": f"{HUD}/oot/levels",
-        "base": Base(ref="main", sha=BASE, is_merge_base=True, committed_at=START - 7_200_000),
+        "base": BaseCommit(ref="main", sha=BASE, is_merge_base=True, committed_at=START - 7_200_000),
     }
     return Pull(backends=backends, **{**given, **fields})
 
@@ -115,6 +115,6 @@ def hostile(word: str) -> Pull:
         )
         for number, (state, level) in enumerate(states)
     ]
-    given = [Answer(login=word, command=word, text=word, refused=refused) for refused in (False, True)]
-    base = Base(ref=word, sha=word, is_merge_base=False)
+    given = [CommandAnswer(login=word, command=word, text=word, refused=refused) for refused in (False, True)]
+    base = BaseCommit(ref=word, sha=word, is_merge_base=False)
     return pull(*backends, repo=word, answers=tuple(given), gate_unknown=word, base=base)

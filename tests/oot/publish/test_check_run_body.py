@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.oot.publish import annotate
-from bot.oot.publish.check_run_text import CheckRun, gate_check
-from bot.oot.verdict.gate import judge
+from bot.oot.publish import check as annotate
+from bot.oot.publish.check_text import CheckRun, gate_check
+from bot.oot.verdict.gate import judge_gate
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import History
 from tests import samples
@@ -90,7 +90,7 @@ def test_random_words_do_nothing_in_a_check_run(word):
 def does_nothing(word):
     head = hostile(word)
     one = head.backends[5]
-    waiting = judge([], unknown=word)
+    waiting = judge_gate([], unknown=word)
     unknown = gate_check(waiting, prefix="oot", head_sha=HEAD, external_id="k", page_url=word)
     marked = annotate.annotate_backend(check(one), one, (), {word.removeprefix("./")})
     assert annotate.annotate_backend(check(one), one, (), {"src/op.py"}).annotations == ()

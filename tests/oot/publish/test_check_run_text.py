@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.oot.publish.annotate import annotate_backend
+from bot.oot.publish.check import annotate_backend
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import History
 from bot.web.blocks import TestMark as Mark

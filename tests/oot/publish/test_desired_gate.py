@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.oot.publish.check_run_text import gate_check
+from bot.oot.publish.check_text import gate_check
 from bot.oot.verdict import gate
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import Backend
@@ -12,7 +12,7 @@ from bot.oot.verdict.view import Backend
 
 def drawn(*backends):
     """A gate's conclusion and title."""
-    verdict = gate.judge(backends)
+    verdict = gate.judge_gate(backends)
     check = gate_check(verdict, prefix="oot", head_sha="a" * 40, external_id="", page_url="")
     return check.conclusion, check.title
 

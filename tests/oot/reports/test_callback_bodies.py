@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from bot.oot.reports.endpoints import LIMIT
+from bot.oot.reports.endpoints import REPORT_LIMIT
 from tests.harness import L4, UPSTREAM, report_body
 from tests.oot.reports.reporting import PATH, SUITE, post, token_of, traces
 from tests.serving import SQLITE
@@ -95,8 +95,8 @@ async def test_what_is_no_report_at_all_is_refused(bot, pull):
 @pytest.mark.logic
 async def test_two_mib_are_taken_and_one_byte_more_is_not(bot, pull):
     body = report_body(bot.dispatch(L4), **SUITE)
-    spare = LIMIT - len(json.dumps(body | {"padding": ""}).encode())
-    assert LIMIT == 2 * 1024 * 1024
+    spare = REPORT_LIMIT - len(json.dumps(body | {"padding": ""}).encode())
+    assert REPORT_LIMIT == 2 * 1024 * 1024
     before = await traces(bot)
     status, answer, _ = await post(bot, body | {"padding": "x" * (spare + 1)}, token_of(bot, L4))
     assert (status, answer["error"]) == (413, "body_too_large")
@@ -128,12 +128,12 @@ async def in_pieces(raw):
 @SQLITE
 async def test_the_limit_is_the_same_for_a_body_without_a_length(bot, pull):
     body = report_body(bot.dispatch(L4), **SUITE)
-    spare = LIMIT - len(json.dumps(body | {"padding": ""}).encode())
+    spare = REPORT_LIMIT - len(json.dumps(body | {"padding": ""}).encode())
     for more, expected in ((1, 413), (0, 200)):
         raw = json.dumps(body | {"padding": "x" * (spare + more)}).encode()
         headers = {"Authorization": f"Bearer {token_of(bot, L4)}", "Content-Type": "application/json"}
         async with bot.http.post(bot.url + PATH, data=in_pieces(raw), headers=headers) as answer:
-            assert (answer.status, len(raw)) == (expected, LIMIT + more)
+            assert (answer.status, len(raw)) == (expected, REPORT_LIMIT + more)
             assert "Content-Length" not in answer.request_info.headers
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bot.oot.reports import lifecycle
 from bot.oot.reports.report import parse_report
-from bot.oot.results.store.jobs import BLANK, CHANGING
+from bot.oot.results.jobs import BLANK, CHANGING
 from bot.oot.results.tables import JobChange
 
 SENT = 1_000_000
@@ -40,10 +40,10 @@ class Life:
         self.now += after * 1000
         if event == "sweep":
             if self.row and self.row["status"] == "in_progress":
-                self.row |= lifecycle.swept(self.row, now=self.now)
+                self.row |= lifecycle.finish_unreported(self.row, now=self.now)
             return self
         try:
-            change = lifecycle.decide(self.row, event, now=self.now, dispatched_at=self.dispatched_at)
+            change = lifecycle.decide_change(self.row, event, now=self.now, dispatched_at=self.dispatched_at)
         except lifecycle.Conflict as error:
             self.refused.append(str(error))
             return self
@@ -107,9 +107,13 @@ def test_what_a_later_report_leaves_out_is_kept():
 
 def test_a_relay_measures_times_instead_of_ours_and_only_those_it_measured():
     values = {"queue_time": 5.0, "execution_time": 6.0, "status": "completed"}
-    change = lifecycle.as_measured(None, values, {"queue_time": None, "execution_time": None}, now=SENT)
+    change = lifecycle.with_measured_times(
+        None, values, {"queue_time": None, "execution_time": None}, now=SENT
+    )
     assert change == {"status": "completed"}
-    change = lifecycle.as_measured(None, values, {"queue_time": 1.5, "execution_time": None}, now=SENT)
+    change = lifecycle.with_measured_times(
+        None, values, {"queue_time": 1.5, "execution_time": None}, now=SENT
+    )
     assert change == {"status": "completed", "queue_time": 1.5}
 
 

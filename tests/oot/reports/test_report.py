@@ -9,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.core.json_fields import as_commit
-from bot.oot.reports.envelope import parse_envelope, split_batch
-from bot.oot.reports.payload_echo import UNREADABLE, Echo
-from bot.oot.reports.report import MOST_DEPTH, Malformed, parse_report, too_deep
+from bot.oot.reports.report import (
+    MOST_DEPTH,
+    UNREADABLE,
+    Echo,
+    Malformed,
+    parse_envelope,
+    parse_report,
+    split_batch,
+    too_deep,
+)
 
 
 def body(**workflow):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.oot.results.crcr_columns import COLUMNS, EPOCH, columns
+from bot.oot.results.exports import CRCR_COLUMNS, EPOCH, crcr_columns
 from tests.harness import L4, START, UPSTREAM
 from tests.serving import SQLITE
 
@@ -26,7 +26,7 @@ TABLE = {
 
 def checked(row):
     """A row that the table takes."""
-    assert list(row) == list(TABLE) == list(COLUMNS)
+    assert list(row) == list(TABLE) == list(CRCR_COLUMNS)
     for name, kind in TABLE.items():
         assert isinstance(row[name], kind), name
     assert row["started_at"].tzinfo is UTC
@@ -35,7 +35,7 @@ def checked(row):
 
 
 async def exported(bot):
-    return [checked(columns(row)) for row in await bot.rows("oot_workflow_job")]
+    return [checked(crcr_columns(row)) for row in await bot.rows("oot_workflow_job")]
 
 
 async def test_a_job_from_its_first_report_to_its_last(bot, github):

@@ -10,12 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from bot.features import FEATURES
-from bot.oot.results.store import dispatches, jobs
+from bot.oot.results import dispatches, jobs
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
-from bot.oot.statistics import stats
-from bot.oot.statistics.days import DAY
-from bot.oot.statistics.stats import tally, total
-from bot.oot.statistics.store import rollup
+from bot.oot.statistics import daily_sums, stats
+from bot.oot.statistics.stats import DAY, add_tallies, tally_rows
 from bot.queue import sums, tasks
 from tests import by_hand, samples
 from tests.db.opened import opened
@@ -77,16 +75,19 @@ async def naive(store, first):
         heard = [row for row in heard if row["received_at"] // DAY >= first]
         ended = [row for row in ended if row["created_at"] // DAY >= first]
         if heard or ended:
-            found[backend] = stats.numbers(tally(heard, ended))
+            found[backend] = stats.measure_backend(tally_rows(heard, ended))
     return found
 
 
 async def kept(store, first):
     """The same, as pages read it."""
     async with store.read() as tx:
-        found = await rollup.read_days(tx, first)
+        found = await daily_sums.read_days(tx, first)
     keys = {one.backend_key for one in found}
-    return {key: stats.numbers(total(one.tally for one in found if one.backend_key == key)) for key in keys}
+    return {
+        key: stats.measure_backend(add_tallies(one.tally for one in found if one.backend_key == key))
+        for key in keys
+    }
 
 
 async def agree(store, clock):
@@ -99,14 +100,14 @@ async def agree(store, clock):
 async def test_an_attempt_of_another_day_takes_the_earlier_one_out_of_its_day(store, clock):
     dispatch = dispatch_row("d", "org/npu", clock.now())
     async with store.transaction() as tx:
-        await dispatches.add(tx, dispatch)
+        await dispatches.add_dispatch(tx, dispatch)
         row = reported(dispatch, clock.now(), conclusion="failure")
-        await jobs.add(tx, {row["job_key"]: row})
+        await jobs.add_jobs(tx, {row["job_key"]: row})
     await count_changed(Context(store))
     clock.advance(86_400)
     async with store.transaction() as tx:
         row = reported(dispatch, clock.now(), attempt=2)
-        await jobs.add(tx, {row["job_key"]: row})
+        await jobs.add_jobs(tx, {row["job_key"]: row})
     found = (await kept(store, 0))["org/npu"]
     assert (found.runs, found.success, found.failure) == (1, 1, 0)
     await count_changed(Context(store))
@@ -117,14 +118,14 @@ async def test_an_attempt_of_another_day_takes_the_earlier_one_out_of_its_day(st
 async def test_a_late_report_takes_never_started_out_of_its_day(store, clock):
     dispatch = dispatch_row("d", "org/npu", clock.now())
     async with store.transaction() as tx:
-        await dispatches.add(tx, dispatch)
-        await dispatches.change(tx, "d", state="never_started", error="silent")
+        await dispatches.add_dispatch(tx, dispatch)
+        await dispatches.change_dispatch(tx, "d", state="never_started", error="silent")
     await count_changed(Context(store))
     assert (await kept(store, 0))["org/npu"].never_started == 1
     clock.advance(86_400)
     async with store.transaction() as tx:
         row = reported(dispatch, clock.now())
-        await jobs.add(tx, {row["job_key"]: row})
+        await jobs.add_jobs(tx, {row["job_key"]: row})
     await count_changed(Context(store))
     assert (await kept(store, 0))["org/npu"].never_started == 0
     await agree(store, clock)
@@ -134,14 +135,14 @@ async def test_a_late_report_takes_never_started_out_of_its_day(store, clock):
 async def test_what_a_backend_tells_itself_takes_a_relays_word_out_of_its_day(store, clock):
     dispatch = dispatch_row("d", "org/npu", clock.now())
     async with store.transaction() as tx:
-        await dispatches.add(tx, dispatch)
+        await dispatches.add_dispatch(tx, dispatch)
         row = reported(dispatch, clock.now(), conclusion="failure", source="relay")
-        await jobs.add(tx, {row["job_key"]: row})
+        await jobs.add_jobs(tx, {row["job_key"]: row})
     await count_changed(Context(store))
     clock.advance(86_400)
     async with store.transaction() as tx:
         row = reported(dispatch, clock.now())
-        await jobs.add(tx, {row["job_key"]: row})
+        await jobs.add_jobs(tx, {row["job_key"]: row})
     await count_changed(Context(store))
     found = (await kept(store, 0))["org/npu"]
     assert (found.runs, found.success, found.failure) == (1, 1, 0)
@@ -154,13 +155,13 @@ async def test_a_report_at_the_moment_its_dispatch_is_given_up_takes_never_start
 ):
     dispatch = dispatch_row("d", "org/npu", clock.now())
     async with store.transaction() as tx:
-        await dispatches.add(tx, dispatch)
+        await dispatches.add_dispatch(tx, dispatch)
     clock.advance(86_400)
     row = reported(dispatch, clock.now())
     async with store.transaction() as reporting:
         async with store.transaction() as sweeping:
             assert await dispatches.end_unanswered(sweeping, "d", "silent")
-            adding = asyncio.create_task(jobs.add(reporting, {row["job_key"]: row}))
+            adding = asyncio.create_task(jobs.add_jobs(reporting, {row["job_key"]: row}))
             ended, _ = await asyncio.wait({adding}, timeout=1)
             assert not ended  # it waits for the other one
         await adding
@@ -171,9 +172,9 @@ async def test_a_report_at_the_moment_its_dispatch_is_given_up_takes_never_start
 async def test_what_changes_while_a_day_is_counted_has_it_counted_again(store, clock):
     dispatch = dispatch_row("d", "org/npu", clock.now())
     async with store.transaction() as tx:
-        await dispatches.add(tx, dispatch)
+        await dispatches.add_dispatch(tx, dispatch)
         row = reported(dispatch, clock.now(), conclusion=None)
-        await jobs.add(tx, {row["job_key"]: row})
+        await jobs.add_jobs(tx, {row["job_key"]: row})
     clock.advance(60)
     async with store.transaction() as tx:
         (running,) = await tasks.claim(tx, owner="test", limit=9, kinds=["sum"], background=True)
@@ -185,7 +186,7 @@ async def test_what_changes_while_a_day_is_counted_has_it_counted_again(store, c
     assert (await kept(store, 0))["org/npu"].success == 1  # counted from its rows
     await count_changed(Context(store))
     async with store.read() as tx:
-        assert await rollup.pending(tx, 0) == set()
+        assert await daily_sums.pending_days(tx, 0) == set()
     assert (await kept(store, 0))["org/npu"].success == 1
 
 
@@ -194,13 +195,13 @@ async def test_a_day_is_counted_in_the_same_room_however_many_jobs_it_has(store,
     dispatch = dispatch_row("d", "org/npu", clock.now())
     rows = [reported(dispatch, clock.now(), job=f"job {n}") for n in range(6_000)]
     async with store.transaction() as tx:
-        await dispatches.add(tx, dispatch)
-        await jobs.add(tx, {row["job_key"]: row for row in rows})
+        await dispatches.add_dispatch(tx, dispatch)
+        await jobs.add_jobs(tx, {row["job_key"]: row for row in rows})
     async with store.read() as tx:
-        places = list(await rollup.pending(tx, 0))
+        places = list(await daily_sums.pending_days(tx, 0))
         tracemalloc.start()
         try:
-            found = await rollup.count(tx, places)
+            found = await daily_sums.count_days(tx, places)
             _, most = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -220,7 +221,7 @@ async def test_days_kept_agree_with_all_rows_counted_plainly(store, clock, seed)
                     f"d{step}", chance.choice(BACKENDS), clock.now(), chance.choice(["sent", "pending"])
                 )
                 known.append(dispatch)
-                await dispatches.add(tx, dispatch)
+                await dispatches.add_dispatch(tx, dispatch)
             dispatch = chance.choice(known)
             what = chance.random()
             if what < 0.5:
@@ -231,7 +232,7 @@ async def test_days_kept_agree_with_all_rows_counted_plainly(store, clock, seed)
                 )  # fmt: skip
                 if row["job_key"] not in rows:
                     rows[row["job_key"]] = row
-                    await jobs.add(tx, {row["job_key"]: row})
+                    await jobs.add_jobs(tx, {row["job_key"]: row})
             elif what < 0.7 and rows:
                 row = chance.choice(list(rows.values()))
                 change = {
@@ -243,10 +244,10 @@ async def test_days_kept_agree_with_all_rows_counted_plainly(store, clock, seed)
                     row |= change
                 else:
                     row |= change
-                    await jobs.change(tx, {row["job_key"]: row})
+                    await jobs.change_jobs(tx, {row["job_key"]: row})
             elif what < 0.9:
                 state = chance.choice(["never_started", "failed", "superseded", "sent"])
-                await dispatches.change(tx, dispatch["id"], state=state)
+                await dispatches.change_dispatch(tx, dispatch["id"], state=state)
             else:
                 await dispatches.supersede_unsent(tx, "org/up", 1, but_head=None)
         if chance.random() < 0.2:
@@ -256,5 +257,5 @@ async def test_days_kept_agree_with_all_rows_counted_plainly(store, clock, seed)
     await agree(store, clock)
     await count_changed(Context(store))
     async with store.read() as tx:
-        assert await rollup.pending(tx, 0) == set()
+        assert await daily_sums.pending_days(tx, 0) == set()
     await agree(store, clock)

@@ -20,12 +20,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from bot.oot.allowlist.allowlist import Allowlist, Entry
+from bot.oot.allowlist.allowlist import Allowlist
+from bot.oot.allowlist.entry import Entry
 from bot.oot.results.tables import DispatchRow, IgnoreRow, JobRow, RerunRow, RunStatusRow
 from bot.oot.verdict import gate
-from bot.oot.verdict.facts import Facts
-from bot.oot.verdict.head import Judge
-from bot.oot.verdict.verdict import QUIET, state_of
+from bot.oot.verdict.pull_state import HeadJudge
+from bot.oot.verdict.verdict import QUIET, Facts, state_of
 from tests.harness import START
 
 REPO, UPSTREAM, HEAD = "org/npu", "octo/core", "a" * 40
@@ -154,7 +154,7 @@ def judged(drawing: Drawing) -> str:
     entry, words = drawing.entry, drawing.words
     allowlist = Allowlist(entries=(entry,) if entry else ())
     ignored = {(HEAD, REPO): row(IgnoreRow, login="alice", reason="lab moves", base_ref="main")}
-    judge = Judge(
+    judge = HeadJudge(
         settings=Site(),
         allowlist=None if "no_allowlist" in words else allowlist,
         repo=UPSTREAM,
@@ -165,7 +165,7 @@ def judged(drawing: Drawing) -> str:
     )
     known = {} if drawing.dispatch == "none" else {REPO: facts_of(drawing)}
     head = judge.head(HEAD, known, expecting=True, base_ref="main")
-    decided = gate.judge(head.view.backends, unknown=head.view.gate_unknown).state
+    decided = gate.judge_gate(head.view.backends, unknown=head.view.gate_unknown).state
     shown = head.view.backends[0].state if head.view.backends else None
     if REPO in head.facts and shown is None:  # L1 is not shown
         shown = state_of(head.facts[REPO], entry, now=drawing.now)

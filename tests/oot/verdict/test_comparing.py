@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.oot.verdict.comparing import Compared, Past, compare_elsewhere, flaky
+from bot.oot.verdict.comparison import Compared, PastRun, compare_elsewhere, find_flaky
 from bot.oot.verdict.view import History
 
 NEW, KNOWN, FLAKY, NONE = History.NEW, History.KNOWN, History.FLAKY, History.NO_BASELINE
@@ -12,11 +12,13 @@ NEW, KNOWN, FLAKY, NONE = History.NEW, History.KNOWN, History.FLAKY, History.NO_
 
 def past(conclusion="failure", *tests, at=0, pull=None, url=None):
     failed = frozenset((None, name) for name in tests) if tests else None
-    return Past(conclusion=conclusion, tests=failed, at=at, url=url or f"https://ci.example/{at}", pull=pull)
+    return PastRun(
+        conclusion=conclusion, tests=failed, at=at, url=url or f"https://ci.example/{at}", pull=pull
+    )
 
 
 def compare(failed, *, same_head, base, others):
-    return flaky(same_head) or compare_elsewhere(failed, base=base, others=others)
+    return find_flaky(same_head) or compare_elsewhere(failed, base=base, others=others)
 
 
 def classified(failed, *, same_head=(), base=(), others=()):

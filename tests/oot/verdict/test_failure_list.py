@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from bot.oot.verdict.failed_jobs import FailedJob
+from bot.oot.verdict.failure import FailedJob
 from bot.oot.verdict.failure_list import list_failures
 from bot.oot.verdict.view import FailedTest
-from bot.web.failures import FailingTest, Failures, JobKey, JobRemark, LogLine, Place, Standing
+from bot.web.failures import (
+    FailingTest,
+    FailurePlace,
+    Failures,
+    FailureStanding,
+    JobKey,
+    JobRemark,
+    ReasonLine,
+)
 from bot.web.failures import TestCase as Case
 
-NEW, KNOWN = Standing(word="new", why="passes on main"), Standing(word="known", why="fails too", tone="warn")
+NEW, KNOWN = (
+    FailureStanding(word="new", why="passes on main"),
+    FailureStanding(word="known", why="fails too", tone="warn"),
+)
 
 
 def key(repo="org/npu", run="7", name="test"):
@@ -33,7 +44,7 @@ def known_test(name="test_add", *, suite="Ops", standing=NEW, jobs=(), places=()
 
 
 def line(text="FAILED test_add", *, infra=False):
-    return LogLine(
+    return ReasonLine(
         kind="infra" if infra else "test", text=text, place="line 1", url="/log", page="/job", infra=infra
     )
 
@@ -62,7 +73,10 @@ def test_a_test_that_two_backends_reported_is_one_failure_of_both():
 def test_what_a_report_and_results_of_tests_say_of_a_test_is_one_failure():
     add = FailedTest(name="test_add", classname="tests.Ops", message="3 != 4", stacktrace="here")
     sub = FailedTest(name="test_sub", classname="tests.Ops")
-    places = (Place(label="npu", passed=False), Place(label="upstream cuda", passed=True, upstream=True))
+    places = (
+        FailurePlace(label="npu", passed=False),
+        FailurePlace(label="upstream cuda", passed=True, upstream=True),
+    )
     found = list_failures(
         [failed(tests=(add, sub), count=9)],
         Failures(tests=[known_test(jobs=[key()], places=places)], tests_left=7),
@@ -109,7 +123,7 @@ def test_jobs_that_failed_at_the_same_line_are_one_failure():
     found = list_failures(jobs, Failures(jobs=remarks))
     assert drawn(found) == ["CI / test 0 @ npu: -"]
     assert len(found.first[0].jobs) == 3
-    vague = LogLine(kind="generic", text="exit code 1", place="line 1", url="/log", page="/job")
+    vague = ReasonLine(kind="generic", text="exit code 1", place="line 1", url="/log", page="/job")
     found = list_failures(jobs, Failures(jobs=[JobRemark(job=one.key, line=vague) for one in jobs]))
     assert len(drawn(found)) == 3
 

@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from bot.oot.results.tables import DispatchRow
-from bot.oot.verdict.facts import newest
+from bot.oot.verdict.verdict import newest_by_backend
 from tests.harness import START
 from tests.oot.verdict.drawings import REPO, draw, judged, row
 
@@ -246,5 +246,5 @@ def test_the_newest_dispatch_that_was_not_dropped_counts_in_every_order(line):
         row(DispatchRow, id=f"d{at}", backend_key=REPO, state=state, created_at=START + at)
         for at, state in enumerate(states.split(), 1)
     ]
-    chosen = {newest(order)[REPO]["id"] for order in permutations(dispatches)}
+    chosen = {newest_by_backend(order)[REPO]["id"] for order in permutations(dispatches)}
     assert chosen == {f"d{expected}"}

@@ -1,3 +1,0 @@
-"""Collecting what CI leaves behind: artifacts and logs, downloaded, kept, and parsed in a child process."""
-
-from __future__ import annotations

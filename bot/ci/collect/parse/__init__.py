@@ -1,1 +1,0 @@
-"""Parsing files of strangers: all that the parser child may import of collecting."""

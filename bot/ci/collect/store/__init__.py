@@ -1,1 +1,0 @@
-"""What collecting keeps in the database: the statements."""

@@ -1,1 +1,0 @@
-"""Pages and JSON of what was collected."""

@@ -1,3 +1,0 @@
-"""Results of runs that are not over."""
-
-from __future__ import annotations

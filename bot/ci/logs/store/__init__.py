@@ -1,3 +1,0 @@
-"""What is stored of logs and failures: every statement of this capability."""
-
-from __future__ import annotations

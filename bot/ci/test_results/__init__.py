@@ -1,3 +1,0 @@
-"""Results of every test case: read from reports of any producer, merged by job, counted."""
-
-from __future__ import annotations

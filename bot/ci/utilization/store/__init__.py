@@ -1,3 +1,0 @@
-"""Rows of utilization: jobs, and sums by day and week."""
-
-from __future__ import annotations

@@ -1,0 +1,3 @@
+"""What jobs leave behind."""
+
+from __future__ import annotations

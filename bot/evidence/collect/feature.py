@@ -1,0 +1,55 @@
+"""What collecting adds to the program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.core.feature import Feature, NavigationEntry
+
+if TYPE_CHECKING:
+    from bot.core.settings import Settings
+
+
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return seconds between two runs, by task kind."""
+    return {"ci_sweep": 600.0}
+
+
+FEATURE = Feature(
+    name="collect",
+    tables="bot.evidence.collect.tables",
+    exports="bot.evidence.collect.artifacts:EXPORTS",
+    tasks={
+        "artifacts": "bot.evidence.collect.artifacts:list_artifacts",
+        "collect": "bot.evidence.collect.artifacts:fetch_artifact",
+        "log": "bot.evidence.collect.fetch_log:fetch_log",
+        "upload": "bot.evidence.collect.uploads:read_upload",
+        "ci_sweep": "bot.evidence.collect.backfill:request_overdue",
+    },
+    background=frozenset({"artifacts", "collect", "log", "upload"}),
+    periodic="bot.evidence.collect.feature:periodic",
+    before_commit="bot.evidence.collect.uploads:request_waiting",
+    views="bot.pages.jobs.job:JOB_VIEWS",
+    routes="bot.pages.jobs.job:add_upload_limits",
+    navigation=(
+        NavigationEntry(
+            bar="repository",
+            path="/{repo}/storage",
+            label="Storage",
+            place=80,
+            shown="bot.pages.jobs.job:has_artifacts",
+        ),
+    ),
+    search="bot.pages.jobs.run:find_run_hits",
+    sections={
+        "pull": "bot.pages.jobs.artifact_pages:pull_artifacts",
+        "commit": "bot.pages.jobs.artifact_pages:commit_artifacts",
+        "run": "bot.pages.jobs.artifact_pages:run_artifacts",
+        "job": "bot.pages.jobs.artifact_pages:job_artifacts",
+        "admin": "bot.jobs.collection:admin_section",
+    },
+    prune="bot.evidence.collect.blobs:prune_collected",
+    doctor="bot.evidence.collect.doctor:check_collecting",
+    commands={"ci": "bot.console.ci:ci"},
+    settings="bot.jobs.settings:CollectSettings",
+)

@@ -1,0 +1,314 @@
+"""Tests compared, one by one: a commit with the one before it, and a backend with upstream."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import sqlalchemy as sa
+
+from bot.evidence.tests import result_rows, rows
+from bot.evidence.tests.parse import block
+from bot.evidence.tests.parse.block import FAILING, Code, code_of
+from bot.evidence.tests.rows import JOB
+from bot.evidence.tests.tables import test, test_class
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from bot.db.transaction import Transaction
+    from bot.evidence.tests.parse.block import Block
+    from bot.evidence.tests.tables import TestJobRow
+
+CHANGES_MOST = 1_000  # tests of one kind that are named; all are counted
+PASSED_AT_ONCE = code_of(Code.PASSED, 1)
+SKIPPED = frozenset({Code.SKIPPED})
+
+
+class Change(StrEnum):
+    """How a test differs, the most interesting first."""
+
+    NEWLY_FAILING = "newly_failing"
+    STILL_FAILING = "still_failing"
+    FIXED = "fixed"
+    NEW = "new"  # not on the base
+    GONE = "gone"  # only on the base
+    NEWLY_SKIPPED = "newly_skipped"  # it passed on the base
+
+
+class TestChange(NamedTuple):
+    """A test that differs, in a family of jobs."""
+
+    family: str
+    test_id: int
+
+
+@dataclass(kw_only=True)
+class SideTests:
+    """The tests of one family on one side: ids of all, of those that failed, of those that were skipped."""
+
+    known: set[int] = field(default_factory=set)
+    failed: set[int] = field(default_factory=set)
+    skipped: set[int] = field(default_factory=set)
+
+    def add(self, block: Block) -> None:
+        """Add what a job says."""
+        failed, skipped, others = set(), set(), set()
+        for test_id, code in zip(block.ids, block.codes, strict=True):
+            if code == PASSED_AT_ONCE:  # nearly all
+                continue
+            outcome = code & 0xF
+            if outcome in FAILING:
+                failed.add(test_id)
+            elif outcome in SKIPPED:
+                skipped.add(test_id)
+            else:
+                others.add(test_id)
+        ids = set(block.ids)
+        passed = ids - failed - skipped | others
+        # looked up one by one: a set of all that passed before would be as large as the family, for each of its jobs
+        failed -= {one for one in failed if self._has_passed(one)}
+        skipped -= {one for one in skipped if self._has_passed(one)}
+        self.failed = (self.failed | failed) - passed
+        self.skipped = (self.skipped | skipped) - passed - self.failed
+        self.known |= ids
+
+    def _has_passed(self, test_id: int) -> bool:
+        return test_id in self.known and test_id not in self.failed and test_id not in self.skipped
+
+    @property
+    def passed(self) -> set[int]:
+        """Those that passed, or failed as expected."""
+        return self.known - self.failed - self.skipped
+
+
+Side = dict[str, SideTests]  # by family
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What changed, counted, and the first tests of every kind."""
+
+    counts: Mapping[Change, int]
+    changed: Mapping[Change, list[TestChange]]
+    only_head: list[str]  # families that did not run on the base
+    only_base: list[str]
+    families: int  # compared
+    tests: int  # compared, on the head
+
+
+def add_jobs(side: Side, jobs: Iterable[tuple[str, Block]]) -> Side:
+    """Add jobs to a side, by their families and blocks; returns the side."""
+    for family, results in jobs:
+        side.setdefault(family, SideTests()).add(results)
+    return side
+
+
+def compare_sides(base: Side, head: Side, *, most: int = CHANGES_MOST) -> Comparison:
+    """Return what changed from base to head."""
+    counts = dict.fromkeys(Change, 0)
+    changed: dict[Change, list[TestChange]] = {change: [] for change in Change}
+    both = sorted(base.keys() & head.keys())
+    for family in both:
+        for change, ids in _changes(base[family], head[family]).items():
+            counts[change] += len(ids)
+            left = most - len(changed[change])
+            changed[change] += [TestChange(family, test_id) for test_id in sorted(ids)[: max(left, 0)]]
+    return Comparison(
+        counts=counts,
+        changed=changed,
+        only_head=sorted(head.keys() - base.keys()),
+        only_base=sorted(base.keys() - head.keys()),
+        families=len(both),
+        tests=sum(len(head[family].known) for family in both),
+    )
+
+
+def _changes(base: SideTests, head: SideTests) -> dict[Change, set[int]]:
+    was_passing = base.passed
+    return {
+        Change.NEWLY_FAILING: head.failed & base.known - base.failed,
+        Change.STILL_FAILING: head.failed & base.failed,
+        Change.FIXED: base.failed & head.passed,
+        Change.NEW: head.known - base.known,
+        Change.GONE: base.known - head.known,
+        Change.NEWLY_SKIPPED: head.skipped & was_passing,
+    }
+
+
+Names = dict[int, int]  # test -> its name without the device
+REFERENCE = "cuda"  # the device of upstream that backends are held against, where upstream ran there
+
+
+@dataclass(kw_only=True)
+class Parity:
+    """Tests that upstream passes, by what they come to on the backend."""
+
+    tests: int = 0  # that upstream passes
+    outcomes: Counter[str] = field(default_factory=Counter)  # passed, failed, skipped
+
+    @property
+    def passed(self) -> int:
+        """Tests that the backend passes, too."""
+        return self.outcomes["passed"]
+
+    @property
+    def failed(self) -> int:
+        """Tests that fail on the backend."""
+        return self.outcomes["failed"]
+
+    @property
+    def skipped(self) -> int:
+        """Tests that the backend skips."""
+        return self.outcomes["skipped"]
+
+    @property
+    def missing(self) -> int:
+        """Tests that the backend does not run."""
+        return self.tests - self.passed - self.failed - self.skipped
+
+    @property
+    def conformance(self) -> float | None:
+        """The share that the backend passes; None where upstream passes nothing."""
+        return self.passed / self.tests if self.tests else None
+
+
+@dataclass(kw_only=True)
+class ParityComparison:
+    """A backend beside upstream: in all, and by upstream's file."""
+
+    whole: Parity = field(default_factory=Parity)
+    files: dict[str, Parity] = field(default_factory=dict)
+    only_theirs: int = 0  # tests that the backend runs and upstream does not
+
+
+def compare_backend(
+    upstream: SideTests, backend: SideTests, *, names: Names, backend_names: Names, files: Mapping[int, str]
+) -> ParityComparison:
+    """Return how a backend stands; `names` are of upstream's tests, `files` are theirs, too."""
+    passed = {backend_names[one] for one in backend.passed if one in backend_names}
+    failed = {backend_names[one] for one in backend.failed if one in backend_names} - passed
+    skipped = {backend_names[one] for one in backend.skipped if one in backend_names} - passed - failed
+    found = ParityComparison()
+    for test_id in upstream.passed:
+        name = names.get(test_id)
+        if name is None:
+            continue
+        for parity in (found.whole, found.files.setdefault(files.get(test_id, ""), Parity())):
+            parity.tests += 1
+            parity.outcomes["passed"] += name in passed
+            parity.outcomes["failed"] += name in failed
+            parity.outcomes["skipped"] += name in skipped
+    known = {names[one] for one in upstream.known if one in names}
+    found.only_theirs = len((passed | failed | skipped) - known)
+    return found
+
+
+COMMITS = 30  # of the backend, in which one is looked for that upstream tested, too
+JOBS_MOST = 1_000
+BATCH = 50  # blocks that are held at a time
+SLICE = 20_000  # rows that are held at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sides:
+    """A commit that a backend and upstream tested."""
+
+    sha: str
+    device: str  # of upstream's jobs; empty: they do not say
+    devices: list[str]  # on which upstream tested it
+    upstream: list[TestJobRow]  # on that device
+    backend: list[TestJobRow]
+
+
+class _Known(NamedTuple):
+    names: Names
+    files: dict[int, str]
+
+
+async def read_sides(
+    tx: Transaction, owners: Collection[int], sha: str | None, device: str, hidden: Collection[int]
+) -> Sides | None:
+    """Return the newest commit that both tested, or the one asked for; None without one. `hidden` is left out."""
+    query = sa.select(JOB.upstream_sha, sa.func.max(JOB.at).label("at")).where(
+        JOB.repository_id.in_(sorted(owners)), JOB.backend.is_not(None), JOB.upstream_sha.is_not(None)
+    )
+    if sha:
+        query = query.where(JOB.upstream_sha >= sha, JOB.upstream_sha < sha + "g")
+    newest = query.group_by(JOB.upstream_sha).order_by(sa.desc("at")).limit(COMMITS)
+    for row in (await tx.run(newest)).all():
+        jobs = [job for job in await _jobs(tx, row.upstream_sha) if job["repository_id"] not in hidden]
+        envs = await rows.environments_by_id(tx, {job["env_id"] for job in jobs})
+        by_device: dict[str, list[TestJobRow]] = defaultdict(list)
+        for job in jobs:
+            if not job["backend"] and not job["rerun_disabled"]:
+                by_device[envs[job["env_id"]]["accelerator"] if job["env_id"] in envs else ""].append(job)
+        chosen = _device(by_device, device)
+        if chosen is None:
+            continue
+        return Sides(
+            sha=row.upstream_sha,
+            device=chosen,
+            devices=sorted(by_device),
+            upstream=by_device[chosen],
+            backend=[job for job in jobs if job["repository_id"] in owners and not job["rerun_disabled"]],
+        )
+    return None
+
+
+def _device(by_device: dict[str, list[TestJobRow]], wanted: str) -> str | None:
+    """Return the device asked for, else cuda, else the one with most tests."""
+    if wanted:
+        return wanted if wanted in by_device else None
+    if REFERENCE in by_device:
+        return REFERENCE
+    return max(by_device, key=lambda one: sum(job["tests"] for job in by_device[one]), default=None)
+
+
+async def _jobs(tx: Transaction, sha: str) -> list[TestJobRow]:
+    return (await result_rows.jobs_testing(tx, sha))[:JOBS_MOST]
+
+
+async def compare_on_commit(tx: Transaction, both: Sides) -> ParityComparison:
+    """Return how the backend stands on a commit."""
+    upstream, backend = await _tests(tx, both.upstream), await _tests(tx, both.backend)
+    theirs = await _known(tx, both.upstream, upstream.known, files=True)
+    mine = await _known(tx, both.backend, backend.known, files=False)
+    return compare_backend(
+        upstream, backend, names=theirs.names, backend_names=mine.names, files=theirs.files
+    )
+
+
+async def _tests(tx: Transaction, jobs: Sequence[TestJobRow]) -> SideTests:
+    found = SideTests()
+    generations = [job["generation"] for job in jobs]
+    for at in range(0, len(generations), BATCH):
+        for content in (await rows.blocks_of_jobs(tx, generations[at : at + BATCH])).values():
+            found.add(block.decode(content))
+    return found
+
+
+async def _known(tx: Transaction, jobs: Sequence[TestJobRow], ids: Collection[int], *, files: bool) -> _Known:
+    """Return the names of tests without the device, and their files where these are wanted."""
+    names: Names = {}
+    classes: dict[int, int] = {}
+    if not ids:
+        return _Known(names, {})
+    owners = sorted({job["repository_id"] for job in jobs})
+    these = test.c.repository_id.in_(owners)
+    query = sa.select(test.c.id, test.c.class_id, test.c.canonical)
+    query = query.where(test.c.id.between(min(ids), max(ids)), these).order_by(test.c.id)
+    async for some in tx.slices(query, size=SLICE):
+        for row in some:
+            if row["id"] in ids:
+                names[row["id"]] = row["canonical"]
+                classes[row["id"]] = row["class_id"]
+    if not files:
+        return _Known(names, {})
+    found = await tx.run(
+        sa.select(test_class.c.id, test_class.c.file).where(test_class.c.repository_id.in_(owners))
+    )
+    of_class = {row.id: row.file for row in found}
+    return _Known(names, {test_id: of_class.get(class_id, "") for test_id, class_id in classes.items()})

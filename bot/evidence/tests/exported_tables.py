@@ -1,0 +1,422 @@
+"""Test results as exported rows: read by run, described as upstream does, flattened into tables."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bot.db.exports import ColumnTable, TableCopy, column_types, copy_of, read_rows
+from bot.evidence.tests.parse.block import FAILING, FLAKY, NO_TIME, Code, outcome_of
+from bot.evidence.tests.rows import JOBS, environments_by_id
+from bot.evidence.tests.tables import (
+    TestJobRow,
+    test,
+    test_class,
+    test_env,
+    test_failure,
+    test_job,
+    test_loss,
+    test_summary,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from bot.db.exports import Export, ExportedRow, RowKey
+    from bot.db.transaction import Transaction
+    from bot.evidence.tests.exports import CasesFile
+
+JOB, CLASS, SUMMARY, FAILURE, TEST = test_job.c, test_class.c, test_summary.c, test_failure.c, test.c
+LOSS = test_loss.c
+RUN_KEY = ("repository_id", "run_id", "run_attempt")
+NAMES_AT_ONCE = 500  # tests
+
+
+async def read_runs(tx: Transaction, _export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
+    """Return what identifies runs, with their jobs."""
+    found: dict[RowKey, ExportedRow] = {}
+    query = JOBS.where(tx.among([JOB[name] for name in RUN_KEY], keys)).order_by(JOB.job_id)
+    for job in await tx.fetch(query):
+        key = (job["repository_id"], job["run_id"], job["run_attempt"])
+        of_run = {name: job[name] for name in ("backend", "upstream_repo")} | dict(
+            zip(RUN_KEY, key, strict=True)
+        )
+        found.setdefault(key, of_run | {"jobs": []})["jobs"].append(job)
+    return found
+
+
+async def read_jobs(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
+    """Return jobs with the machines they ran on."""
+    jobs = await read_rows(tx, export, keys)
+    machines = await environments_by_id(tx, {row["env_id"] for row in jobs.values()})
+    return {key: {**machines.get(row["env_id"], {}), **row} for key, row in jobs.items()}
+
+
+async def read_summaries(
+    tx: Transaction, export: Export, keys: Sequence[RowKey]
+) -> dict[RowKey, ExportedRow]:
+    """Return runs with what their jobs said of suites."""
+    runs = await read_runs(tx, export, keys)
+    columns = (column for column in SUMMARY if column.name not in {"class_id", "at"})
+    query = sa.select(*columns, CLASS.file, CLASS.suite).join_from(
+        test_summary, test_class, CLASS.id == SUMMARY.class_id
+    )
+    return await _with_rows(tx, runs, query, SUMMARY.generation, (SUMMARY.class_id, SUMMARY.invoking_file))
+
+
+async def read_failures(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
+    """Return runs with the cases that failed in some attempt."""
+    runs = await read_runs(tx, export, keys)
+    failed = FAILURE.outcome.in_(sorted(FAILING)) | (FAILURE.failed_attempts > 0)
+    return await _with_rows(tx, runs, _failures().where(failed), FAILURE.generation, (FAILURE.test_id,))
+
+
+async def _with_rows(
+    tx: Transaction,
+    runs: dict[RowKey, ExportedRow],
+    query: sa.Select[Any],
+    generation: sa.ColumnElement[Any],
+    order: Iterable[sa.ColumnElement[Any]],
+) -> dict[RowKey, ExportedRow]:
+    found: dict[RowKey, ExportedRow] = {}
+    for key, run in runs.items():
+        jobs: dict[int, TestJobRow] = {job["generation"]: job for job in run["jobs"]}
+        rows = await tx.rows(query.where(generation.in_(sorted(jobs))).order_by(generation, *order))
+        found[key] = {**run, "rows": [row | {"job_id": jobs[row["generation"]]["job_id"]} for row in rows]}
+    return found
+
+
+async def failures_of_job(tx: Transaction, generation: int) -> dict[int, list[dict[str, Any]]]:
+    """Return the cases of a job of which more is stored than how they ended, by test."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in await tx.rows(_failures().where(FAILURE.generation == generation)):
+        found.setdefault(row["test_id"], []).append(row)
+    return found
+
+
+async def names_of_tests(tx: Transaction, ids: Collection[int]) -> dict[int, tuple[str, str, str]]:
+    """Return file, suite and name of some tests, as many as a statement takes."""
+    query = sa.select(TEST.id, CLASS.file, CLASS.suite, TEST.name).join_from(
+        test, test_class, CLASS.id == TEST.class_id
+    )
+    return {row[0]: (row[1], row[2], row[3]) for row in await tx.run(query.where(TEST.id.in_(sorted(ids))))}
+
+
+async def read_states(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
+    """Return states of tests with the names of these."""
+    rows = await read_rows(tx, export, keys)
+    ids = sorted({int(row["test_id"]) for row in rows.values()})
+    names: dict[int, tuple[str, str, str]] = {}
+    for start in range(0, len(ids), NAMES_AT_ONCE):
+        names |= await names_of_tests(tx, ids[start : start + NAMES_AT_ONCE])
+    unknown = ("", "", "")
+    return {
+        key: {**row, **dict(zip(("file", "suite", "name"), names.get(row["test_id"], unknown), strict=True))}
+        for key, row in rows.items()
+    }
+
+
+async def read_losses(tx: Transaction, _export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
+    """Return what runs lost as `rows`, with the names of suites; both are empty where it is the jobs as a whole."""
+    joined = test_loss.outerjoin(test_class, CLASS.id == LOSS.class_id)
+    columns = (
+        *LOSS,
+        sa.func.coalesce(CLASS.file, "").label("file"),
+        sa.func.coalesce(CLASS.suite, "").label("suite"),
+    )
+    query = sa.select(*columns).select_from(joined).where(tx.among([LOSS.repository_id, LOSS.run_id], keys))
+    found: dict[RowKey, ExportedRow] = {}
+    for row in await tx.rows(
+        query.order_by(LOSS.repository_id, LOSS.run_id, LOSS.family, LOSS.class_id, LOSS.kind)
+    ):
+        key = (row["repository_id"], row["run_id"])
+        of_run = {name: row[name] for name in ("repository_id", "run_id", "backend")}
+        found.setdefault(key, of_run | {"rows": []})["rows"].append(row)
+    return found
+
+
+def _failures() -> sa.Select[Any]:
+    columns = (column for column in FAILURE if column.name not in {"evidence", "head_sha", "at"})
+    joined = test_failure.join(test, TEST.id == FAILURE.test_id).join(test_class, CLASS.id == TEST.class_id)
+    return sa.select(*columns, CLASS.file, CLASS.suite, TEST.name).select_from(joined)
+
+
+TRUNK = re.compile("trunk/[0-9a-f]{40}")
+RESULTS = {
+    Code.PASSED: "success", Code.XPASSED: "success", Code.XFAILED: "skipped", Code.SKIPPED: "skipped",
+    Code.FAILED: "failure", Code.TIMED_OUT: "failure", Code.ERROR: "error", Code.CRASHED: "error",
+}  # fmt: skip
+SAYS = {
+    "failure": "failure",
+    "error": "error",
+    "skipped": "skipped",
+}  # the member with what was said, by result
+
+
+def is_exported_whole(job: TestJobRow) -> bool:
+    """Whether all cases of a job leave: of a trusted branch, or a commit of it that was tested by itself."""
+    of_commit = TRUNK.fullmatch(job["head_branch"] or "") is not None and job["event"] == "push"
+    return job["backend"] is None and (job["trusted"] or of_commit)
+
+
+def describe_suite(run: ExportedRow, one: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a job said of a suite."""
+    return {
+        "classname": one["suite"],
+        "file": one["file"],
+        "invoking_file": one["invoking_file"] or one["file"],
+        **{name: one[name] for name in ("tests", "failures", "errors", "skipped", "successes")},
+        "time": one["time_ms"] / 1000,
+        **_of_run(run, one["job_id"]),
+    }
+
+
+def describe_failure(run: ExportedRow, one: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a case that failed in some attempt."""
+    names = (one["file"], one["suite"], one["name"])
+    return _case(run, one["job_id"], names, Code(one["outcome"]), one["time_ms"]) | _said(one)
+
+
+def describe_case(
+    run: ExportedRow,
+    job_id: int,
+    names: tuple[str, str, str],
+    found: tuple[int, int],
+    said: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return a case of a block, its code and time, with what is stored of it beside."""
+    code, time = found
+    outcome = outcome_of(code)
+    case = _case(run, job_id, names, outcome, None if time == NO_TIME else time)
+    mine = next((one for one in said if one["outcome"] == outcome), None)
+    return case | (_said(mine) if mine else {"status": "flaky"} if code & FLAKY else {})
+
+
+def _case(
+    run: ExportedRow, job_id: int, names: tuple[str, str, str], outcome: Code, time_ms: int | None
+) -> dict[str, Any]:
+    file, suite, name = names
+    seconds = None if time_ms is None else time_ms / 1000
+    result = RESULTS[outcome]
+    return {
+        "classname": suite,
+        "file": file,
+        "invoking_file": file,
+        "name": name,
+        "time": seconds,
+        "duration": seconds,
+        "result": result,
+        "status": outcome.name.lower(),
+        **_of_run(run, job_id),
+    }
+
+
+def _said(one: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a case said, where it is to stand in the document."""
+    result = RESULTS[Code(one["outcome"])]
+    words = {"type": one["type"], "message": one["message"], "text": one["stack"]}
+    found: dict[str, Any] = {"invoking_file": one["invoking_file"] or one["file"], "line": one["line"]}
+    if one["flaky"] or (one["failed_attempts"] and result == "success"):
+        found["rerun"] = {"message": one["message"], "text": one["stack"]}
+    if result in SAYS:
+        found[SAYS[result]] = words
+    if one["output"]:
+        found["system-out"] = {"text": one["output"]}
+    if one["properties"]:
+        listed = [{"name": name, "value": value} for name, value in one["properties"].items()]
+        found["properties"] = {"property": listed}
+    return found
+
+
+def _of_run(run: ExportedRow, job_id: int) -> dict[str, Any]:
+    return {"job_id": job_id, "workflow_id": run["run_id"], "workflow_run_attempt": run["run_attempt"]}
+
+
+WITHOUT = ("block", "counted", "counted_day", "counted_group", "counted_block", "unreadable", "notes", "generation",
+           "env_id", "flags", "properties", "digest", "id")  # fmt: skip
+OF_JOB = ("job_id", "repo", "backend", "upstream_repo", "workflow", "base_name", "config", "head_sha", "head_branch",
+          "trusted", "at")  # fmt: skip
+WHOLE, TEXT = "Int64", "String"
+NAMES = {"file": "LowCardinality(String)", "suite": "LowCardinality(String)"}
+COUNTS = ("tests", "failures", "errors", "skipped", "successes", "flaky", "time_ms")
+SAID = f"Array(Tuple(type {TEXT}, message {TEXT}, text {TEXT}))"
+INSERTED = {"time_inserted": "DateTime64(9)"}  # when the job's newest part was received
+SUITES = {
+    **INSERTED, **dict.fromkeys(("classname", "file", "invoking_file"), TEXT), "time": "Float32",
+    **dict.fromkeys(("errors", "failures", "job_id", "skipped", "successes", "tests", "workflow_id",
+                     "workflow_run_attempt"), WHOLE),
+}  # fmt: skip
+CASES = {
+    **INSERTED,
+    **dict.fromkeys(
+        ("classname", "file", "invoking_file", "name", "result", "status", "type_param", "value_param"), TEXT),
+    **dict.fromkeys(("job_id", "line", "workflow_id"), WHOLE), "workflow_run_attempt": "Int32",
+    "duration": "Float32", "time": "Float32",
+    **dict.fromkeys(("error", "failure", "skipped"), SAID), "rerun": f"Array(Tuple(message {TEXT}, text {TEXT}))",
+    "system-out": f"Array({TEXT})", "system-err": f"Array({TEXT})",
+    "properties": f"Tuple(property Tuple(name {TEXT}, value {TEXT}))",
+}  # fmt: skip
+LISTS = ("error", "failure", "skipped", "rerun")
+COUNTED = {f"{name}_count": f"UInt32 MATERIALIZED length({name})" for name in LISTS}
+_LINE = msgspec.json.Decoder(dict[str, Any])
+
+
+def copy_jobs(export: Export) -> TableCopy:
+    """Return the copy of jobs, with the machines they ran on."""
+    return copy_of(export, column_types(test_job, test_env, without=WITHOUT))
+
+
+def copy_suites(export: Export) -> TableCopy:
+    """Return the copy of what jobs said of suites."""
+    columns = NAMES | {"invoking_file": TEXT} | dict.fromkeys(COUNTS, WHOLE)
+    return _ours(export, "test_summary", columns, ("file", "suite", "invoking_file"), _rows)
+
+
+def copy_failures(export: Export) -> TableCopy:
+    """Return the copy of cases that failed in some attempt."""
+    said = ("type", "message", "signature", "verdict")
+    columns = {
+        **NAMES, "name": TEXT, "invoking_file": TEXT, "outcome": "LowCardinality(String)", "flaky": "Bool",
+        "attempts": WHOLE, "failed_attempts": WHOLE, "time_ms": f"Nullable({WHOLE})", **dict.fromkeys(said, TEXT),
+    }  # fmt: skip
+
+    def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
+        return ({**one, "outcome": Code(one["outcome"]).name.lower()} for one in _rows(row))
+
+    return _ours(export, "test_failure", columns, ("file", "suite", "name", "invoking_file"), rows)
+
+
+def copy_cases(export: Export) -> TableCopy:
+    """Return the copy of all cases of runs of trusted branches."""
+    columns = {**NAMES, "name": TEXT, "outcome": "LowCardinality(String)", "time_ms": f"Nullable({WHOLE})"}
+
+    def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
+        jobs = _jobs(row)
+        for line in case_lines(row["cases"]):
+            seconds = line["time"]
+            yield {
+                **jobs[line["job_id"]],
+                "file": line["file"],
+                "suite": line["classname"],
+                "name": line["name"],
+                "outcome": line["status"],
+                "time_ms": None if seconds is None else round(seconds * 1000),
+            }
+
+    return _ours(export, "test_case", columns, ("file", "suite", "name"), rows)
+
+
+def _ours(
+    export: Export,
+    name: str,
+    columns: Mapping[str, str],
+    order: tuple[str, ...],
+    rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]],
+) -> TableCopy:
+    of_job = column_types(test_job)
+    key = {column.name: WHOLE for column in export.key_columns}
+    found = {**key, **{one: of_job.get(one, TEXT) for one in OF_JOB}, **columns}
+    return copy_of(export, found, name=name, order=("job_id", *order), rows=rows, several=True)
+
+
+def _jobs(row: ExportedRow) -> dict[int, dict[str, Any]]:
+    """Return what all rows of a job have, by its id."""
+    run = {name: row[name] for name in ("repository_id", "run_id", "run_attempt")}
+    return {
+        job["job_id"]: {name: job.get(name) for name in OF_JOB} | {"repo": row.get("repo")} | run
+        for job in row["jobs"]
+    }
+
+
+def _rows(row: ExportedRow) -> Iterator[dict[str, Any]]:
+    jobs = _jobs(row)
+    return ({**one, **jobs[one["job_id"]]} for one in row["rows"])
+
+
+def case_lines(cases: CasesFile | None) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a file with cases, where there is one."""
+    if cases is None:
+        return
+    left = b""
+    for piece in cases.pieces():
+        *whole, left = (left + piece).split(b"\n")
+        yield from map(_LINE.decode, whole)
+    if left:
+        yield _LINE.decode(left)
+
+
+def copy_upstream_suites(_export: Export) -> TableCopy:
+    """Return the copy of what jobs said of suites, as upstream has it."""
+    order = ("workflow_id", "job_id", "file", "classname", "invoking_file")
+    return _upstream("default.test_run_summary", SUITES, order, lambda row: _each(row, describe_suite))
+
+
+def copy_upstream_failures(_export: Export) -> TableCopy:
+    """Return the copy of cases that failed in some attempt, as upstream has it."""
+    return _upstream(
+        "default.failed_test_runs",
+        CASES,
+        CASE_ORDER,
+        lambda row: map(_as_lists, _each(row, describe_failure)),
+    )
+
+
+def copy_upstream_cases(_export: Export) -> TableCopy:
+    """Return the copy of all cases, as upstream has it."""
+    return _upstream(
+        "default.test_run_s3", CASES, CASE_ORDER, lambda row: map(_as_lists, case_lines(row["cases"]))
+    )
+
+
+def copy_upstream_test_runs(_export: Export) -> TableCopy:
+    """Return the copy of all cases of all jobs, as upstream's newer table has it."""
+    return _upstream(
+        "tests.all_test_runs",
+        CASES,
+        ("job_id", "file", "classname", "name", "workflow_id"),
+        lambda row: map(_as_lists, case_lines(row["cases"])),
+        computed=COUNTED,
+    )
+
+
+CASE_ORDER = ("workflow_id", "job_id", "file", "classname", "name")
+
+
+def _upstream(
+    name: str,
+    columns: Mapping[str, str],
+    order: tuple[str, ...],
+    rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]],
+    computed: Mapping[str, str] | None = None,
+) -> TableCopy:
+    def with_times(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
+        received = {job["job_id"]: job["received_at"] for job in row["jobs"]}
+        return ({**one, "time_inserted": received.get(one["job_id"])} for one in rows(row))
+
+    return TableCopy(
+        table=ColumnTable(name=name, columns=columns, order=order, computed=computed or {}),
+        rows=with_times,
+        key=("workflow_id", "workflow_run_attempt"),
+        key_values=lambda key, _row: key[1:],
+        several=True,
+    )
+
+
+def _each(
+    row: ExportedRow, describe: Callable[[ExportedRow, Mapping[str, Any]], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    return (describe(row, one) for one in row["rows"])
+
+
+def _as_lists(case: dict[str, Any]) -> dict[str, Any]:
+    """Return a case as upstream's replicator stores it: what was said as lists."""
+    said: dict[str, Any] = {name: [case[name]] if case.get(name) else [] for name in LISTS}
+    printed: dict[str, Any] = {
+        name: [case[name]["text"]] for name in ("system-out", "system-err") if name in case
+    }
+    listed = case.get("properties", {}).get("property")
+    properties: dict[str, Any] = {"properties": {"property": listed[0]}} if listed else {}
+    return {**case, **said, **printed, **properties}

@@ -1,0 +1,378 @@
+"""The failing tests of a commit or run, grouped over jobs and backends, and backends that ran too few tests."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from bot.evidence.tests import job_parts, result_rows, rows
+from bot.evidence.tests.parse import texts
+from bot.evidence.tests.parse.block import FAILING, Code
+from bot.evidence.tests.verdict import AcrossDevices, Verdict, describe_devices, is_only_here
+from bot.web.failures import FailurePlace, TestCase
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from bot.db.transaction import Transaction
+    from bot.evidence.tests.result_rows import FailingRow
+    from bot.evidence.tests.tables import NamedTestRow, TestJobRow
+
+# what an author wants to see first; what is not judged yet stands with what cannot be
+VERDICT_ORDER = (
+    Verdict.NEW,
+    Verdict.NEW_TEST,
+    Verdict.NO_BASELINE,
+    Verdict.LIKELY_FLAKY,
+    Verdict.KNOWN,
+    Verdict.DISABLED,
+    Verdict.FLAKY,
+)
+VERDICT_RANK: dict[str | None, int] = {None: VERDICT_ORDER.index(Verdict.NO_BASELINE)} | {
+    one.value: rank for rank, one in enumerate(VERDICT_ORDER)
+}
+VERDICT_WORDS: dict[str | None, str] = {
+    Verdict.NEW: "passes without this change",
+    Verdict.NEW_TEST: "no trusted run has it",
+    Verdict.NO_BASELINE: "nothing to compare with",
+    None: "",
+    Verdict.LIKELY_FLAKY: "fails elsewhere too",
+    Verdict.KNOWN: "fails without this change too",
+    Verdict.DISABLED: "by an issue",
+    Verdict.FLAKY: "also passed here",
+}
+VERDICT_TONES: dict[str | None, str] = {
+    Verdict.NEW: "bad",
+    Verdict.NEW_TEST: "bad",
+    Verdict.NO_BASELINE: "bad",
+    None: "bad",
+}
+# what templates see
+TEMPLATE_VALUES = {"VERDICT_WORDS": VERDICT_WORDS, "VERDICT_TONES": VERDICT_TONES}
+COUNTS = ("tests", "passed", "failed", "errors", "skipped", "xfailed", "xpassed", "flaky")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedCase:
+    """A test that failed, or was flaky, in one job."""
+
+    case: FailingRow
+    job: TestJobRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkedTest:
+    """A test as pages link it."""
+
+    row: NamedTestRow
+
+    @property
+    def digest(self) -> str:
+        """Its digest, as in its page's address."""
+        return texts.shown_digest(self.row["digest"])
+
+    @property
+    def file(self) -> str:
+        """Its file; empty where that is not known."""
+        return self.row["file"]
+
+    @property
+    def suite(self) -> str:
+        """Its suite."""
+        return self.row["suite"]
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.row["name"]
+
+    @property
+    def place(self) -> str:
+        """File and suite."""
+        return " ".join(part for part in (self.file, self.suite) if part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailingTest(LinkedTest):
+    """A test that failed, or was flaky, with its jobs, those with the verdict closest to the author first."""
+
+    jobs: tuple[FailedCase, ...]
+
+    @property
+    def repository_id(self) -> int:
+        """Whose test it is."""
+        return self.jobs[0].case["repository_id"]
+
+    @property
+    def canonical(self) -> int:
+        """Its name on every device: see bot.evidence.tests.parse.texts."""
+        return self.jobs[0].case["canonical"]
+
+    @property
+    def verdict(self) -> str | None:
+        """The verdict that is closest to the author."""
+        return self.jobs[0].case["verdict"]
+
+    @property
+    def failed(self) -> bool:
+        """Whether it failed at the last attempt, in any job."""
+        return any(one.case["outcome"] in FAILING for one in self.jobs)
+
+    @property
+    def message(self) -> str:
+        """The first message there is."""
+        return next((one.case["message"] for one in self.jobs if one.case["message"]), "")
+
+
+def describe_outcome(code: int, *, flaky: bool) -> str:
+    """Return the outcome of a case in a word; one that passed only when it was tried again is `flaky`."""
+    return "flaky" if flaky and code not in FAILING else Code(code).name.lower()
+
+
+def group_failures(cases: Iterable[FailingRow], jobs: Iterable[TestJobRow]) -> list[FailingTest]:
+    """Return the tests of these cases, in the order in which an author reads them."""
+    by_generation = {job["generation"]: job for job in jobs}
+    found: dict[int, list[FailedCase]] = {}
+    for case in cases:
+        if job := by_generation.get(case["generation"]):
+            found.setdefault(case["test_id"], []).append(FailedCase(case=case, job=job))
+    return sorted((_failing_test(failed) for failed in found.values()), key=_reading_order)
+
+
+def count_verdicts(tests: Iterable[FailingTest]) -> list[tuple[str, int]]:
+    """Return how many tests have which verdict, in order; those that only were flaky included."""
+    counts = Counter(one.verdict or Verdict.NO_BASELINE.value for one in tests)
+    return [(one.value, counts[one.value]) for one in VERDICT_ORDER if counts[one.value]]
+
+
+def sum_counts(jobs: Sequence[TestJobRow]) -> dict[str, int]:
+    """Return the counts of all jobs."""
+    return {name: sum(job[name] for job in jobs) for name in COUNTS}  # type: ignore[literal-required]
+
+
+def _failing_test(failed: list[FailedCase]) -> FailingTest:
+    ordered = sorted(
+        failed, key=lambda one: (VERDICT_RANK[one.case["verdict"]], one.job["name"], one.case["generation"])
+    )
+    return FailingTest(row=ordered[0].case, jobs=tuple(ordered))
+
+
+def _reading_order(one: FailingTest) -> tuple[bool, int, str, str, str]:
+    return not one.failed, VERDICT_RANK[one.verdict], one.file, one.suite, one.name
+
+
+USUAL_RUNS = 5  # the newest trusted ones
+LEAST_RUNS = 3  # fewer say nothing of what is usual
+SHARE = 0.5
+
+
+class FewTests(NamedTuple):
+    """How many tests ran, and how many usually do."""
+
+    ran: int
+    usual: int
+    files: int = 0  # left out on purpose, which explains it
+
+    def __str__(self) -> str:
+        left_out = f", {self.files:,} files left out by selection" if self.files else ""
+        return f"ran {self.ran:,} of {self.usual:,} tests{left_out}"
+
+
+def compare_with_usual(ran: int, usual: Sequence[int]) -> FewTests | None:
+    """Return that fewer than half as many tests ran as in the newest trusted runs; None where enough ran, or who knows.
+
+    >>> compare_with_usual(120, [8400, 8398, 8401, 8396, 8400])
+    FewTests(ran=120, usual=8400, files=0)
+    """
+    newest = usual[:USUAL_RUNS]
+    if len(newest) < LEAST_RUNS:
+        return None
+    middle = median(newest)
+    return FewTests(ran, round(middle)) if ran < middle * SHARE else None
+
+
+def explain_by_exclusions(little: FewTests, files: int, left_out: int) -> FewTests:
+    """Return the same, explained if the tests that were left out on purpose, with those that ran, are enough.
+
+    >>> explain_by_exclusions(FewTests(120, 8400), 30, 8280)
+    FewTests(ran=120, usual=8400, files=30)
+    >>> explain_by_exclusions(FewTests(120, 8400), 30, 400)
+    FewTests(ran=120, usual=8400, files=0)
+    """
+    return little._replace(files=files) if little.ran + left_out >= little.usual * SHARE else little
+
+
+UPSTREAM = "upstream"
+LOCATED = 1_000  # failures whose lines are looked at
+UNEXCUSED = frozenset({Verdict.NEW, Verdict.NEW_TEST, Verdict.NO_BASELINE})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestedHead:
+    """What may be shown of the tests on a commit of upstream."""
+
+    jobs: list[TestJobRow]  # upstream's own and those of public backends
+    labels: Mapping[int, str]  # what to call a repository
+
+    def of_pull(self) -> TestedHead:
+        """Return the same without what only a backend says to be of this commit: no pull request was its business."""
+        return replace(self, jobs=[job for job in self.jobs if rows.is_proven(job)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class SameTest:
+    """A test that fails somewhere, on all devices."""
+
+    repo: str  # whose test is linked: a backend's where it fails on one
+    test: FailingTest
+    verdict: str | None  # the one that is closest to the author
+    verdicts: Mapping[str, str | None]  # the same in each repository
+    words: str  # where it fails and passes
+    across: AcrossDevices
+    on_backends: int
+    jobs: tuple[TestJobRow, ...]  # in which it fails
+    cases: frozenset[TestCase]  # what it is called, on all devices
+
+    def fails_only_on(self, repository_ids: Collection[int]) -> bool:
+        """Whether it fails on one of these repositories and passes in upstream's own jobs."""
+        return is_only_here(self.across) and bool(set(self.across.failed_on) & set(repository_ids))
+
+    @property
+    def name(self) -> str:
+        """Its name with file and suite."""
+        return " ".join(part for part in (self.test.file, self.test.suite, self.test.name) if part)
+
+
+async def read_head(
+    tx: Transaction, repo: str, upstream_ids: set[int], sha: str, labels: Mapping[str, str]
+) -> TestedHead:
+    """Return what was tested on a commit; `labels` are what to call backends, by their names in lower case."""
+    found = await result_rows.jobs_testing(tx, sha)
+    public = await result_rows.public_repositories(tx, {job["repository_id"] for job in found})
+    own = [job for job in found if not job["backend"] and job["repository_id"] in upstream_ids]
+    theirs = [
+        job
+        for job in found
+        if job["backend"]
+        and job["repository_id"] in public
+        and (job["upstream_repo"] or "").casefold() == repo.casefold()
+    ]
+    named = dict.fromkeys((job["repository_id"] for job in own), UPSTREAM)
+    for job in theirs:
+        backend = job["backend"] or ""
+        named[job["repository_id"]] = labels.get(backend.casefold(), backend)
+    return TestedHead(jobs=rows.newest_attempts([*own, *theirs]), labels=named)
+
+
+async def failing_tests(tx: Transaction, head: TestedHead, *, repo: str) -> list[SameTest]:
+    """Return the tests that fail, new ones first, then those that fail on most backends."""
+    generations = [job["generation"] for job in head.jobs if job["failed"] or job["errors"]]
+    cases = [case for case in await result_rows.failing_cases(tx, generations) if case["outcome"] in FAILING]
+    same: dict[int, list[FailingTest]] = defaultdict(list)
+    for test in group_failures(cases, head.jobs):
+        same[test.canonical].append(test)
+    found = [_same_test(tests, head, repo) for tests in same.values()]
+    return sorted(found, key=lambda one: (VERDICT_RANK[one.verdict], -one.on_backends, one.name))
+
+
+def _same_test(tests: Sequence[FailingTest], head: TestedHead, repo: str) -> SameTest:
+    by_rank = sorted(tests, key=lambda one: (VERDICT_RANK[one.verdict], one.repository_id))
+    theirs = [one for one in by_rank if one.jobs[0].job["backend"]]
+    chosen = (theirs or by_rank)[0]
+    found = _across(by_rank)
+    return SameTest(
+        repo=chosen.jobs[0].job["backend"] or repo,
+        test=chosen,
+        verdict=by_rank[0].verdict,
+        verdicts={one.jobs[0].job["backend"] or repo: one.verdict for one in reversed(by_rank)},
+        words=describe_devices(found, head.labels),
+        across=found,
+        on_backends=len({one.repository_id for one in theirs}),
+        jobs=tuple(failed.job for one in by_rank for failed in one.jobs),
+        cases=frozenset(TestCase(one.suite, one.name) for one in by_rank),
+    )
+
+
+def _across(tests: Sequence[FailingTest]) -> AcrossDevices:
+    """Return what was stored of a test on all devices, else what these failures say by themselves."""
+    for test in tests:
+        for one in test.jobs:
+            evidence = one.case["evidence"]
+            if isinstance(evidence, dict) and (stored := evidence.get("across")):
+                return msgspec.convert(stored, AcrossDevices)
+    theirs = sorted({one.repository_id for one in tests if one.jobs[0].job["backend"]})
+    upstream = next((one.repository_id for one in tests if not one.jobs[0].job["backend"]), 0)
+    return AcrossDevices(upstream_id=upstream, failed=[""] if upstream else [], failed_on=theirs)
+
+
+def places_of_test(across: AcrossDevices, names: Mapping[int, str]) -> list[FailurePlace]:
+    """Return where it failed and passed, failures first; `names` are those that may be shown."""
+    own = "upstream" if across.upstream_id in names else ""
+    found = [
+        *(FailurePlace(label=names[one], passed=False) for one in across.failed_on if one in names),
+        *(
+            FailurePlace(label=f"{own} {device}".strip(), passed=False, upstream=True)
+            for device in across.failed
+            if own
+        ),
+        *(FailurePlace(label=names[one], passed=True) for one in across.passed_on if one in names),
+        *(
+            FailurePlace(label=f"{own} {device}".strip(), passed=True, upstream=True)
+            for device in across.passed
+            if own
+        ),
+    ]
+    return sorted(found, key=lambda one: (one.passed, one.upstream, one.label.casefold()))
+
+
+async def located_on_head(tx: Transaction, head: TestedHead) -> list[FailedCase]:
+    """Return failures that nothing excuses and whose line in the source is known, in the order of these lines."""
+    by_generation = {job["generation"]: job for job in head.jobs if job["failed"] or job["errors"]}
+    found = await result_rows.located_failures(tx, sorted(by_generation), UNEXCUSED, limit=LOCATED)
+    failed = [FailedCase(case=case, job=by_generation[case["generation"]]) for case in found]
+    return sorted(
+        failed, key=lambda one: (one.case["source_file"] or "", one.case["line"] or 0, one.case["name"])
+    )
+
+
+async def backends_with_few_tests(tx: Transaction, head: TestedHead) -> dict[str, FewTests]:
+    """Return backends (in lower case) that ran far fewer tests than usual, none of which failed; the worst of each."""
+    families: dict[tuple[str, int, str], list[TestJobRow]] = defaultdict(list)
+    for job in head.jobs:
+        if job["backend"] and not job["rerun_disabled"]:
+            families[job["backend"].casefold(), job["repository_id"], job["family"]].append(job)
+    found: dict[str, FewTests] = {}
+    for (backend, repository_id, family), jobs in sorted(families.items()):
+        little = await compare_family(tx, repository_id, family, jobs)
+        if little and (backend not in found or _worse(little, found[backend])):
+            found[backend] = little
+    return found
+
+
+async def compare_family(
+    tx: Transaction, repository_id: int, family: str, jobs: Sequence[TestJobRow]
+) -> FewTests | None:
+    """Return that jobs of a family ran far fewer tests than usual; None where one failed or runs, or enough ran."""
+    if any(job["failed"] or job["errors"] or job["crashed"] or job["partial"] for job in jobs):
+        return None
+    began, runs = min(job["at"] for job in jobs), USUAL_RUNS
+    usual = await result_rows.usual_counts(tx, repository_id, family, before=began, limit=runs)
+    newest = _of_newest_attempt(jobs)
+    little = compare_with_usual(sum(job["tests"] - job["skipped"] for job in newest), usual)
+    if little and (files := await job_parts.excluded_files(tx, newest)):
+        left_out = await job_parts.usual_tests(tx, repository_id, family, files, before=began, runs=runs)
+        little = explain_by_exclusions(little, len(files), left_out)
+    return little
+
+
+def _worse(one: FewTests, other: FewTests) -> bool:
+    return (one.files > 0, one.ran) < (other.files > 0, other.ran)
+
+
+def _of_newest_attempt(jobs: Sequence[TestJobRow]) -> list[TestJobRow]:
+    newest = max((job["run_id"], job["run_attempt"]) for job in jobs)
+    return [job for job in jobs if (job["run_id"], job["run_attempt"]) == newest]

@@ -1,0 +1,526 @@
+"""Bounded reads of test results for pages: failures, tests by digest, lists, slow tests, search."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+import sqlalchemy as sa
+
+from bot.db.rows import begins, select
+from bot.db.statements import RowStatement, Statement
+from bot.evidence.tests import rows
+from bot.evidence.tests.parse import block
+from bot.evidence.tests.parse.block import FAILING
+from bot.evidence.tests.parse.texts import DIGEST, SHOWN
+from bot.evidence.tests.rows import JOB as JOB_of_rows
+from bot.evidence.tests.rows import JOBS as JOBS_of_rows
+from bot.evidence.tests.rows import TESTS
+from bot.evidence.tests.tables import (
+    BASELINE,
+    FailureAttempts,
+    FailureHead,
+    FailureKey,
+    FailureOutcome,
+    FailureProperties,
+    FailureSource,
+    FailureStack,
+    FailureTime,
+    FailureTrust,
+    FailureVerdict,
+    JobBranch,
+    JobPull,
+    JobRun,
+    JobUpstream,
+    NamedTestRow,
+    SuiteRow,
+    SummaryRow,
+    TestCanonical,
+    TestJobRow,
+    TestRow,
+    test,
+    test_class,
+    test_env,
+    test_failure,
+    test_job,
+    test_state,
+    test_summary,
+)
+from bot.evidence.tests.verdict import Verdict
+from bot.ingest.tables import records
+from bot.oot.results.jobs import dispatched_later, passed_later
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from bot.db.transaction import Transaction
+
+FAILURE = test_failure.c
+USUAL_JOBS = 600  # that say what a family usually runs
+MOST_JOBS = 2_000  # of a commit or run
+MOST_FAILURES = 5_000  # of a commit or run
+MOST_SUITES = 2_000  # of a file
+CHUNK = 500  # values in one statement
+
+
+class FailingRow(
+    FailureKey, FailureOutcome, FailureAttempts, FailureSource, FailureVerdict, FailureHead, FailureTime,
+    TestCanonical, NamedTestRow,
+):  # fmt: skip
+    """A case that failed, or was flaky, with its test; without its long texts."""
+
+
+class FailureOfTest(
+    FailingRow, FailureStack, FailureProperties, FailureTrust, JobRun, JobUpstream, JobBranch, JobPull
+):
+    """The same, with its stack trace and the job."""
+
+    flags: dict[str, str] | None  # of the job's run report, as the next
+    report_properties: dict[str, str] | None
+    job_name: str
+    workflow: str
+
+
+class SuiteCount(TypedDict):
+    """A suite of a file."""
+
+    id: int
+    suite: str
+    tests: int
+
+
+_WITH_TEST = test_failure.join(test, test.c.id == FAILURE.test_id).join(
+    test_class, test_class.c.id == test.c.class_id
+)
+
+
+_REPOSITORY = records["repository"].c
+PUBLIC = Statement(
+    sa.select(_REPOSITORY.repository_id).where(
+        _REPOSITORY.repository_id.in_(sa.bindparam("ids", expanding=True)), _REPOSITORY.private.is_(False)
+    )
+)
+_again = test_job.alias("again")
+_TESTED_AGAIN = (  # in a later attempt of the run
+    _again.c.repository_id == JOB_of_rows.repository_id,
+    _again.c.run_id == JOB_of_rows.run_id,
+    _again.c.run_attempt > JOB_of_rows.run_attempt,
+    _again.c.name == JOB_of_rows.name,
+)
+TESTING = RowStatement(
+    JOBS_of_rows.where(
+        JOB_of_rows.upstream_sha == sa.bindparam("of_commit"),
+        ~passed_later(JOB_of_rows.repository_id, JOB_of_rows.job_id),
+        ~sa.exists().where(*_TESTED_AGAIN),
+        ~dispatched_later(JOB_of_rows.dispatch_id),
+    )
+    .order_by(JOB_of_rows.at, JOB_of_rows.generation)
+    .limit(MOST_JOBS)
+)
+
+
+async def public_repositories(tx: Transaction, repository_ids: Collection[int]) -> set[int]:
+    """Return those of these repositories that are public by GitHub's word."""
+    return set((await tx.run(PUBLIC, {"ids": sorted(repository_ids)})).scalars())
+
+
+async def failing_cases(
+    tx: Transaction, generations: Sequence[int], *such: sa.ColumnElement[bool], limit: int = MOST_FAILURES
+) -> list[FailingRow]:
+    """Return the failing and flaky cases of some jobs, or `such` of them."""
+    found: list[FailingRow] = []
+    for at in range(0, len(generations), CHUNK):
+        query = select(FailingRow, test_failure, test, test_class).select_from(_WITH_TEST)
+        query = query.where(FAILURE.generation.in_(generations[at : at + CHUNK]), *such)
+        ordered = query.order_by(FAILURE.generation, FAILURE.test_id).limit(limit - len(found))
+        found += await tx.fetch(ordered)
+        if len(found) >= limit:
+            break
+    return found
+
+
+async def located_failures(
+    tx: Transaction, generations: Sequence[int], verdicts: Collection[str], *, limit: int
+) -> list[FailingRow]:
+    """Return those of some jobs' failures with one of these verdicts whose line in the source is known."""
+    such = (
+        FAILURE.line.is_not(None),
+        FAILURE.outcome.in_(sorted(FAILING)),
+        FAILURE.verdict.in_(sorted(verdicts)),
+    )
+    return await failing_cases(tx, generations, *such, limit=limit)
+
+
+async def failures_of(
+    tx: Transaction, test_ids: Collection[int], *, since: int, limit: int
+) -> list[FailureOfTest]:
+    """Return the newest failures of some tests, of the results that are shown."""
+    joined = _WITH_TEST.join(test_job, JOB_of_rows.generation == FAILURE.generation)
+    query = select(
+        FailureOfTest,
+        test_failure,
+        test,
+        test_class,
+        test_job,
+        report_properties=JOB_of_rows.properties,
+        job_name=JOB_of_rows.name,
+    ).select_from(joined)
+    query = query.where(FAILURE.test_id.in_(sorted(test_ids)), FAILURE.at >= since)
+    return await tx.fetch(query.order_by(FAILURE.at.desc()).limit(limit))
+
+
+async def tests_by_id(tx: Transaction, ids: Collection[int]) -> dict[int, TestRow]:
+    """Return some tests by id."""
+    found: dict[int, TestRow] = {}
+    wanted = sorted(ids)
+    for at in range(0, len(wanted), CHUNK):
+        query = rows.TESTS.where(test.c.id.in_(wanted[at : at + CHUNK]))
+        found |= {row["id"]: row for row in await tx.fetch(query)}
+    return found
+
+
+async def test_by_digest(tx: Transaction, repository_ids: Collection[int], shown: str) -> TestRow | None:
+    """Return a test of these repositories by the digits of its digest that addresses have."""
+    first = bytes.fromhex(shown)
+    last = first + b"\xff" * (DIGEST - SHOWN // 2)
+    query = rows.TESTS.where(
+        test.c.repository_id.in_(sorted(repository_ids)), test.c.digest >= first, test.c.digest <= last
+    )
+    return await tx.fetch_first(query.order_by(test.c.last_at.desc()).limit(1))
+
+
+async def same_tests(tx: Transaction, canonical: Collection[int], *, limit: int) -> list[TestRow]:
+    """Return the tests of all repositories that are the same but for the device."""
+    query = rows.TESTS.where(test.c.canonical.in_(sorted(canonical)))
+    return await tx.fetch(query.order_by(test.c.repository_id, test.c.id).limit(limit))
+
+
+async def suites_of_file(tx: Transaction, repository_ids: Collection[int], file: str) -> list[SuiteCount]:
+    """Return the suites of a file, and how many tests each has."""
+    counted = sa.select(sa.func.count()).where(test.c.class_id == test_class.c.id).scalar_subquery()
+    query = select(SuiteCount, test_class, tests=counted).where(
+        test_class.c.repository_id.in_(sorted(repository_ids)), test_class.c.file == file
+    )
+    return await tx.fetch(query.order_by(test_class.c.suite).limit(MOST_SUITES))
+
+
+async def newest_summaries(tx: Transaction, class_ids: Collection[int], *, limit: int) -> list[SummaryRow]:
+    """Return the newest sums of some suites in jobs, of trusted runs and backends."""
+    c = test_summary.c
+    query = select(SummaryRow, test_summary).where(c.class_id.in_(sorted(class_ids)))
+    return await tx.fetch(query.order_by(c.at.desc(), c.generation.desc()).limit(limit))
+
+
+async def jobs_by_generation(tx: Transaction, generations: Collection[int]) -> dict[int, TestJobRow]:
+    """Return those of some jobs whose results are the ones shown."""
+    found: dict[int, TestJobRow] = {}
+    wanted = sorted(generations)
+    for at in range(0, len(wanted), CHUNK):
+        query = JOBS_of_rows.where(JOB_of_rows.generation.in_(wanted[at : at + CHUNK]))
+        found |= {row["generation"]: row for row in await tx.fetch(query)}
+    return found
+
+
+async def full_sha(tx: Transaction, repository_ids: Collection[int], sha: str) -> str | None:
+    """Return a whole SHA by its beginning, of commits with results."""
+    query = sa.select(JOB_of_rows.head_sha).where(
+        JOB_of_rows.repository_id.in_(sorted(repository_ids)),
+        JOB_of_rows.head_sha >= sha,
+        JOB_of_rows.head_sha < sha + "g",
+    )
+    found = (await tx.run(query.order_by(JOB_of_rows.head_sha).limit(1))).scalar()
+    return None if found is None else str(found)
+
+
+async def trusted_before(tx: Transaction, repository_ids: Collection[int], job: TestJobRow) -> str | None:
+    """Return the newest trusted commit on which the same jobs ran before."""
+    query = sa.select(JOB_of_rows.head_sha).where(
+        BASELINE,
+        JOB_of_rows.repository_id.in_(sorted(repository_ids)),
+        JOB_of_rows.family == job["family"],
+        JOB_of_rows.at < job["at"],
+        JOB_of_rows.head_sha != job["head_sha"],
+    )
+    found = (await tx.run(query.order_by(JOB_of_rows.at.desc()).limit(1))).scalar()
+    return None if found is None else str(found)
+
+
+async def flaky_in(tx: Transaction, test_id: int, generations: Sequence[int]) -> set[int]:
+    """Return in which of some jobs a test was flaky."""
+    query = sa.select(FAILURE.generation).where(
+        FAILURE.test_id == test_id, FAILURE.flaky, FAILURE.generation.in_(generations)
+    )
+    return set((await tx.run(query)).scalars())
+
+
+async def jobs_testing(tx: Transaction, upstream_sha: str) -> list[TestJobRow]:
+    """Return what upstream's own jobs and backends tested on a commit; what may be shown, the caller decides."""
+    return await tx.fetch(TESTING, {"of_commit": upstream_sha})
+
+
+async def usual_counts(
+    tx: Transaction, repository_id: int, family: str, *, before: int, limit: int
+) -> list[int]:
+    """Return how many tests a family of jobs ran in its newest trusted runs, all shards together, the newest first."""
+    jobs = (
+        sa.select(
+            JOB_of_rows.run_id,
+            JOB_of_rows.run_attempt,
+            JOB_of_rows.at,
+            (JOB_of_rows.tests - JOB_of_rows.skipped).label("ran"),
+        )
+        .where(
+            BASELINE,
+            JOB_of_rows.repository_id == repository_id,
+            JOB_of_rows.family == family,
+            JOB_of_rows.at < before,
+        )
+        .order_by(JOB_of_rows.at.desc(), JOB_of_rows.generation)
+        .limit(USUAL_JOBS)
+        .subquery()
+    )
+    newest = sa.func.max(jobs.c.at)
+    query = sa.select(sa.func.sum(jobs.c.ran)).group_by(jobs.c.run_id, jobs.c.run_attempt)
+    return [int(value) for value in (await tx.run(query.order_by(newest.desc()).limit(limit))).scalars()]
+
+
+LISTED_FAILURE, TEST, CLASS, JOB, STATE = test_failure.c, test.c, test_class.c, test_job.c, test_state.c
+PLACE = test_class.alias("place").c
+FAILED = LISTED_FAILURE.outcome.in_(sorted(FAILING))
+GONE = "gone"
+DAY = 86_400_000  # milliseconds
+NOT_THEIRS = (Verdict.FLAKY.value, Verdict.LIKELY_FLAKY.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestFilter:
+    """Which tests; empty texts choose all."""
+
+    repository_ids: Collection[int]
+    since: int
+    words: str = ""  # in file, suite or name
+    file: str = ""
+    suite: str = ""
+    state: str = ""
+    env_group: str = ""
+
+
+class ListedTest(NamedTestRow):
+    """A test with its failures in a window."""
+
+    id: int
+    failures: int
+    flaky: int  # times it passed only when it was tried again, or failed after a pass
+    commits: int  # on which it failed or was flaky
+    failed_at: int | None  # the last time
+
+
+class FlakyTest(ListedTest):
+    """What a flaky test cost."""
+
+    blocked: int  # jobs of pull requests that it failed
+    lost_ms: int  # how long these took
+
+
+COLUMNS = [TEST.id, TEST.digest, CLASS.file, CLASS.suite, TEST.name]
+FAILURES = sa.func.count().filter(FAILED)
+FLAKY = sa.func.count().filter(LISTED_FAILURE.flaky)
+LAST = sa.func.max(LISTED_FAILURE.at)
+ORDERS = {"failures": FAILURES, "flaky": FLAKY, "recent": LAST}
+
+
+async def failing_tests(
+    tx: Transaction, choice: TestFilter, *, order: str, before: tuple[int, int] | None, limit: int
+) -> list[ListedTest]:
+    """Return tests with failures in the window, the most or newest first; `before` is a value and an id."""
+    value = ORDERS[order]
+    query = _failures(choice, *COLUMNS, *_sums()).having(value > 0).group_by(*COLUMNS)
+    if before:
+        query = query.having(sa.or_(value < before[0], sa.and_(value == before[0], TEST.id > before[1])))
+    return await tx.rows_as(ListedTest, query.order_by(value.desc(), TEST.id).limit(limit))
+
+
+async def tests_by_age(tx: Transaction, choice: TestFilter, *, after: int, limit: int) -> list[ListedTest]:
+    """Return tests in the order in which they were first seen, whether they fail or not."""
+    query = _without_failures(choice).where(TEST.id > after)
+    return await tx.rows_as(ListedTest, query.order_by(TEST.id).limit(limit))
+
+
+async def filtered_tests(tx: Transaction, choice: TestFilter, ids: Sequence[int]) -> list[ListedTest]:
+    """Return those of some tests that are chosen."""
+    found: list[ListedTest] = []
+    for at in range(0, len(ids), CHUNK):
+        query = _without_failures(choice).where(TEST.id.in_(ids[at : at + CHUNK]))
+        found += await tx.rows_as(ListedTest, query)
+    return found
+
+
+async def flaky_tests(tx: Transaction, choice: TestFilter, *, limit: int) -> list[FlakyTest]:
+    """Return tests that were flaky in the window, those that cost the most first."""
+    own = records["workflow_job"].c
+    blocked = sa.and_(FAILED, LISTED_FAILURE.verdict.in_(NOT_THEIRS), JOB.pr_number.is_not(None))
+    took = sa.case((blocked, sa.func.coalesce(own.completed_at - own.started_at, 0)), else_=0)
+    cost = sa.func.count().filter(blocked)
+    columns = [
+        *COLUMNS,
+        *_sums(),
+        cost.label("blocked"),
+        sa.cast(sa.func.sum(took), sa.BigInteger).label("lost_ms"),
+    ]
+    joined = _joined().outerjoin(records["workflow_job"], own.id == JOB.job_id)
+    query = (
+        sa.select(*columns).select_from(joined).where(*_window(choice), *_of_tests(choice)).group_by(*COLUMNS)
+    )
+    query = query.having(sa.or_(FLAKY > 0, cost > 0))
+    return await tx.rows_as(FlakyTest, query.order_by(cost.desc(), FLAKY.desc(), TEST.id).limit(limit))
+
+
+async def env_groups(tx: Transaction, repository_ids: Collection[int], *, limit: int) -> list[str]:
+    """Return the groups of environments in which a repository's tests ran."""
+    query = (
+        sa.select(test_env.c.env_group)
+        .where(test_env.c.id.in_(sa.select(JOB.env_id).where(JOB.repository_id.in_(sorted(repository_ids)))))
+        .distinct()
+    )
+    return list((await tx.run(query.order_by(test_env.c.env_group).limit(limit))).scalars())
+
+
+def _without_failures(choice: TestFilter) -> sa.Select[Any]:
+    nothing = [sa.literal(0).label(name) for name in ("failures", "flaky", "commits")]
+    query = sa.select(*COLUMNS, *nothing, sa.null().label("failed_at"))
+    query = query.select_from(test.join(test_class, CLASS.id == TEST.class_id))
+    # + 0: to be read in the order of ids, not by the index of repositories, which would sort all of their tests
+    return query.where((TEST.repository_id + 0).in_(sorted(choice.repository_ids)), *_of_tests(choice))
+
+
+def _sums() -> list[sa.ColumnElement[Any]]:
+    commits = sa.func.count(sa.distinct(LISTED_FAILURE.head_sha))
+    return [
+        FAILURES.label("failures"),
+        FLAKY.label("flaky"),
+        commits.label("commits"),
+        LAST.label("failed_at"),
+    ]
+
+
+def _joined() -> sa.FromClause:
+    """Return failures of the results that are shown, with their jobs and tests."""
+    return (
+        test_failure.join(test_job, JOB.generation == LISTED_FAILURE.generation)
+        .join(test, TEST.id == LISTED_FAILURE.test_id)
+        .join(test_class, CLASS.id == TEST.class_id)
+    )
+
+
+def _failures(choice: TestFilter, *columns: Any) -> sa.Select[Any]:
+    return sa.select(*columns).select_from(_joined()).where(*_window(choice), *_of_tests(choice))
+
+
+def _window(choice: TestFilter) -> list[sa.ColumnElement[bool]]:
+    these = [
+        LISTED_FAILURE.repository_id.in_(sorted(choice.repository_ids)),
+        LISTED_FAILURE.at >= choice.since,
+    ]
+    if choice.env_group:
+        envs = sa.select(test_env.c.id).where(test_env.c.env_group == choice.env_group)
+        these.append(JOB.env_id.in_(envs))
+    return these
+
+
+def _of_tests(choice: TestFilter) -> list[sa.ColumnElement[bool]]:
+    these: list[sa.ColumnElement[bool]] = []
+    if choice.file:
+        these.append(CLASS.file == choice.file)
+    if choice.suite:
+        these.append(CLASS.suite == choice.suite)
+    for word in choice.words.split():
+        # places are few beside tests: they are looked through once, not with every test
+        places = sa.or_(*(one.icontains(word, autoescape=True) for one in (PLACE.suite, PLACE.file)))
+        owned = PLACE.repository_id.in_(sorted(choice.repository_ids))
+        found = TEST.class_id.in_(sa.select(PLACE.id).where(owned, places))
+        these.append(sa.or_(TEST.name.icontains(word, autoescape=True), found))
+    if choice.state == GONE:
+        these += _gone(choice)
+    elif choice.state:
+        these.append(sa.exists().where(STATE.test_id == TEST.id, STATE.state == choice.state))
+    return these
+
+
+def _gone(choice: TestFilter) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions that trusted runs had a test, but none in the window, which has such runs."""
+    first = choice.since - choice.since % DAY  # it is kept on which day a test was last seen
+    other = test.alias("other").c
+    owned = other.repository_id == TEST.repository_id
+    # of each repository, so that where trusted runs stopped nothing is gone
+    ran = sa.exists().where(owned, other.trusted_last_at >= first)
+    return [TEST.trusted_last_at < first, ran]
+
+
+JOBS = 200
+BATCH = 50  # blocks that are held at a time
+SHORTEST = 1_000  # milliseconds of a test that is slow
+
+
+class SlowTest(NamedTuple):
+    """A test, and the longest it took in one of the newest jobs."""
+
+    time_ms: int
+    test_id: int
+
+
+async def slowest_tests(
+    tx: Transaction, repository_ids: Collection[int], *, since: int, limit: int
+) -> list[SlowTest]:
+    """Return the tests that took longest, the slowest first."""
+    query = sa.select(JOB_of_rows.generation).where(
+        BASELINE, JOB_of_rows.repository_id.in_(sorted(repository_ids)), JOB_of_rows.at >= since
+    )
+    generations = list((await tx.run(query.order_by(JOB_of_rows.at.desc()).limit(JOBS))).scalars())
+    times: dict[int, int] = {}
+    for at in range(0, len(generations), BATCH):
+        for content in (await rows.blocks_of_jobs(tx, generations[at : at + BATCH])).values():
+            _add(times, content)
+    slow = heapq.nlargest(limit, ((time, -test_id) for test_id, time in times.items()))
+    return [SlowTest(time, -test_id) for time, test_id in slow]
+
+
+def _add(times: dict[int, int], content: bytes) -> None:
+    found = block.decode(content)
+    for test_id, time in zip(found.ids, found.times, strict=True):
+        if SHORTEST <= time < block.NO_TIME and time > times.get(test_id, 0):
+            times[test_id] = time
+
+
+SEARCHED_TEST, SUITE = test.c, test_class.c
+LOOKED_AT = 1_000  # tests whose name begins so, of all repositories
+SCANNED = 20_000  # suites
+
+
+async def tests_by_name(tx: Transaction, owners: Collection[int], start: str, *, limit: int) -> list[TestRow]:
+    """Return tests of some repositories whose name begins so."""
+    some = (
+        sa.select(SEARCHED_TEST.id)
+        .where(begins(SEARCHED_TEST.name, start, sqlite=tx.sqlite))
+        .limit(LOOKED_AT)
+    )
+    ids = list((await tx.run(some)).scalars())
+    query = TESTS.where(SEARCHED_TEST.id.in_(ids), SEARCHED_TEST.repository_id.in_(sorted(owners)))
+    order = (
+        sa.func.length(SEARCHED_TEST.name),
+        SEARCHED_TEST.name,
+        SEARCHED_TEST.last_at.desc(),
+        SEARCHED_TEST.id,
+    )
+    return await tx.fetch(query.order_by(*order).limit(limit))
+
+
+async def suites_by_name(
+    tx: Transaction, owners: Collection[int], text: str, *, limit: int
+) -> list[SuiteRow]:
+    """Return suites that have a text in their name or file, of those first seen last."""
+    newest = sa.select(test_class).where(SUITE.repository_id.in_(sorted(owners)))
+    some = newest.order_by(SUITE.id.desc()).limit(SCANNED).subquery()
+    there = some.c.suite.icontains(text, autoescape=True) | some.c.file.icontains(text, autoescape=True)
+    query = select(SuiteRow, some).where(there)
+    return await tx.fetch(query.order_by(some.c.last_at.desc(), some.c.id).limit(limit))

@@ -1,0 +1,38 @@
+"""The feature `utilization`: what the machine did while a job ran."""
+
+from __future__ import annotations
+
+from bot.core.feature import Feature, NavigationEntry
+
+FEATURE = Feature(
+    name="utilization",
+    tables="bot.evidence.usage.tables",
+    exports="bot.evidence.usage.exports:EXPORTS",
+    tasks={"utilization": "bot.evidence.usage.store_usage:attribute_again"},
+    background=frozenset({"utilization"}),
+    sums=("bot.evidence.usage.daily_sums:UTILIZATION",),
+    before_commit="bot.evidence.usage.store_usage:request_attribution",
+    parsers={"usage": "bot.evidence.usage.parse.parse_usage:parse_log"},
+    receivers={"usage": "bot.evidence.usage.store_usage:RECEIVER"},
+    prune="bot.evidence.usage.daily_sums:prune_usage",
+    views="bot.pages.usage.views:VIEWS",
+    routes="bot.pages.usage.views:add_template_names",
+    navigation=(
+        NavigationEntry(
+            bar="repository",
+            path="/{repo}/utilization",
+            label="Utilization",
+            place=50,
+            shown="bot.pages.usage.views:has_usage",
+        ),
+    ),
+    sections={
+        "job": "bot.pages.usage.sections:show_job",
+        "run": "bot.pages.usage.sections:show_run",
+        "pull": "bot.pages.usage.sections:show_pull",
+        "backend": "bot.pages.usage.sections:show_backend",
+        "commit": "bot.pages.usage.sections:show_commit",
+        "cell": "bot.pages.usage.sections:show_cell",
+    },
+    commands={"utilization": "bot.console.evidence:utilization"},
+)

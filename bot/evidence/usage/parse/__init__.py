@@ -1,0 +1,3 @@
+"""Reading a usage log: all that the parser child loads, and nothing that needs the database."""
+
+from __future__ import annotations

@@ -1,0 +1,192 @@
+"""Numbers of groups of jobs over time: how much of a machine they use, what idles, what it costs. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, date, datetime
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from msgspec import Struct
+
+from bot.evidence.usage.daily_sums import UsageSums, first_day
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+
+    from bot.evidence.usage.parse.summary import Histogram
+    from bot.evidence.usage.tables import PeriodRow
+
+GRANULARITIES = ("day", "week", "month", "all")
+SECONDS = 86_400
+
+
+class Period(NamedTuple):
+    """Some days, counted since 1970, both ends included."""
+
+    first: int
+    last: int
+
+
+class SumPiece(NamedTuple):
+    """A week or a day of which there is a sum."""
+
+    span: int
+    day: int
+
+
+def split_periods(first: int, last: int, granularity: str) -> list[Period]:
+    """Return the periods of a window, the oldest first; those at its edges are as long as they are inside."""
+    if granularity == "all":
+        return [Period(first, last)]
+    found: list[Period] = []
+    start = first
+    while start <= last:
+        end = min(_end_of_period(start, granularity), last)
+        found.append(Period(start, end))
+        start = end + 1
+    return found
+
+
+def sum_pieces(period: Period) -> list[SumPiece]:
+    """Return what a period is made of: whole weeks where there are any, else days."""
+    found, day = [], period.first
+    while day <= period.last:
+        whole = first_day(day, 7) == day and day + 6 <= period.last
+        found.append(SumPiece(7 if whole else 1, day))
+        day += 7 if whole else 1
+    return found
+
+
+def iso_date(day: int) -> str:
+    """Return a day as a date."""
+    return f"{date_of(day)}"
+
+
+def date_of(day: int) -> date:
+    """Return the date of a day."""
+    return datetime.fromtimestamp(day * SECONDS, UTC).date()
+
+
+def day_of(text: str) -> int | None:
+    """Return the day of a date or time as ISO writes it, UTC; None where it is neither."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    at = found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    return int(at.timestamp() // SECONDS)
+
+
+def _end_of_period(start: int, granularity: str) -> int:
+    if granularity == "day":
+        return start
+    if granularity == "week":
+        return first_day(start, 7) + 6
+    found = date_of(start)
+    following = date(found.year + found.month // 12, found.month % 12 + 1, 1)
+    return start + (following - found).days - 1
+
+
+Key = TypeVar("Key", bound="Hashable")
+Costs = tuple[tuple[str, float], ...]  # glob over a label -> money an hour
+SHARES = (0.5, 0.9, 0.95, 0.98)
+HOUR = 3600
+SORTS = ("memory", "idle", "cpu", "gpu", "jobs", "cost", "name")
+
+
+class Distribution(Struct, frozen=True, kw_only=True):
+    """Maxima of intervals, percent: their mean, and quantiles to within a point; null without any"""
+
+    avg: float | None
+    p50: int | None
+    p90: int | None
+    p95: int | None
+    p98: int | None
+
+
+class Numbers(Struct, frozen=True, kw_only=True):
+    """Measured jobs of a group; of accelerators, the busiest of an interval counts, and their mean in averages"""
+
+    jobs: int
+    records: int
+    cpu: Distribution
+    memory: Distribution
+    gpu: Distribution
+    gpu_mem: Distribution
+    gpu_alloc: Distribution
+    hours: float
+    gpu_hours: float
+    idle_gpu_hours: float
+    idle_share: float | None
+    cost: float | None
+    wasted: float | None
+
+
+class JobGroup(NamedTuple):
+    """A group of jobs: its name and, of a job, its workflow."""
+
+    key: str
+    parent: str
+
+
+def numbers_of(sums: UsageSums, costs: Costs = ()) -> Numbers:
+    """Return what sums come to."""
+    idle, gpu = sums.counts["idle_gpu_s"], sums.counts["gpu_s"]
+    share = min(1.0, idle / gpu) if gpu else None
+    with_gpu = cost_of(((label, each[1]) for label, each in sums.seconds.items()), costs)
+    distributions: Any = {metric: distribution_of(one) for metric, one in sums.histograms().items()}
+    return Numbers(
+        jobs=sums.counts["jobs"],
+        records=sums.counts["records"],
+        **distributions,
+        hours=sum(each[0] for each in sums.seconds.values()) / HOUR,
+        gpu_hours=gpu / HOUR,
+        idle_gpu_hours=idle / HOUR,
+        idle_share=share,
+        cost=cost_of(((label, each[0]) for label, each in sums.seconds.items()), costs),
+        wasted=None if share is None or with_gpu is None else with_gpu * share,
+    )
+
+
+def distribution_of(histogram: Histogram) -> Distribution:
+    """Return what a histogram says."""
+    p50, p90, p95, p98 = histogram.quantiles(*SHARES)
+    return Distribution(avg=histogram.mean, p50=p50, p90=p90, p95=p95, p98=p98)
+
+
+def cost_of(seconds: Iterable[tuple[str, int]], costs: Costs) -> float | None:
+    """Return what running on some labels costs; None where no cost is set for any of them."""
+    found = [
+        (next((money for glob, money in costs if fnmatchcase(label, glob)), None), each)
+        for label, each in seconds
+    ]
+    known = [money * each / HOUR for money, each in found if money is not None]
+    return sum(known) if known else None
+
+
+def add_up(rows: Iterable[PeriodRow], key: Callable[[PeriodRow], Key]) -> dict[Key, UsageSums]:
+    """Return the sums of rows that share a key."""
+    found: defaultdict[Key, UsageSums] = defaultdict(UsageSums)
+    for row in rows:
+        found[key(row)].add_row(row)
+    return found
+
+
+def sort_groups(groups: Mapping[JobGroup, Numbers], sort: str) -> list[tuple[JobGroup, Numbers]]:
+    """Return groups, the worst first."""
+    ways: dict[str, Callable[[Numbers], float]] = {
+        "memory": lambda one: one.memory.p98 or 0,
+        "cpu": lambda one: one.cpu.p90 or 0,
+        "gpu": lambda one: one.gpu.p90 or 0,
+        "idle": lambda one: one.idle_gpu_hours,
+        "jobs": lambda one: one.jobs,
+        "cost": lambda one: one.cost or 0.0,
+        "name": lambda _: 0,
+    }
+    return sorted(groups.items(), key=lambda pair: (-ways[sort](pair[1]), pair[0]))
+
+
+def default_sort(groups: Sequence[Numbers]) -> str:
+    """Return the order that says most: the idlest accelerators first where there are any, else memory."""
+    return "idle" if any(one.idle_gpu_hours for one in groups) else "memory"

@@ -1,0 +1,3 @@
+"""Documents of jobs and their trends: benchmarks, compiler caches, metrics, selected tests; contributions."""
+
+from __future__ import annotations

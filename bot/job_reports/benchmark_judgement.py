@@ -1,0 +1,150 @@
+"""Is a benchmark worse? Which direction is better by a metric's name, and how a series stands. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from bot.core import setting_types
+from bot.core.settings import option
+from bot.job_reports.trends import SEEN_BEFORE, ValueChange, compare_value, find_level_change
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.job_reports.tables import SeriesName, SeriesPoint, SeriesRow, SeriesTrendRow
+
+Direction = Literal["lower", "higher"]
+Directions = tuple[tuple[str, Direction], ...]  # by globs, the first that matches
+HIGHER_IS_BETTER = (
+    "*speedup*", "*throughput*", "*per_sec*", "*/s", "*tps*", "*qps*", "*flops*", "*bandwidth*", "*gbps*",
+    "*compression_ratio*", "*accuracy*", "*hit_rate*", "*mfu*", "*score*", "*utilization*",
+)  # fmt: skip
+LOWER_IS_BETTER = (
+    "*latency*", "*time*", "*seconds*", "*duration*", "*_ms*", "*_us*", "*_ns*", "*ms)", "*memory*", "*_mb*",
+    "*bytes*", "*size*", "*count*", "*graph_breaks*", "*loss*", "*error*",
+)  # fmt: skip
+COUNTS = ("*count*",)
+LEAST_CHANGE, LEAST_CHANGE_OF_COUNTS = 0.05, 0.01  # shares: a smaller change is no word worth
+SPEEDUP = "*speedup*"
+
+
+def better_direction(metric: str, chosen: Directions = ()) -> Direction | None:
+    """Return what is better of a metric; None where its name does not tell.
+
+    >>> direction("abs_latency"), direction("speedup"), direction("frobs")
+    ('lower', 'higher', None)
+    """
+    name = metric.casefold()
+    for glob, better in chosen:
+        if fnmatchcase(name, glob.casefold()):
+            return better
+    if any(fnmatchcase(name, glob) for glob in HIGHER_IS_BETTER):
+        return "higher"
+    return "lower" if any(fnmatchcase(name, glob) for glob in LOWER_IS_BETTER) else None
+
+
+def least_change(metric: str) -> float:
+    """Return the share from which a change of a metric counts, if it is not noise.
+
+    >>> least_change("compile_time_instruction_count")
+    0.01
+    """
+    is_count = any(fnmatchcase(metric.casefold(), glob) for glob in COUNTS)
+    return LEAST_CHANGE_OF_COUNTS if is_count else LEAST_CHANGE
+
+
+def is_worse(metric: str, by: float, chosen: Directions = ()) -> bool | None:
+    """Whether a change makes a metric worse; None where its name does not tell."""
+    better = better_direction(metric, chosen)
+    return None if better is None else (by > 0) == (better == "lower")
+
+
+def change_in_words(metric: str, by: float, chosen: Directions = ()) -> str:
+    """Return a change in words.
+
+    >>> words("abs_latency", 0.07), words("throughput", -0.25), words("instruction_count", 0.0109)
+    ('7 % slower', '25 % worse', '1.1 % worse')
+    """
+    percent = abs(by) * 100
+    amount = f"{percent:.1f} %" if percent < 5 else f"{percent:.0f} %"
+    worse = is_worse(metric, by, chosen)
+    if worse is None:
+        return f"{amount} {'more' if by > 0 else 'less'}"
+    timed = any(part in metric.casefold() for part in ("latency", "time", "seconds", "duration"))
+    timed = timed and "count" not in metric.casefold()
+    return f"{amount} {('slower' if worse else 'faster') if timed else ('worse' if worse else 'better')}"
+
+
+def parse_directions(text: str) -> Directions:
+    """Read the setting: a JSON object from globs over metrics to `lower` or `higher`; raises ValueError."""
+    try:
+        given = msgspec.json.decode(text, type=dict[str, Direction])
+    except msgspec.MsgspecError as error:
+        raise ValueError(
+            f'write a table from metrics to what is better, as in {{"tok*": "higher"}}: {error}'
+        ) from None
+    return tuple(given.items())
+
+
+def format_directions(directions: Directions) -> str:
+    """Return directions as the setting is written."""
+    return msgspec.json.encode(dict(directions)).decode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkSettings:
+    """How benchmarks are judged."""
+
+    ci_benchmark_directions: Directions = option(  # noqa: RUF009 - a field, as the others
+        "What is better of a metric whose name does not tell: a table from globs to lower or higher, such as "
+        '{"tok*": "higher"}; the first that matches decides.',
+        parse_directions,
+        default=(),
+        show=format_directions,
+    )
+    ci_benchmark_comment: str = option(
+        "Whether the comment on a pull request tells which benchmarks it changed: never, changes (only then).",
+        setting_types.one_of("never", "changes"),
+        default="never",
+    )
+
+
+def judge_series(
+    repository_id: int, series: SeriesRow, points: Sequence[SeriesPoint], chosen: Directions
+) -> SeriesTrendRow:
+    """Return how a series stands by its trusted points, oldest first, at least one."""
+    newest = points[-1]
+    known = [point for point in points if point["median"] is not None]
+    values = [point["median"] for point in known if point["median"] is not None]
+    least = least_change(series["metric"])
+    step = find_level_change(values, least=least)
+    first = known[step.first] if step else None
+    change = compare_value(values[-1], values[-SEEN_BEFORE - 1 : -1], least=least) if values else None
+    return {
+        "repository_id": repository_id,
+        "series_id": series["id"],
+        "at": newest["at"],
+        "head_sha": newest["head_sha"],
+        "value": newest["median"],
+        "status": newest["status"],
+        "usual": change and change.usual,
+        "change": change and change.by,
+        "step_change": step and step.change.by,
+        "step_at": first and first["at"],
+        "step_sha": first and first["head_sha"],
+        "worse": bool(step and is_worse(series["metric"], step.change.by, chosen)),
+    }
+
+
+def compare_point(
+    series: SeriesName, point: SeriesPoint, before: Sequence[SeriesPoint]
+) -> ValueChange | None:
+    """Return a point beside the newest trusted ones before it; None where these are too few."""
+    usual = [one["median"] for one in before[-SEEN_BEFORE:] if one["median"] is not None]
+    if point["median"] is None:
+        return None
+    return compare_value(point["median"], usual, least=least_change(series["metric"]))

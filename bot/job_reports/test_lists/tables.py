@@ -1,0 +1,77 @@
+"""Tables of how long tests take, and of reruns of disabled tests."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import sqlalchemy as sa
+
+from bot.db.rows import Big, Bool, Bytes, Int, Json, Millis, Text, table
+
+
+class _TimesOf(TypedDict):
+    repository_id: Big
+    base_name: Text
+    config: Text
+
+
+class PackedTimes(TypedDict):
+    """Times of a base name and configuration as they are stored; packing takes a thread's time."""
+
+    files: Bytes  # zlib of JSON: seconds by file
+    classes: Bytes  # the same by file and class, with a NUL between
+    at: Millis  # of the newest job
+
+
+class TimeRow(_TimesOf, PackedTimes):
+    """How long the tests of a job's base name and configuration take."""
+
+
+test_time = table("test_time", TimeRow, key=("repository_id", "base_name", "config"))
+
+
+class TimeSourceRow(TypedDict):
+    """Which jobs the lists of a repository were made of."""
+
+    repository_id: Big
+    digest: Text  # of their generations
+    at: Millis
+
+
+test_time_source = table("test_time_source", TimeSourceRow, key=("repository_id",))
+test_time_source.c.repository_id.autoincrement = False  # it is GitHub's id
+
+
+class RerunRow(TypedDict):
+    """How often a disabled test passed and failed in a job that runs such tests over and over."""
+
+    generation: Big  # of the job
+    name: Text
+    suite: Text
+    file: Text
+    green: Int
+    red: Int
+    flaky: Bool
+    repository_id: Big
+    trusted: Bool
+    platforms: Json[list[str]]  # what the job's platform may be called
+    at: Millis
+
+
+test_rerun = table(
+    "test_rerun",
+    RerunRow,
+    sa.Index("ix_test_rerun_at", "repository_id", "at"),
+    key=("generation", "name", "suite", "file"),
+)
+
+
+class RerunJobRow(TypedDict):
+    """A job whose reruns were counted."""
+
+    generation: Big
+    at: Millis
+
+
+test_rerun_job = table("test_rerun_job", RerunJobRow, key=("generation",))
+test_rerun_job.c.generation.autoincrement = False  # it is that of a job's results

@@ -1,0 +1,240 @@
+"""Numbers of a branch over days: how often it is red, how soon that is known, which jobs fail, what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from bot.jobs import branch_history
+from bot.jobs.cells import FAILED, INFRA, Cell
+from bot.jobs.daily_sums import NOTHING, UNREAD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from bot.jobs.daily_sums import ColumnDay
+    from bot.jobs.tables import LineRow
+
+Costs = tuple[tuple[str, float], ...]
+Z = 1.959964  # of a two-sided interval that holds in 95 % of cases
+_CELLS = {character: Cell(character=character) for character in "OFXTACNSQ?~U"}
+_CELLS |= {shown.lower(): Cell(character=shown, kind=INFRA) for shown in FAILED}  # see `counting`
+UNNAMED = ("generic", "none")  # kinds that do not say why a job failed
+
+
+class TrunkDay(Struct, frozen=True, kw_only=True):
+    """One day of a branch, or all of them; seconds unless the name says otherwise
+
+    `failures` counts runs that failed by the kind that their logs say: `none` where no rule matches, `unread` without a
+    log. `unclassified_share` is that of kinds `none` and `generic` among those with a log.
+    """
+
+    lines: int
+    red: int
+    green: int
+    red_share: float | None
+    red_p50: float | None
+    red_p75: float | None
+    red_p90: float | None
+    signal_p50: float | None
+    signal_p75: float | None
+    signal_p90: float | None
+    jobs: int
+    reruns: int
+    flaky: int
+    flaky_share: float | None  # of first attempts
+    job_seconds: int
+    cancelled_seconds: int
+    cost: float | None
+    failures: dict[str, int]
+    unclassified_share: float | None
+
+
+class RunnerHours(Struct, frozen=True, kw_only=True):
+    """What ran on the runners of one label; `cost` is null where CI_RUNNER_COST is not set"""
+
+    label: str
+    job_seconds: int
+    cost: float | None
+
+
+class JobReliability(Struct, frozen=True, kw_only=True):
+    """One job on a branch; `worst` is the lower end of the failure share's 95 % interval, by which rows are ordered"""
+
+    name: str
+    workflow: str
+    runs: int
+    passed: int
+    infra: int
+    broken: int
+    flaky: int
+    pass_rate: float | None
+    worst: float
+    job_seconds: int
+
+
+def trunk_day(lines: Iterable[LineRow], costs: Costs) -> TrunkDay:
+    """Return the numbers of some commits."""
+    found = list(lines)
+    red = sum(row["verdict"] == "red" for row in found)
+    green = sum(row["verdict"] == "green" for row in found)
+    signals = sorted(row["signal_seconds"] for row in found if row["signal_seconds"] is not None)
+    jobs, reruns = sum(row["jobs"] for row in found), sum(row["reruns"] for row in found)
+    flaky = sum(row["flaky"] for row in found)
+    reds = sorted(row["red_seconds"] for row in found if row["red_seconds"] is not None)
+    seconds, failures = _seconds(found), _failures(found)
+    return TrunkDay(
+        lines=len(found),
+        red=red,
+        green=green,
+        red_share=red / (red + green) if red + green else None,
+        red_p50=quantile(reds, 0.5),
+        red_p75=quantile(reds, 0.75),
+        red_p90=quantile(reds, 0.9),
+        signal_p50=quantile(signals, 0.5),
+        signal_p75=quantile(signals, 0.75),
+        signal_p90=quantile(signals, 0.9),
+        jobs=jobs,
+        reruns=reruns,
+        flaky=flaky,
+        flaky_share=min(1.0, flaky / (jobs - reruns)) if jobs > reruns else None,
+        job_seconds=sum(seconds.values()),
+        cancelled_seconds=sum(row["cancelled_seconds"] for row in found),
+        cost=cost_of(seconds.items(), costs),
+        failures=failures,
+        unclassified_share=_unclassified(failures),
+    )
+
+
+def numbers_by_day(lines: Iterable[LineRow], costs: Costs, *, first: int, last: int) -> list[TrunkDay]:
+    """Return the numbers of each day, also of those without a commit."""
+    found: defaultdict[int, list[LineRow]] = defaultdict(list)
+    for row in lines:
+        found[row["day"]].append(row)
+    return [trunk_day(found[each], costs) for each in range(first, last + 1)]
+
+
+def hours_by_runner(lines: Iterable[LineRow], costs: Costs) -> list[RunnerHours]:
+    """Return what ran on each runner label, the busiest first."""
+    seconds = _seconds(lines)
+    return [
+        RunnerHours(label=label, job_seconds=seconds[label], cost=cost_of([(label, seconds[label])], costs))
+        for label in sorted(seconds, key=lambda label: (-seconds[label], label))
+    ]
+
+
+def quantile(ordered: Sequence[int], share: float) -> float | None:
+    """Return the value that this share of ascending values does not exceed."""
+    return float(ordered[max(0, math.ceil(len(ordered) * share) - 1)]) if ordered else None
+
+
+def cost_of(seconds: Iterable[tuple[str, int]], costs: Costs) -> float | None:
+    """Return what running on these labels costs; None where no cost is set, 0 for labels that have none."""
+    if not costs:
+        return None
+    total = 0.0
+    for label, each in seconds:
+        total += next((money for glob, money in costs if fnmatchcase(label, glob)), 0.0) * each / 3600
+    return round(total, 2)
+
+
+def job_reliability(
+    rows: Iterable[ColumnDay], lines: Iterable[LineRow], *, rename: Callable[[str, str], str | None]
+) -> list[JobReliability]:
+    """Return every job's reliability, the least reliable first.
+
+    `rename` returns the name under which a column is shown, None where it is left out.
+    """
+    sizes: defaultdict[int, int] = defaultdict(int)
+    for line in lines:
+        sizes[line["day"]] += 1
+    shown: dict[str, dict[int, str]] = defaultdict(dict)
+    workflows: dict[str, str] = {}
+    seconds: defaultdict[str, int] = defaultdict(int)
+    for row in rows:
+        name = rename(row["workflow"], row["name"])
+        if name is None:
+            continue
+        shown[name][row["day"]] = _joined(shown[name].get(row["day"], ""), row["cells"])
+        workflows[name] = min(workflows.get(name, row["workflow"]), row["workflow"])
+        seconds[name] += row["seconds"]
+        sizes[row["day"]] = max(sizes[row["day"]], len(row["cells"]))
+    days = sorted(sizes)
+    columns = {
+        name: _summed_cells("".join(cells.get(each, "").ljust(sizes[each], NOTHING) for each in days))
+        for name, cells in shown.items()
+    }
+    outage = branch_history.outages(
+        (branch_history.workflow_of(name, workflows[name]), column) for name, column in columns.items()
+    )
+    found = [
+        _reliability(name, workflows[name], branch_history.reliability(column, outage), seconds[name])
+        for name, column in columns.items()
+    ]
+    return sorted((one for one in found if one.runs), key=lambda one: (-one.worst, -one.runs, one.name))
+
+
+def wilson_lower(failures: int, runs: int) -> float:
+    """Return the lower end of the 95 % interval of a share (Wilson): a few unlucky runs do not lead the list."""
+    if not runs:
+        return 0.0
+    share, square = failures / runs, Z * Z
+    middle = share + square / (2 * runs)
+    spread = Z * math.sqrt((share * (1 - share) + square / (4 * runs)) / runs)
+    return max(0.0, (middle - spread) / (1 + square / runs))
+
+
+def _seconds(lines: Iterable[LineRow]) -> dict[str, int]:
+    """Return how long runs took by runner label."""
+    found: defaultdict[str, int] = defaultdict(int)
+    for line in lines:
+        for label, seconds in line["seconds"].items():
+            found[label] += seconds
+    return found
+
+
+def _failures(lines: Iterable[LineRow]) -> dict[str, int]:
+    """Return the runs that failed by kind, the most frequent first."""
+    found: defaultdict[str, int] = defaultdict(int)
+    for line in lines:
+        for kind, runs in (line["failures"] or {}).items():
+            found[kind] += runs
+    return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))
+
+
+def _unclassified(failures: Mapping[str, int]) -> float | None:
+    """Return the share of the runs with a log of which no rule says why they failed."""
+    read = sum(runs for kind, runs in failures.items() if kind != UNREAD)
+    return sum(failures.get(kind, 0) for kind in UNNAMED) / read if read else None
+
+
+def _joined(one: str, other: str) -> str:
+    """Return the cells of a job that had two names on one day: where both have one, the other's."""
+    if not one:
+        return other
+    return "".join(
+        b if b != NOTHING else a for a, b in zip(one.ljust(len(other)), other.ljust(len(one)), strict=True)
+    )
+
+
+def _summed_cells(characters: str) -> list[Cell | None]:
+    return [_CELLS.get(character) for character in reversed(characters)]
+
+
+def _reliability(name: str, workflow: str, found: branch_history.Reliability, seconds: int) -> JobReliability:
+    return JobReliability(
+        name=name,
+        workflow=workflow,
+        runs=found.runs,
+        passed=found.passed,
+        infra=found.infra,
+        broken=found.broken,
+        flaky=found.flaky,
+        pass_rate=found.passed / found.runs if found.runs else None,
+        worst=round(wilson_lower(found.failures, found.runs), 4),
+        job_seconds=seconds,
+    )

@@ -1,0 +1,255 @@
+"""Columns of the grid: their numbers, the statuses that only repeat a job, the jobs that issues call unstable."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
+
+from bot.db.statements import Statement
+from bot.db.transaction import Slot, among_given
+from bot.jobs import branches, job_names
+from bot.jobs.tables import ColumnName, ColumnSource, branch_commit, ci_broken, ci_column, ci_unstable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from bot.db.transaction import Transaction
+    from bot.jobs.commit_cells import ByColumn
+    from bot.jobs.tables import ColumnRow
+
+COLUMN = ci_column.c
+ACTIONS, STATUS = "actions", "status"  # sources of columns; another CI is named as its provider
+COLUMN_KEY = ("repository_id", "source", "workflow", "job")
+NAMES_MOST, NAME_MOST = 10_000, 200  # of jobs, taken apart, and characters of each
+KNOWN_MOST = 50_000  # columns
+ColumnKeyTuple = tuple[int, str, str, str]
+
+
+class NumberedColumn(NamedTuple):
+    """What a job's name says of its column."""
+
+    column: ColumnName
+    told: ColumnSource
+    numbered: str | None  # with its numbers, where these may be a shard and not part of the name
+    shard: int
+    shards: int  # 0: none
+
+    def key(self, repository_id: int, job: str | None = None) -> ColumnKeyTuple:
+        """Return the key of its column in a repository, or of the one for another form of the job's name."""
+        return repository_id, self.told["source"], self.column["workflow"], job or self.column["job"]
+
+
+class _Column(NamedTuple):
+    id: int
+    seen: int  # the day of its newest job
+
+
+# what is stored and is not deleted as long as younger jobs than 400 days come in
+KNOWN_COLUMNS: Slot[dict[ColumnKeyTuple, _Column]] = Slot("columns of the grid", dict)
+
+
+def parse_name(workflow: str, name: str) -> NumberedColumn:
+    """Take a job's name apart."""
+    return (_parse_name if len(workflow) + len(name) <= NAME_MOST else _parse_name.__wrapped__)(
+        workflow, name
+    )
+
+
+@lru_cache(maxsize=NAMES_MOST)
+def _parse_name(workflow: str, name: str) -> NumberedColumn:
+    found = job_names.parse_name(workflow, name)
+    return NumberedColumn(
+        column={
+            "workflow": found.workflow,
+            "job": found.job,
+            "base_name": found.base_name,
+            "config": found.config,
+            "flags": ",".join(found.flags),
+        },
+        told={"source": ACTIONS, "shown_as": None},
+        numbered=found.numbered if found.shards else None,
+        shard=found.shard or 0,
+        shards=found.shards or 0,
+    )
+
+
+def name_elsewhere(source: str, workflow: str, job: str, shown_as: str | None) -> NumberedColumn:
+    """Return the column of a job that ran elsewhere: its name is taken as it is."""
+    return NumberedColumn(
+        column={"workflow": workflow, "job": job, "base_name": job, "config": "", "flags": ""},
+        told={"source": source, "shown_as": shown_as},
+        numbered=None,
+        shard=0,
+        shards=0,
+    )
+
+
+async def assign_ids(
+    tx: Transaction, jobs: Iterable[tuple[int, NumberedColumn, int]]
+) -> Mapping[ColumnKeyTuple, int]:
+    """Return the numbers of the columns of some jobs, given with their repository and day; makes those that are new."""
+    wanted: dict[ColumnKeyTuple, tuple[int, NumberedColumn]] = {}
+    for repository, name, day in jobs:
+        for job in (name.column["job"], name.numbered):
+            if job is not None:
+                key = name.key(repository, job)
+                if key not in wanted or wanted[key][0] < day:
+                    wanted[key] = (day, name)
+    kept = tx.kept(KNOWN_COLUMNS)
+    known = {key: kept[key] for key in wanted if key in kept}
+    if unsure := [key for key, (day, _) in wanted.items() if key not in known or known[key].seen < day]:
+        if len(kept) + len(unsure) > KNOWN_MOST:
+            kept.clear()
+        found = await _read_columns(tx, unsure)  # before anything is made that a rollback would take away
+        kept |= found
+        known |= found
+    if outdated := sorted(key for key in unsure if key not in known or known[key].seen < wanted[key][0]):
+        made = [_column_row(key, *wanted[key]) for key in outdated]
+        await tx.upsert(ci_column, made, greatest=("seen",), index=COLUMN_KEY)
+        found = await _read_columns(tx, outdated)
+        tx.note_changed("ci_column", [{"id": one.id} for one in found.values()])
+        known |= found
+    return {key: one.id for key, one in known.items()}
+
+
+async def _read_columns(tx: Transaction, wanted: Iterable[ColumnKeyTuple]) -> dict[ColumnKeyTuple, _Column]:
+    rows = await tx.run(_query_by_keys(sqlite=tx.sqlite), {"wanted": tx.keys(sorted(wanted))})
+    return {
+        (repository, source, workflow, job): _Column(found, seen)
+        for repository, source, workflow, job, found, seen in rows
+    }
+
+
+@cache
+def _query_by_keys(*, sqlite: bool) -> Statement:
+    columns = [COLUMN[name] for name in COLUMN_KEY]
+    query = sa.select(*columns, COLUMN.id, COLUMN.seen)
+    return Statement(query.where(among_given(columns, "wanted", sqlite=sqlite)))
+
+
+def _column_row(key: ColumnKeyTuple, day: int, name: NumberedColumn) -> Mapping[str, Any]:
+    return {**name.column, **name.told, **dict(zip(COLUMN_KEY, key, strict=True)), "seen": day}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DuplicateStatuses:
+    """Columns of commit statuses, by their number: which other ones they stand for."""
+
+    all: frozenset[int]
+    alone: Mapping[int, int]  # the one column that a status stands for
+    several: Mapping[int, frozenset[int]]
+
+
+NO_DUPLICATES = DuplicateStatuses(all=frozenset(), alone={}, several={})
+
+
+def find_duplicates(columns: Mapping[int, ColumnRow]) -> DuplicateStatuses:
+    """Return what the columns of commit statuses stand for."""
+    statuses = {key: row for key, row in columns.items() if row["source"] == STATUS}
+    if not statuses:
+        return NO_DUPLICATES
+    others = {key: row["shown_as"] for key, row in columns.items() if row["shown_as"] and key not in statuses}
+    alone: dict[int, int] = {}
+    several: dict[int, frozenset[int]] = {}
+    for key, row in statuses.items():
+        found = _stands_for(row["shown_as"] or "", others)
+        same = [other for other in found if others[other] == row["shown_as"]]
+        if len(found) == 1 and same:
+            alone[key] = same[0]
+        elif found:
+            several[key] = frozenset(found)
+    return DuplicateStatuses(all=frozenset(statuses), alone=alone, several=several)
+
+
+def contexts_of(columns: Iterable[ColumnRow]) -> set[str]:
+    """Return the names of commit statuses, and their beginnings up to each slash: what columns are shown as."""
+    found: set[str] = set()
+    for row in columns:
+        if row["source"] == STATUS and (context := row["shown_as"]):
+            parts = context.split("/")
+            found.update("/".join(parts[:length]) for length in range(1, len(parts) + 1))
+    return found
+
+
+def _stands_for(context: str, others: Mapping[int, str | None]) -> list[int]:
+    return sorted(key for key, shown in others.items() if context == shown or context.startswith(f"{shown}/"))
+
+
+def without_statuses(found: ByColumn, statuses: DuplicateStatuses) -> ByColumn:
+    """Return a commit's cells without those of commit statuses."""
+    if not statuses.all:
+        return found
+    return {key: cell for key, cell in found.items() if key not in statuses.all}
+
+
+def only_statuses(found: ByColumn, statuses: DuplicateStatuses) -> ByColumn:
+    """Return those of a commit's cells that only commit statuses tell of."""
+    return {key: cell for key, cell in without_covered(found, statuses).items() if key in statuses.all}
+
+
+def without_covered(found: ByColumn, statuses: DuplicateStatuses) -> ByColumn:
+    """Return a commit's cells without those of statuses that stand for columns with a cell there."""
+    nothing: frozenset[int] = frozenset()
+    return {
+        key: cell
+        for key, cell in found.items()
+        if statuses.alone.get(key) not in found
+        and found.keys().isdisjoint(statuses.several.get(key, nothing))
+    }
+
+
+UNSTABLE, BROKEN, COMMIT = ci_unstable.c, ci_broken.c, branch_commit.c
+UNSTABLE_MOST = 1_000
+_ENDS = re.compile(r" / | \(")  # where the beginning of a name may end
+
+
+async def replace_unstable_names(tx: Transaction, repository_id: int, names: Collection[str]) -> None:
+    """Store the names of a repository's unstable jobs in place of those before."""
+    wanted = frozenset(sorted(names)[:UNSTABLE_MOST])
+    if wanted == await unstable_names(tx, repository_id):
+        return
+    await tx.run(sa.delete(ci_unstable).where(UNSTABLE.repository_id == repository_id))
+    if wanted:
+        made = [{"repository_id": repository_id, "name": name} for name in sorted(wanted)]
+        await tx.run(sa.insert(ci_unstable), made)
+    await _count_again(tx, repository_id)
+
+
+async def unstable_names(tx: Transaction, repository_id: int) -> frozenset[str]:
+    """Return the names of a repository's unstable jobs, as issues have them."""
+    query = sa.select(UNSTABLE.name).where(UNSTABLE.repository_id == repository_id)
+    return frozenset((await tx.run(query)).scalars())
+
+
+def plain_names(names: Collection[str]) -> frozenset[str]:
+    """Return names, as issues have them, without shards and runners: as `covers` takes them."""
+    found = set()
+    for name in names:
+        workflow, _, job = name.partition(" / ")
+        found.add((job_names.parse_name(workflow, job).shard_free if job else workflow).casefold())
+    return frozenset(found)
+
+
+def covers_name(names: frozenset[str], workflow: str, job: str) -> bool:
+    """Whether one of these names means a job, given without shard and runner.
+
+    A name may be that of a job, or only its beginning: a workflow, a build, or a test without its configuration.
+    """
+    if not names:
+        return False
+    full = (f"{workflow} / {job}" if workflow else job).casefold()
+    return full in names or any(full[: end.start()] in names for end in _ENDS.finditer(full))
+
+
+async def _count_again(tx: Transaction, repository_id: int) -> None:
+    """Have the newest day of each branch counted again, and with it what is broken."""
+    counted = sa.select(BROKEN.branch).where(BROKEN.repository_id == repository_id).distinct()
+    query = sa.select(COMMIT.branch, sa.func.max(COMMIT.at)).where(
+        COMMIT.repository_id == repository_id, COMMIT.branch.in_(counted)
+    )
+    found = (await tx.run(query.group_by(COMMIT.branch))).all()
+    branches.request_sums(tx, repository_id, [(branch, at) for branch, at in found])

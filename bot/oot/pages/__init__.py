@@ -1,3 +1,0 @@
-"""The HUD's pages and JSON."""
-
-from __future__ import annotations

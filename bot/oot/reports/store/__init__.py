@@ -1,3 +1,0 @@
-"""Statements of reports: keys, quotas, commits that are not verified yet."""
-
-from __future__ import annotations

@@ -1,0 +1,372 @@
+"""GET /oot/{org}/{repo}: the page of one backend, with numbers, charts, the grid of its jobs, failing tests,
+its levels so far and the runs that lowered its pass rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import sqlalchemy as sa
+
+from bot.core.escaping import web_url
+from bot.core.json_fields import iso_time
+from bot.core.text import plural
+from bot.db.rows import select
+from bot.oot.allowlist import versions as allowlists
+from bot.oot.publish.rows import read_demoting_pulls
+from bot.oot.results import jobs
+from bot.oot.results.tables import (
+    JobIdentity,
+    JobName,
+    JobOrigin,
+    JobOutcome,
+    JobPage,
+    JobSubject,
+    oot_workflow_job,
+)
+from bot.oot.results.visibility import read_private_names
+from bot.oot.statistics import health, job_matrix
+from bot.oot.statistics.countable_jobs import COUNTS, has_flag
+from bot.oot.statistics.health import Window
+from bot.oot.statistics.stats import DAY, FAILED, OUTCOMES
+from bot.oot.verdict.view import job_of
+from bot.pages.backends import job_rows
+from bot.pages.backends.interface import BACKEND, DAYS, read_names
+from bot.pages.backends.job_rows import JobFilter
+from bot.pages.backends.levels import read_shared
+from bot.pages.backends.metrics import charts_of
+from bot.pages.backends.template_filters import make_cells
+from bot.web import access, addresses, blocks
+from bot.web import parameters as declare
+from bot.web.blocks import BackendPageSubject, Block, BlockLine
+from bot.web.parameters import Parameter
+from bot.web.view import Page, View
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from bot.db.transaction import Transaction
+    from bot.oot.results.tables import DispatchRow, JobRow
+    from bot.oot.results.visibility import PrivateNames
+    from bot.oot.statistics.health import Health
+    from bot.oot.statistics.job_matrix import GridJob, Matrix, MatrixCell, MatrixRow
+    from bot.oot.statistics.stats import Day
+    from bot.oot.verdict.view import Job
+    from bot.pages.backends.job_rows import PullTitle
+    from bot.web.parameters import Query
+
+
+async def describe_demotion(tx: Transaction, subject: BackendPageSubject) -> list[Block]:
+    """Return why a backend begins no check runs, if it is demoted."""
+    lines = []
+    for upstream in subject.upstreams:
+        number = (await read_demoting_pulls(tx, upstream)).get(subject.repo.casefold())
+        if number is not None:
+            words = f"at L3 it begins no check runs: {upstream}#{number} proposes to demote it, until it is closed"
+            lines.append(BlockLine(text=words, url=f"/{upstream}/pull/{number}", tone="wait"))
+    return [Block(heading="Temporary demotion", lines=tuple(lines))] if lines else []
+
+
+JOB = oot_workflow_job.c
+
+
+class LoweringJob(JobIdentity, JobOutcome, JobSubject, JobPage, JobName, JobOrigin):
+    """A job that counts as failed."""
+
+
+async def lowering_jobs(
+    tx: Transaction, backend: str, *, since: int, upstreams: Collection[str], limit: int
+) -> list[LoweringJob]:
+    """Return a backend's newest jobs that count as failed, of these upstream repositories."""
+    query = select(LoweringJob, oot_workflow_job).where(
+        sa.func.lower(JOB.downstream_repo) == backend.casefold(),
+        JOB.received_at >= since,
+        JOB.status == "completed",
+        JOB.conclusion.in_([word for word, end in OUTCOMES.items() if end in FAILED]),
+        sa.func.lower(JOB.upstream_repo).in_([one.lower() for one in upstreams]),
+        COUNTS,
+        ~has_flag("refused"),
+    )
+    return await tx.fetch(query.order_by(JOB.received_at.desc(), JOB.job_key).limit(limit))
+
+
+TABS = {
+    "pulls": ("Pull requests", ("pull_request",)),
+    "trunk": ("Trunk", ("push",)),
+    "nightly": ("Nightly", ("nightly", "periodic")),
+}
+COMMITS = 50
+CELLS = 5_000  # jobs on these commits
+LATEST = 20
+FAILED_JOBS, FAILING_TESTS = 300, 15
+TAB = declare.choice("tab", tuple(TABS), "which commits")
+TAB_IN_ADDRESS = Parameter("tab", lambda request: "tab" in request.query, default=False)
+COLUMNS = declare.choice("columns", ("", "all"), "all: none is folded")
+ON = declare.day("on", "only jobs of this day (UTC)", only="page")
+CELL = Parameter("cell", lambda request: request.query.get("cell", ""), "")
+
+
+@dataclass(kw_only=True)
+class OpenCell:
+    """What an open cell shows; nothing when it is not among the commits shown."""
+
+    line: MatrixRow | None = None
+    cell: MatrixCell | None = None
+    jobs: list[Job] = field(default_factory=list)
+    earlier: list[Job] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class FailingTest:
+    """A test: how often it failed, on which commits, when first and last, and the last run."""
+
+    classname: str | None
+    name: str
+    runs: int = 0
+    commits: set[str]
+    first_at: int
+    last_at: int
+    last_url: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendOnPage:
+    """One backend as its page shows it."""
+
+    health: Health
+    window: Window
+    days: Sequence[Day]
+    tab: str
+    tab_chosen: bool  # by the address, or because there are nightlies only
+    wide: bool
+    fresh: str  # the suffix of links to this page that keeps how it refreshes
+    on: str  # the day whose jobs are shown; empty: all of the window
+    grid: Matrix
+    titles: dict[tuple[str, int], PullTitle]
+    opened: OpenCell | None
+    failed: list[JobRow]  # newest jobs with failed tests
+    unnamed: tuple[int, int]  # failed tests that were only counted, and attempts of their jobs
+    latest: list[JobRow]
+    private: bool  # its names may not be shown
+    unanswered: list[DispatchRow]
+    blocks: list[Block]  # of other features
+    form_key: str | None  # of the operator, where one is signed in
+    github: str
+
+
+async def read_backend_page(asked: Query) -> BackendOnPage:
+    """Read one backend; the query selects the window, the tab and the open cell. Raises Rejected 404."""
+    tx, repo, wide, hidden = asked.tx, asked[BACKEND], asked[COLUMNS] == "all", asked.hidden
+    window = Window(days=asked[DAYS], now=tx.now)
+    one, known = await health.read_backend(tx, hidden, repo, window)
+    names = await read_names(asked, [one.repo])
+    on = asked[ON]
+    tab, wanted, found = await _read_tab(asked, repo, window, on)
+    grid = job_matrix.build_matrix(
+        [names.of_row(row, one.repo) for row in found], most=COMMITS, fold=None if wide else job_matrix.FOLD
+    )
+    latest = await job_rows.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names)
+    return BackendOnPage(
+        health=one,
+        window=window,
+        days=known,
+        tab=tab,
+        tab_chosen=asked[TAB_IN_ADDRESS] or tab != asked[TAB],
+        wide=wide,
+        fresh=addresses.read_refresh(asked.request).rest,
+        on="" if on is None else iso_time(on * DAY)[:10],
+        grid=grid,
+        titles=await _read_titles(tx, grid),
+        opened=await _read_open_cell(tx, grid, asked[CELL], names),
+        failed=[] if names.hides(one.repo) else await job_rows.failed_tests(tx, wanted, limit=FAILED_JOBS),
+        unnamed=await job_rows.count_unnamed_failures(tx, wanted),
+        latest=[names.of_row(row, one.repo) for row in latest],
+        private=names.hides(one.repo),
+        unanswered=await job_rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
+        blocks=await _read_blocks(asked, one.repo),
+        form_key=asked.request.get(access.FORM_KEY),
+        github=web_url(asked.settings.github_api_url),
+    )
+
+
+async def _read_tab(
+    asked: Query, repo: str, window: Window, on: int | None
+) -> tuple[str, JobFilter, list[GridJob]]:
+    """Return the tab asked for and its jobs; where none is, nightlies if the backend reports nothing else.
+
+    Jobs are those of a day where one was asked for, the filter is that of the window.
+    """
+    tabs = [asked[TAB]] if asked[TAB_IN_ADDRESS] or on is not None else [asked[TAB], "nightly"]
+    filters = {
+        tab: JobFilter(backend=repo, since=window.since, events=TABS[tab][1], hidden=asked.hidden.names)
+        for tab in tabs
+    }
+    for tab, wanted in filters.items():
+        shown = wanted if on is None else replace(wanted, since=on * DAY, until=(on + 1) * DAY)
+        if found := await job_rows.grid_jobs(asked.tx, shown, commits=COMMITS, limit=CELLS):
+            return tab, wanted, found
+    return tabs[0], filters[tabs[0]], []
+
+
+async def _read_blocks(asked: Query, repo: str) -> list[Block]:
+    """Return what other features and our own rows say below the jobs."""
+    shown = tuple(one for one in asked.settings.upstream_repo if not asked.hidden.has(one))
+    subject = BackendPageSubject(repo=repo, upstreams=shown)
+    others = await blocks.gather(asked.context.features, "backend", asked.tx, subject)
+    return [*others, *await describe_backend(asked, subject)]
+
+
+def show_backend(found: BackendOnPage) -> dict[str, Any]:
+    """Return what the page shows."""
+    repo, tab, days = found.health.repo, found.tab, found.window.days
+    same = urlencode({"days": days} | ({"event": ",".join(TABS[tab][1])} if found.tab_chosen else {}))
+    return {
+        "backend": found.health,
+        "days": days,
+        "windows": addresses.windows(days),
+        "tab": tab,
+        "tab_chosen": found.tab_chosen,
+        "tabs": {name: label for name, (label, _) in TABS.items()},
+        "matrix": found.grid,
+        "cells": make_cells(found.grid),
+        "wide": found.wide,
+        "on": found.on,
+        "titles": found.titles,
+        "opened": found.opened,
+        "private": found.private,
+        "failing": most_failing(found.failed),
+        "failed_jobs": len(found.failed),
+        "unnamed": found.unnamed,
+        "most_failed_jobs": FAILED_JOBS,
+        "charts": charts_of(found.days, found.window, f"/oot/{repo}", found.fresh),
+        "latest": [(row, job_of(row)) for row in found.latest if "refused" not in row["flags"]],
+        "unanswered": found.unanswered,
+        "most_unanswered": job_rows.MOST_UNANSWERED,
+        "blocks": found.blocks,
+        "form_key": found.form_key,
+        "environment": next((row["environment"] for row in found.latest if row["environment"]), {}),
+        "github": found.github,
+        "json_url": f"/api/oot/backends/{repo}?{same}",
+        "csv_url": f"/api/oot/backends/{repo}/jobs.csv?{same}",
+    }
+
+
+def most_failing(failed: Iterable[JobRow]) -> list[FailingTest]:
+    """Return the tests that failed in most runs; `failed` are newest first."""
+    found: dict[tuple[str | None, str], FailingTest] = {}
+    for row in failed:
+        at = row["received_at"]
+        for classname, name in {
+            (test.get("classname"), test["name"]) for test in row["failed_tests_json"] or ()
+        }:
+            one = found.get((classname, name))
+            if one is None:
+                one = found[classname, name] = FailingTest(
+                    classname=classname,
+                    name=name,
+                    commits=set(),
+                    first_at=at,
+                    last_at=at,
+                    last_url=row["workflow_run_url"],
+                )
+            one.runs += 1
+            one.commits.add(row["head_sha"] or row["run_id"])
+            one.first_at = at
+    order = sorted(found.values(), key=lambda one: (-one.runs, -one.last_at, one.classname or "", one.name))
+    return order[:FAILING_TESTS]
+
+
+async def _read_open_cell(tx: Transaction, grid: Matrix, key: str, names: PrivateNames) -> OpenCell | None:
+    """Return what an open cell shows: its jobs in full, and their earlier attempts."""
+    found = grid.find(key)
+    if found is None:
+        return OpenCell() if key else None
+    line, cell = found
+    full = await jobs.get_jobs(tx, [row["job_key"] for row in (*cell.rows, *cell.earlier)], held=False)
+
+    def shown(part: Iterable[GridJob]) -> list[Job]:
+        return [
+            job_of(names.of_row(full[row["job_key"]], row["downstream_repo"]))
+            for row in part
+            if row["job_key"] in full
+        ]
+
+    return OpenCell(line=line, cell=cell, jobs=shown(cell.rows), earlier=shown(cell.earlier))
+
+
+async def _read_titles(tx: Transaction, grid: Matrix) -> dict[tuple[str, int], PullTitle]:
+    """Return title and author of the grid's pull requests, by upstream and number."""
+    numbers: dict[str, set[int]] = {}
+    for line in grid.lines:
+        upstream, number, *_ = line.place
+        if number is not None:
+            numbers.setdefault(upstream, set()).add(number)
+    return {
+        (upstream, number): title
+        for upstream, wanted in numbers.items()
+        for number, title in (await job_rows.titles_of_pulls(tx, upstream, wanted)).items()
+    }
+
+
+VIEW = View(
+    read=read_backend_page,
+    of_upstream=True,
+    parameters=(BACKEND, DAYS, TAB, TAB_IN_ADDRESS, COLUMNS, ON, CELL),
+    page=Page(path="/oot/{org}/{repo}", template="backend.html", values=show_backend),
+)
+
+
+LOWERING_DAYS = 7  # days
+MOST_LOWERING = 20
+MOST_LEVELS = 20
+
+
+async def describe_backend(asked: Query, subject: BackendPageSubject) -> list[Block]:
+    """Return the history of its levels, and what degraded its numbers in the last week."""
+    return [*await _levels(asked.tx, subject.repo), *await _lowering(asked, subject)]
+
+
+async def _levels(tx: Transaction, repo: str) -> list[Block]:
+    history = await allowlists.read_level_history(tx, repo)
+    lines = tuple(
+        BlockLine(
+            text=f"{f'L{level}' if level else 'not listed'} since {datetime.fromtimestamp(since / 1000, UTC):%Y-%m-%d}"
+        )
+        for level, since in history[:MOST_LEVELS]
+    )
+    return [Block(heading="Levels so far", lines=lines, last=True)] if lines else []
+
+
+async def _lowering(asked: Query, subject: BackendPageSubject) -> list[Block]:
+    tx = asked.tx
+    since = tx.now - LOWERING_DAYS * DAY
+    listed = await allowlists.read_in_force(tx)
+    entry = listed.find(subject.repo) if listed else None
+    if entry is None:
+        return []
+    found = await lowering_jobs(
+        tx, subject.repo, since=since, upstreams=subject.upstreams, limit=MOST_LOWERING + 1
+    )
+    if not found:
+        return []
+    shared = await read_shared(asked, entry, since=since)
+    private = await read_private_names(tx, asked.settings, {subject.repo})
+    lines = [
+        _lowering_line(private.of_row(job, subject.repo), upstreams=job["job_key"] in shared)
+        for job in found[:MOST_LOWERING]
+    ]
+    if len(found) > MOST_LOWERING:
+        lines.append(BlockLine(text=f"more than {plural(MOST_LOWERING, 'run')}: the CSV of its jobs has all"))
+    return [Block(heading="What lowered its pass rate in the last 7 days", lines=tuple(lines), last=True)]
+
+
+def _lowering_line(job: LoweringJob, *, upstreams: bool) -> BlockLine:
+    about = f"#{job['pr_number']}" if job["pr_number"] else (job["head_sha"] or job["event_type"])[:10]
+    end = (job["conclusion"] or "").replace("_", " ")
+    words = f"{job['workflow_name']} / {job['job_name']} on {about}: {end}"
+    if upstreams:
+        words += "; upstream's own jobs fail the same tests there, so it does not count against its level"
+    return BlockLine(text=words, url=job["workflow_run_url"], tone="idle" if upstreams else "bad")

@@ -1,0 +1,227 @@
+"""GET /oot/metrics and its JSON: some backends, day by day; and the charts that the page of a backend shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from msgspec import Struct
+
+from bot.core.json_fields import iso_time
+from bot.core.text import duration, percent
+from bot.oot.statistics import daily_sums, health, stats
+from bot.oot.statistics.daily_sums import DAY_SUMS
+from bot.oot.statistics.health import Window
+from bot.oot.statistics.stats import DAY
+from bot.pages.backends.interface import DAYS, LEVEL, NOTHING_TO_SHOW, ONCALL, RESULTS, WORDS
+from bot.web import addresses
+from bot.web import openapi as op
+from bot.web import parameters as declare
+from bot.web.answers import Answer
+from bot.web.charts import chart
+from bot.web.view import Json, Page, View
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.oot.statistics.health import Health
+    from bot.oot.statistics.stats import Day, Tally
+    from bot.web.charts import Chart
+    from bot.web.parameters import Query
+
+
+def charts_of(known: Sequence[Day], window: Window, home: str, rest: str = "") -> list[Chart]:
+    """Return the charts of some days: pass rate, number of runs, duration, time in the queue.
+
+    Their points lead to the commits of the day on the backend's page, `home`; `rest` ends the query of these links.
+    """
+    tallies = stats.tallies_by_day(known, first=window.first, last=window.last)
+    labels = [iso_time(day * DAY)[:10] for day in range(window.first, window.last + 1)]
+    links = [f"{home}?days={window.days}&on={day}{rest}#jobs" for day in labels]
+    draw = partial(chart, labels=labels, links=links)
+    return [
+        draw("Pass rate", series=[("pass rate", stats.pass_rates(tallies))], show=percent, top=1.0),
+        draw("Runs", series=_volume(tallies), show=lambda value: f"{value:g}"),
+        draw("Duration", series=_timed("execution", tallies), seconds=True, show=_duration_words),
+        draw("Queue", series=_timed("queue", tallies), seconds=True, show=_duration_words),
+    ]
+
+
+def _volume(tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | None]]]:
+    known = [one if one and (one.runs or one.rated) else None for one in tallies]
+    runs: list[float | None] = [float(one.runs) if one else None for one in known]
+    failed: list[float | None] = [float(one.rated - one.success) if one else None for one in known]
+    return [("runs", runs), ("failed, timed out or never started", failed)]
+
+
+def _timed(name: str, tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | None]]]:
+    pairs = stats.read_medians(tallies, name)
+    return [("median", [middle for middle, _ in pairs]), ("p90", [high for _, high in pairs])]
+
+
+def _duration_words(seconds: float) -> str:
+    return duration(seconds) or "0 s"
+
+
+FEWEST, MOST = 2, 6  # backends on one page
+MOST_DAYS = 124  # of these backends together: each is a point in four charts and a row of their tables
+START = declare.whole("from", 100_000, "the first backend, counted from 1, the busiest", default=1)
+
+
+class BackendDay(Struct, frozen=True):
+    """One backend on one day."""
+
+    repo: str
+    day: str
+    runs: int
+    pass_rate: float | None
+    failed: int
+    median_execution_time: float | None
+    p90_execution_time: float | None
+    median_queue_time: float | None
+    p90_queue_time: float | None
+
+
+class MetricsAnswer(Answer, frozen=True, kw_only=True):
+    """Some backends, a row for each day"""
+
+    days: int
+    backends: int
+    rows: list[BackendDay]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendCharts:
+    """One backend and its charts."""
+
+    health: Health
+    charts: list[Chart]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The backends that the request selects, and those on this page."""
+
+    window: Window
+    words: str
+    level: int | None
+    oncall: str
+    start: int
+    found: list[Health]  # those with results, the busiest first
+    most: int  # on one page
+    part: list[Health]  # on this page
+    days: dict[str, list[Day]]  # of those, by case folded name
+
+    def days_of(self, one: Health) -> list[Day]:
+        """Return the days of a backend on this page."""
+        return self.days.get(one.repo.casefold(), [])
+
+
+async def read_selection(asked: Query) -> Selection:
+    """Read the backends of one page and their days."""
+    tx, hidden, start, level = asked.tx, asked.hidden, asked[START], asked[LEVEL]
+    window = Window(days=asked[DAYS], now=tx.now)
+    backends = await health.read_backends(tx, hidden, window.days, asked.request.app[DAY_SUMS])
+    found = [
+        one
+        for one in backends
+        if one.stats.rated
+        and one.matches(asked[WORDS])
+        and level in {None, one.level}
+        and one.has_oncall(asked[ONCALL])
+    ]
+    found.sort(key=lambda one: (-one.stats.runs, one.label.casefold()))
+    most = max(FEWEST, min(MOST, MOST_DAYS // window.days))
+    part = found[start - 1 : start - 1 + most]
+    by_backend: dict[str, list[Day]] = {one.repo.casefold(): [] for one in part}
+    for day in await daily_sums.read_days(tx, window.first, backends=list(by_backend)):
+        if not hidden.has(day.upstream_key):
+            by_backend[day.backend_key].append(day)
+    return Selection(
+        window=window,
+        words=asked[WORDS],
+        level=level,
+        oncall=asked[ONCALL],
+        start=start,
+        found=found,
+        most=most,
+        part=part,
+        days=by_backend,
+    )
+
+
+def show_metrics(found: Selection) -> dict[str, Any]:
+    """Return what the page shows: pass rate, failures, volume, queue and execution time over time."""
+    given = {"q": found.words, "level": found.level or "", "oncall": found.oncall}
+    chosen = {name: value for name, value in given.items() if value}
+    return {
+        "days": found.window.days,
+        "windows": addresses.windows(found.window.days),
+        "query": found.words,
+        "level": found.level,
+        "oncall": found.oncall,
+        "chosen": "&" + urlencode(chosen) if chosen else "",
+        "start": found.start,
+        "most": found.most,
+        "total": len(found.found),
+        "drawn": [
+            BackendCharts(health=one, charts=charts_of(found.days_of(one), found.window, f"/oot/{one.repo}"))
+            for one in found.part
+        ],
+    }
+
+
+def answer_metrics(found: Selection) -> MetricsAnswer:
+    """Return the same numbers, a row for each backend and day."""
+    rows = [row for one in found.part for row in _backend_days(one, found.days_of(one), found.window)]
+    return MetricsAnswer(days=found.window.days, backends=len(found.found), rows=rows)
+
+
+def _json_query(found: Selection) -> dict[str, object]:
+    return {
+        "days": found.window.days,
+        "q": found.words,
+        "level": found.level or "",
+        "oncall": found.oncall,
+        "from": found.start,
+    }
+
+
+def _backend_days(one: Health, known: list[Day], window: Window) -> list[BackendDay]:
+    tallies = stats.tallies_by_day(known, first=window.first, last=window.last)
+    execution, queue = stats.read_medians(tallies, "execution"), stats.read_medians(tallies, "queue")
+    return [
+        BackendDay(
+            repo=one.repo,
+            day=iso_time((window.first + at) * DAY)[:10],
+            runs=tally.runs,
+            pass_rate=tally.pass_rate,
+            failed=tally.rated - tally.success,
+            median_execution_time=execution[at][0],
+            p90_execution_time=execution[at][1],
+            median_queue_time=queue[at][0],
+            p90_queue_time=queue[at][1],
+        )
+        for at, tally in enumerate(tallies)
+        if tally
+    ]
+
+
+VIEW = View(
+    read=read_selection,
+    of_upstream=True,
+    parameters=(DAYS, LEVEL, WORDS, ONCALL, START),
+    page=Page(path="/oot/metrics", template="metrics.html", values=show_metrics),
+    json=Json(
+        path="/api/oot/metrics",
+        answer=answer_metrics,
+        content=op.Content(MetricsAnswer, f"{FEWEST} to {MOST} backends, a row for each day"),
+        name="backendMetrics",
+        summary="Backends day by day",
+        topic=RESULTS,
+        refusals=(NOTHING_TO_SHOW,),
+        link=_json_query,
+    ),
+)

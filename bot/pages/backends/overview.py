@@ -1,0 +1,243 @@
+"""GET /oot and its JSON: the health of all backends, in the order that an address asks for."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlencode
+
+from bot.core import text
+from bot.core.escaping import web_url
+from bot.oot.allowlist import versions as allowlists
+from bot.oot.statistics import health
+from bot.oot.statistics.daily_sums import DAY_SUMS
+from bot.oot.statistics.stats import DAY
+from bot.pages.backends.interface import (
+    DAYS,
+    EVENTS,
+    LEVEL,
+    NOTHING_TO_SHOW,
+    ONCALL,
+    RESULTS,
+    WORDS,
+    Backend,
+    backend_answer,
+)
+from bot.web import addresses
+from bot.web import parameters as declare
+from bot.web.answers import Answer, matching
+from bot.web.openapi import INVALID_PARAMETER
+from bot.web.view import Json, Page, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from bot.oot.allowlist.allowlist import Allowlist
+    from bot.oot.allowlist.versions import VersionRow
+    from bot.oot.statistics.health import Health
+    from bot.web.parameters import Parameter, Query
+
+SortValue = float | str | None
+# what each column is sorted by, and whether its largest come first
+SORT_VALUES: Mapping[str, tuple[Callable[[Health], SortValue], bool]] = {
+    "name": (lambda one: one.label.casefold(), False),
+    "pass_rate": (lambda one: one.stats.pass_rate, False),
+    "runs": (lambda one: one.stats.runs, True),
+    "failed": (lambda one: one.stats.failure, True),
+    "timed_out": (lambda one: one.stats.timed_out, True),
+    "never_started": (lambda one: one.stats.never_started, True),
+    "duration": (lambda one: one.stats.median_execution_time, True),
+    "queue": (lambda one: one.stats.median_queue_time, True),
+    "waiting": (lambda one: one.waiting, True),
+    "last_report": (lambda one: one.last_report_at, False),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendOrder:
+    """How backends are sorted."""
+
+    column: str = ""  # empty: by level, the worst first
+    reverse: bool = False  # the other way round than usual for this column
+
+    @property
+    def text(self) -> str:
+        """The order as an address has it."""
+        return f"-{self.column}" if self.reverse else self.column
+
+    def link(self, column: str) -> str:
+        """Return the order that a click on a column asks for: that column's, or its other direction."""
+        return f"-{column}" if column == self.column and not self.reverse else column
+
+    def direction(self, column: str) -> str:
+        """Return the direction that a column is sorted in, as browsers call it; empty where it is not."""
+        if column != self.column:
+            return ""
+        return "descending" if SORT_VALUES[column][1] is not self.reverse else "ascending"
+
+    def sort(self, backends: Iterable[Health]) -> list[Health]:
+        """Return backends in this order; those without a value come last, whatever the direction."""
+        found = list(backends)
+        if not self.column:
+            return found
+        value, largest_first = SORT_VALUES[self.column]
+        known = [one for one in found if value(one) is not None]
+        unknown = [one for one in found if value(one) is None]
+        known.sort(key=lambda one: one.label.casefold())
+        known.sort(key=value, reverse=largest_first is not self.reverse)  # type: ignore[arg-type]  # all of one kind
+        return known + unknown
+
+
+def _parse_order(text: str) -> BackendOrder:
+    column = text.removeprefix("-")
+    if column not in SORT_VALUES:
+        detail = f"sort must be one of {', '.join(SORT_VALUES)}; a - before it turns the order round"
+        raise INVALID_PARAMETER.because(detail)
+    return BackendOrder(column=column, reverse=text != column)
+
+
+SORT: Parameter[BackendOrder] = declare.parsed(
+    "sort",
+    Annotated[str, matching(f"-?({'|'.join(SORT_VALUES)})")],
+    "the order, by one of these columns; a - before it turns it round. Otherwise by level, the worst first",
+    parse=_parse_order,
+    default=BackendOrder(),
+)
+
+
+BLOCKING = 4  # level of the backends that merging waits for
+EVENT_NAMES = {
+    "pull_request": "pull requests", "push": "pushes", "nightly": "nightly tests", "periodic": "periodic tests",
+}  # fmt: skip
+
+
+class Summary(Answer, frozen=True, kw_only=True):
+    """From L4 down, the worst first"""
+
+    days: int
+    backends: list[Backend]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """The backends that the request selects."""
+
+    days: int
+    level: int | None
+    words: str
+    event: str  # comma-separated; empty: any
+    oncall: str  # empty: anybody
+    order: BackendOrder
+    backends: list[Health]  # that match
+    known: int  # whether they match or not
+    newest: VersionRow | None
+    in_force: Allowlist | None
+    github: str
+    now: int
+
+    @property
+    def chosen(self) -> dict[str, object]:
+        """What narrows the list."""
+        given = {"q": self.words, "level": self.level or "", "event": self.event, "oncall": self.oncall}
+        return {name: value for name, value in given.items() if value}
+
+
+async def read_overview(asked: Query) -> Overview:
+    """Read every backend that the request selects."""
+    tx, level, words, oncall = asked.tx, asked[LEVEL], asked[WORDS], asked[ONCALL]
+    known = await health.read_backends(
+        tx, asked.hidden, asked[DAYS], asked.request.app[DAY_SUMS], asked[EVENTS]
+    )
+    return Overview(
+        days=asked[DAYS],
+        level=level,
+        words=words,
+        event=",".join(sorted(asked[EVENTS] or ())),
+        oncall=oncall,
+        order=asked[SORT],
+        backends=asked[SORT].sort(
+            one
+            for one in known
+            if one.matches(words) and level in {None, one.level} and one.has_oncall(oncall)
+        ),
+        known=len(known),
+        newest=await allowlists.read_newest(tx) if asked.for_page else None,
+        in_force=await allowlists.read_in_force(tx) if asked.for_page else None,
+        github=web_url(asked.settings.github_api_url),
+        now=tx.now,
+    )
+
+
+def show_overview(found: Overview) -> dict[str, Any]:
+    """Return what the page shows: backends by level, the worst first."""
+    newest = found.newest
+    return {
+        "days": found.days,
+        "level": found.level,
+        "query": found.words,
+        "windows": addresses.windows(found.days),
+        "events": EVENT_NAMES,
+        "event": found.event,
+        "oncall": found.oncall,
+        "order": found.order,
+        "backends": found.backends,
+        "chosen": "&" + urlencode(found.chosen) if found.chosen else "",
+        "today": found.now // DAY,
+        "trend_days": health.SPARK + 1,
+        "silent": functools.partial(_silent, now=found.now),
+        "reds": [one for one in found.backends if one.turned == "red"],
+        "greens": [one for one in found.backends if one.turned == "green"],
+        "groups": _groups(found),
+        "tone": _tone(found.backends),
+        "known": found.known,
+        "allowlist_error": newest["error"] if newest and not newest["valid"] else None,
+        "has_allowlist": newest is not None,
+        "in_force": found.in_force,
+        "github": found.github,
+    }
+
+
+def answer_overview(found: Overview) -> Summary:
+    """Return every backend and its numbers."""
+    return Summary(days=found.days, backends=[backend_answer(one) for one in found.backends])
+
+
+def _silent(one: Health, *, now: int) -> str:
+    """Return how long a stale backend has been silent, "" for any other."""
+    return text.duration((now - one.last_report_at) / 1000) if one.stale and one.last_report_at else ""
+
+
+def _tone(backends: list[Health]) -> str:
+    """Return the state of the page: bad where a backend that blocks has turned red, warn where another has."""
+    red = [one.level for one in backends if one.turned == "red"]
+    return "" if not red else "bad" if max(red) == BLOCKING else "warn"
+
+
+def _groups(found: Overview) -> dict[int | None, list[Health]]:
+    """Return the backends by level; in another order all of them together."""
+    groups: dict[int | None, list[Health]] = {}
+    for one in found.backends:
+        if found.order.column:
+            groups.setdefault(None, []).append(one)
+            continue
+        groups.setdefault(one.level, []).append(one)
+    return groups
+
+
+VIEW = View(
+    read=read_overview,
+    of_upstream=True,
+    parameters=(DAYS, LEVEL, WORDS, EVENTS, ONCALL, SORT),
+    page=Page(path="/oot", template="overview.html", values=show_overview),
+    json=Json(
+        path="/api/oot/summary",
+        answer=answer_overview,
+        content=Summary,
+        name="summary",
+        summary="Health of every backend",
+        topic=RESULTS,
+        refusals=(NOTHING_TO_SHOW,),
+        link=lambda found: {"days": found.days, **found.chosen, "sort": found.order.text},
+    ),
+)

@@ -1,0 +1,344 @@
+"""GET /{owner}/{repo}/benchmarks and /api/ci/benchmarks/{owner}/{repo}: models by devices, regressions first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from statistics import geometric_mean, median
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from urllib.parse import urlencode
+
+from msgspec import Meta
+
+from bot.job_reports import benchmark_judgement, benchmark_rows
+from bot.job_reports.benchmark_judgement import BenchmarkSettings
+from bot.job_reports.benchmark_rows import DIGEST_DIGITS
+from bot.job_reports.tables import SeriesName, SeriesTrend
+from bot.pages.job_reports import day_window
+from bot.pages.job_reports.day_window import read_window, repository_view
+from bot.web import addresses
+from bot.web import parameters as declare
+from bot.web.answers import Answer, RowAnswer, fill_struct, matching
+from bot.web.parameters import REPO
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bot.db.transaction import Transaction
+    from bot.job_reports.benchmark_judgement import Directions
+    from bot.job_reports.tables import NamedSeriesTrend, SeriesRow, SeriesSubject
+    from bot.pages.job_reports.day_window import DayWindow
+    from bot.web.parameters import Query
+
+COLUMNS_SHOWN = 12  # shown
+
+
+class ShownRepository(NamedTuple):
+    """A repository whose series are shown."""
+
+    repo: str
+    label: str  # of a backend; empty: the repository of the page
+
+
+class DeviceColumn(NamedTuple):
+    """A device of a repository."""
+
+    repo: str
+    label: str
+    device: str
+
+
+class ModelRow(NamedTuple):
+    """A row: a model in one of its ways."""
+
+    name: str
+    about: str  # compiler, mode and type of numbers
+
+
+Cells = list[list["NamedSeriesTrend"]]  # of a row: the series in each column
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceTable:
+    """How a metric stands on each device."""
+
+    columns: list[DeviceColumn]
+    rows: Mapping[ModelRow, Cells]  # those with a regression first, as the series come
+
+    @property
+    def geomeans(self) -> list[float | None]:
+        """The geometric mean of each column."""
+        return [_geomean([cells[at] for cells in self.rows.values()]) for at in range(len(self.columns))]
+
+
+def arrange_devices(
+    trends: Sequence[NamedSeriesTrend], repositories: Mapping[int, ShownRepository], first: str
+) -> DeviceTable:
+    """Return the table of some series; `first` is the repository whose devices come first."""
+    seen = {DeviceColumn(*repositories[one["repository_id"]], _device(one)) for one in trends}
+    columns = sorted(seen, key=lambda one: (one.repo.casefold() != first.casefold(), one.label, one.device))
+    columns = columns[:COLUMNS_SHOWN]
+    places = {(column.repo, column.device): at for at, column in enumerate(columns)}
+    rows: defaultdict[ModelRow, Cells] = defaultdict(lambda: [[] for _ in columns])
+    for one in trends:
+        at = places.get((repositories[one["repository_id"]].repo, _device(one)))
+        if at is not None:
+            about = _joined(one["backend"], one["mode"], one["dtype"])
+            rows[ModelRow(one["model"], about)][at].append(one)
+    return DeviceTable(columns=columns, rows=rows)
+
+
+def has_geomeans(metric: str) -> bool:
+    """Whether the mean of a metric over models says anything: of speedups it does."""
+    return fnmatchcase(metric.casefold(), benchmark_judgement.SPEEDUP)
+
+
+def _device(one: NamedSeriesTrend) -> str:
+    return _joined(one["device"], one["arch"])
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(part for part in parts if part)
+
+
+def _geomean(cells: Cells) -> float | None:
+    values = [one["value"] for series in cells for one in series]
+    above = [value for value in values if value and value > 0]
+    return geometric_mean(above) if above else None
+
+
+DIFFERENCES_LISTED = 200
+SHA = Annotated[str, matching(addresses.SHA)]
+BASE = declare.parsed(
+    "base", SHA, "a commit to compare with, with `head`", parse=addresses.commit, default=""
+)
+HEAD = declare.parsed("head", SHA, "a commit, or its beginning", parse=addresses.commit, default="")
+
+
+class ComparedSeries(RowAnswer, row=SeriesName, frozen=True, kw_only=True):
+    """A series on two commits."""
+
+    series: Annotated[str, Meta(description="as in its page's address")]
+    base: float
+    head: float
+    change: Annotated[float, Meta(description="share of the base")]
+    worse: Annotated[
+        bool | None, Meta(description="null: it is no significant change, or the name does not tell")
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesDifference:
+    """A series that was measured on both commits."""
+
+    series: SeriesRow
+    base: float
+    head: float
+    words: str
+    worse: bool | None  # None: no change worth a word, or the metric's name does not tell
+
+    @property
+    def change(self) -> float:
+        """The change, as a share of the base."""
+        return (self.head - self.base) / abs(self.base)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedCommits:
+    """Two commits, and what differs between them: what is worse first, the largest changes before others."""
+
+    base: str
+    head: str
+    differences: list[SeriesDifference]
+
+    def answers(self) -> list[ComparedSeries]:
+        """Return the differences as JSON has them."""
+        return [
+            fill_struct(
+                ComparedSeries,
+                one.series,
+                series=one.series["digest"].hex()[:DIGEST_DIGITS],
+                base=one.base,
+                head=one.head,
+                change=one.change,
+                worse=one.worse,
+            )
+            for one in self.differences
+        ]
+
+
+async def compare_commits(asked: Query, owners: set[int], chosen: Directions) -> ComparedCommits | None:
+    """Compare the commits that the address names; None where it does not name both."""
+    if not asked[BASE] or not asked[HEAD]:
+        return None
+    before, after = [await _values_on_commit(asked.tx, owners, asked[one]) for one in (BASE, HEAD)]
+    shared = before.keys() & after.keys()
+    series = await benchmark_rows.series_by_id(asked.tx, shared)
+    found = [_difference(series[one], before[one], after[one], chosen) for one in shared if before[one]]
+    found.sort(
+        key=lambda one: (one.worse is not True, -abs(one.change), one.series["model"], one.series["id"])
+    )
+    return ComparedCommits(base=asked[BASE], head=asked[HEAD], differences=found[:DIFFERENCES_LISTED])
+
+
+async def _values_on_commit(tx: Transaction, owners: set[int], sha: str) -> dict[int, float]:
+    """Return the median of each series on a commit."""
+    found: dict[int, list[float]] = {}
+    for point in await benchmark_rows.points_on_commit(tx, owners, sha):
+        if point["median"] is not None:
+            found.setdefault(point["series_id"], []).append(point["median"])
+    return {series: median(values) for series, values in found.items()}
+
+
+def _difference(series: SeriesRow, before: float, after: float, chosen: Directions) -> SeriesDifference:
+    by = (after - before) / abs(before)
+    counts = abs(by) >= benchmark_judgement.least_change(series["metric"])
+    return SeriesDifference(
+        series=series,
+        base=before,
+        head=after,
+        words=benchmark_judgement.change_in_words(series["metric"], by, chosen),
+        worse=benchmark_judgement.is_worse(series["metric"], by, chosen) if counts else None,
+    )
+
+
+MODELS_SHOWN, REGRESSIONS_SHOWN = 100, 30  # shown
+BENCHMARK = declare.text("benchmark", "one benchmark")
+MODEL = declare.text("model", "one model")
+METRIC = declare.text("metric", "one metric")
+DEVICE = declare.text("device", "one device")
+
+
+class BenchmarkStanding(RowAnswer, row=SeriesTrend, frozen=True, kw_only=True):
+    """The newest trusted point beside those before."""
+
+    usual: Annotated[float | None, Meta(description="median of the ten points before")]
+    change: Annotated[float | None, Meta(description="share of that")]
+    step_change: Annotated[float | None, Meta(description="of the newest change of level that still holds")]
+    worse: Annotated[bool, Meta(description="whether that change is a regression")]
+
+
+class BenchmarkTrend(RowAnswer, row=SeriesName, frozen=True, kw_only=True):
+    """How a series stands in a repository, by its newest trusted point."""
+
+    series: Annotated[str, Meta(description="as in its page's address")]
+    repo: str
+    standing: BenchmarkStanding
+    better: Annotated[str | None, Meta(description="lower or higher; null: the metric's name does not tell")]
+
+
+class Benchmarks(Answer, frozen=True, kw_only=True):
+    """How benchmarks of a repository and of its backends stand"""
+
+    series: Annotated[list[BenchmarkTrend], Meta(description="regressions first; at most 5,000")]
+    compared: Annotated[list[ComparedSeries], Meta(description="with base and head: the worst first")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkOverview:
+    """How the series of a repository and its backends stand."""
+
+    window: DayWindow
+    asked: SeriesSubject
+    measured: list[tuple[str, str, int, int]]
+    trends: list[NamedSeriesTrend]
+    repositories: Mapping[int, ShownRepository]
+    directions: Directions
+    compared: ComparedCommits | None
+
+
+async def read_benchmarks(asked: Query) -> BenchmarkOverview:
+    """Read how series stand."""
+    window = await read_window(asked)
+    repositories = await _repositories(asked, window.owners)
+    measured = await benchmark_rows.read_measured(asked.tx, repositories, since=window.since)
+    wanted: SeriesSubject = {
+        "benchmark": asked[BENCHMARK], "model": asked[MODEL], "metric": asked[METRIC], "device": asked[DEVICE],
+    }  # fmt: skip
+    if asked.for_page and measured and not wanted["metric"]:  # one table has one metric
+        first = next((one for one in measured if wanted["benchmark"] in ("", one[0])), measured[0])
+        wanted["benchmark"], wanted["metric"] = first[0], first[1]
+    chosen = asked.settings.of(BenchmarkSettings).ci_benchmark_directions
+    return BenchmarkOverview(
+        window=window,
+        asked=wanted,
+        measured=measured,
+        trends=await benchmark_rows.read_trends(asked.tx, repositories, wanted, since=window.since),
+        repositories=repositories,
+        directions=chosen,
+        compared=await compare_commits(asked, window.owners, chosen),
+    )
+
+
+async def _repositories(asked: Query, owners: set[int]) -> dict[int, ShownRepository]:
+    """Return the repository of the page and its backends, by their ids."""
+    found = dict.fromkeys(owners, ShownRepository(asked[REPO], ""))
+    labels = await day_window.backend_labels(asked)
+    for repo, ids in await day_window.visible_backends(asked, asked[REPO]):
+        found |= dict.fromkeys(ids, ShownRepository(repo, labels.get(repo.casefold(), repo)))
+    return found
+
+
+def page_values(found: BenchmarkOverview) -> dict[str, Any]:
+    """Return what the page shows."""
+    table = arrange_devices(found.trends, found.repositories, found.window.repo)
+    return found.window.page | {
+        "found": found,
+        "columns": table.columns,
+        "rows": list(table.rows.items())[:MODELS_SHOWN],
+        "more": max(len(table.rows) - MODELS_SHOWN, 0),
+        "geomeans": table.geomeans if has_geomeans(found.asked["metric"]) else [],
+        "regressions": [one for one in found.trends if one["worse"]][:REGRESSIONS_SHOWN],
+        "page_of": series_page,
+        "words": lambda one: benchmark_judgement.change_in_words(
+            one["metric"], one["step_change"], found.directions
+        ),
+        "better": benchmark_judgement.better_direction(found.asked["metric"], found.directions),
+        "link": lambda **changed: _link(found, changed),
+        "rest": "&" + urlencode({name: value for name, value in found.asked.items() if value}),
+    }
+
+
+def series_page(found: BenchmarkOverview, one: NamedSeriesTrend) -> str:
+    """Return the page of a series."""
+    repo = found.repositories[one["repository_id"]].repo
+    return f"/{repo}/benchmarks/{one['digest'].hex()[:DIGEST_DIGITS]}?days={found.window.size}"
+
+
+def _link(found: BenchmarkOverview, changed: Mapping[str, object]) -> str:
+    now = {"days": found.window.size, **found.asked, **changed}
+    asked = urlencode({name: value for name, value in now.items() if value})
+    return f"/{found.window.repo}/benchmarks?{asked}"
+
+
+def json_answer(found: BenchmarkOverview) -> Benchmarks:
+    """Return the JSON of the series."""
+    return Benchmarks(
+        series=[
+            fill_struct(
+                BenchmarkTrend,
+                one,
+                series=one["digest"].hex()[:DIGEST_DIGITS],
+                repo=found.repositories[one["repository_id"]].repo,
+                standing=fill_struct(BenchmarkStanding, one),
+                better=benchmark_judgement.better_direction(one["metric"], found.directions),
+            )
+            for one in found.trends
+        ],
+        compared=found.compared.answers() if found.compared else [],
+    )
+
+
+VIEW = repository_view(
+    "benchmarks",
+    read=read_benchmarks,
+    parameters=(BENCHMARK, MODEL, METRIC, DEVICE, BASE, HEAD),
+    template="benchmarks.html",
+    values=page_values,
+    answer=json_answer,
+    content=Benchmarks,
+    name="benchmarks",
+    summary="How benchmarks of a repository and of its backends stand",
+    link=lambda found: {"repo": found.window.repo, "days": found.window.size, **found.asked},
+)

@@ -1,0 +1,3 @@
+"""Pages of pull requests and commits."""
+
+from __future__ import annotations

@@ -1,0 +1,285 @@
+"""GET /{owner}/{repo}/commit/{sha} and its JSON: one commit, pushed or tested at night, with its results."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from bot.core.escaping import web_url
+from bot.ingest import record_store
+from bot.oot.allowlist import versions as allowlists
+from bot.oot.verdict.failure import list_jobs, list_unfailed
+from bot.oot.verdict.verdict import SKIPPED_BY, latest_attempts
+from bot.oot.verdict.view import job_of
+from bot.pages.backends import job_rows, template_filters
+from bot.pages.backends.interface import EVENTS, NOTHING_TO_SHOW, RESULTS, hide_in_jobs, job_answer
+from bot.pages.backends.interface import Job as JobAnswer
+from bot.pages.pulls.failures import list_earlier, read_failure_list, read_upstream_ci
+from bot.pages.pulls.pull_request import MOST_FULL, NOWHERE
+from bot.web import addresses, blocks, html
+from bot.web import parameters as declare
+from bot.web.access import CONTEXT
+from bot.web.answers import Answer
+from bot.web.blocks import CommitAbout, CommitSubject
+from bot.web.html import page, render
+from bot.web.openapi import DeclaredRefusal
+from bot.web.parameters import REPO, Parameter, open_query
+from bot.web.view import Endpoint, Json, View
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.oot.results.tables import DispatchRow, JobRow
+    from bot.oot.verdict.failure import FailureList
+    from bot.oot.verdict.view import Job
+    from bot.pages.backends.job_rows import PullHead
+    from bot.pages.pulls.failures import EarlierFailure, UpstreamCi
+    from bot.web.blocks import Block
+    from bot.web.parameters import Query
+
+MOST_ROWS = 2_000  # rows of one commit
+RUNNING_REFRESH = 30  # seconds until a page on which something runs is reloaded
+UNKNOWN_COMMIT = DeclaredRefusal(
+    404, "unknown_commit", "no backend has reported on it, or its repository is private"
+)
+SHA = declare.commit("the upstream commit, or the beginning of its SHA")
+BACKEND = Parameter("backend", lambda request: request.query.get("backend", ""), "", only="page")
+LIMIT = declare.limit(200)
+PARAMETERS = (REPO, SHA, BACKEND, EVENTS, LIMIT)
+WORD_OF_DISPATCH = {  # without a report
+    "pending": "queued",
+    "sent": "queued",
+    "held": "held back",
+    "waiting": "waiting for a machine",
+    "failed": "could not be dispatched",
+}
+
+
+class CommitAnswer(Answer, frozen=True, kw_only=True):
+    """Its jobs, the newest first"""
+
+    repo: str
+    jobs: list[JobAnswer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendOnCommit:
+    """One backend on a commit."""
+
+    repo: str
+    label: str  # its device, where it has one of its own
+    level: int
+    events: tuple[str, ...]
+    jobs: tuple[Job, ...]
+    tone: str  # colour and sign
+    word: str  # its state in a word or two
+    counts: str  # of its jobs
+    full: bool = True  # with its jobs; of many backends only the most urgent ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CommitOnPage:
+    """What is known of a commit."""
+
+    sha: str
+    pull: PullHead | None  # a pull request it is a head of
+    blocks: list[Block]  # of other features
+    backends: list[BackendOnCommit]
+    own: UpstreamCi
+    failures: FailureList
+    earlier: list[EarlierFailure]  # of attempts that do not count any more
+    about: CommitAbout
+    merged: bool  # whether the pull request that it merged has a page here
+
+
+@page
+async def show_commit(request: web.Request) -> web.Response:
+    """Show a commit; one that is only the head of a pull request redirects there."""
+    async with open_query(request, (REPO, SHA, BACKEND), form="page") as asked:
+        found = await _find_commit(asked)
+    repo, sha, wanted = asked[REPO], asked[SHA], asked[BACKEND]
+    if found is None:
+        return await answer_unknown(request, repo, f"commit {sha[:12]}", f"commit/{sha}")
+    if found.pull and not found.backends:
+        where = f"/{found.pull['repo']}/pull/{found.pull['number']}?sha={found.sha}"
+        return web.Response(status=302, headers={"Location": where})
+    unfinished = any(one.tone == "wait" for one in found.backends) or found.own.running
+    return render(
+        request,
+        "commit.html",
+        fresh=addresses.read_refresh(request, default=RUNNING_REFRESH if unfinished else 0),
+        repo=repo,
+        sha=found.sha,
+        github=web_url(asked.settings.github_api_url),
+        pull=found.pull,
+        backends=_in_part(found.backends, wanted.casefold()),
+        wanted=wanted,
+        own=found.own,
+        failures=found.failures,
+        unfinished=unfinished,
+        tally=_tally(found.backends),
+        earlier=found.earlier,
+        about=found.about,
+        merged=found.merged,
+        blocks=found.blocks,
+        json_url=f"/api/oot/commits/{repo}/{found.sha}" if found.backends else "",
+    )
+
+
+def _tally(backends: Sequence[BackendOnCommit]) -> str:
+    counts = Counter(one.word for one in backends)  # those that failed come first
+    return ", ".join(f"{count} {word}" for word, count in counts.items())
+
+
+def _searched_repository(asked: Query) -> str:
+    """Return the repository; a hidden one is searched for under a name that cannot exist: as slow as an unknown one."""
+    return NOWHERE if asked.hidden.has(asked[REPO]) else asked[REPO]
+
+
+async def _find_commit(asked: Query) -> _CommitOnPage | None:
+    tx, settings, sha, where = asked.tx, asked.settings, asked[SHA], _searched_repository(asked)
+    pull = await job_rows.pull_of_head(tx, where, sha)
+    backends = await _backends(asked, where, sha)
+    whole = pull["head_sha"] if pull else await job_rows.full_sha(tx, where, sha)
+    if whole is None and await _is_on_branch(asked, where, sha):
+        whole = sha
+    if whole is None:
+        return None
+    own = await read_upstream_ci(asked, where, whole)
+    subject = CommitSubject(repo=where, sha=whole, github=web_url(settings.github_api_url), settings=settings)
+    about = await _about(asked, subject)
+    reported = [job for one in backends for job in list_jobs(one.repo, one.label, one.jobs)]
+    passed = {key for one in backends for key in list_unfailed(one.repo, one.jobs)}
+    return _CommitOnPage(
+        sha=whole,
+        pull=pull,
+        blocks=await blocks.gather(asked.context.features, "commit", tx, subject),
+        backends=backends,
+        own=own,
+        failures=await read_failure_list(
+            asked, where, whole, reported=reported, passed=passed, own=own, of_pull=False
+        ),
+        earlier=list_earlier((), {}, own.jobs, where),
+        about=about,
+        merged=bool(about.pull and await record_store.read_pull(tx, where, about.pull)),
+    )
+
+
+async def _is_on_branch(asked: Query, repo: str, sha: str) -> bool:
+    """Whether a branch is known to have this commit, on which nothing ran: others were pushed with it."""
+    github = web_url(asked.settings.github_api_url)
+    subject = CommitSubject(repo=repo, sha=sha, github=github, settings=asked.settings)
+    return await blocks.about_commit(asked.context.features, asked.tx, subject) is not None
+
+
+async def _about(asked: Query, subject: CommitSubject) -> CommitAbout:
+    """Return what is known of the commit itself; of one that is on no branch, what its push said."""
+    found = await blocks.about_commit(asked.context.features, asked.tx, subject)
+    if found is not None:
+        return found
+    titles = await job_rows.titles_of_commits(asked.tx, subject.repo, [subject.sha])
+    title, author = titles.get(subject.sha, ("", ""))
+    return CommitAbout(title=title, author=author, branch="", at=0, parent=None, pull=None)
+
+
+async def read_commit(asked: Query) -> CommitAnswer:
+    """Read the results of one upstream commit, newest first; raises Rejected 404."""
+    found = await job_rows.jobs_on_commit(
+        asked.tx, _searched_repository(asked), asked[SHA], events=asked[EVENTS], limit=asked[LIMIT]
+    )
+    if not found:
+        raise UNKNOWN_COMMIT.because(f"no backend has reported on {asked[SHA]} of {asked[REPO][:200]}")
+    jobs = await hide_in_jobs(asked, found)
+    return CommitAnswer(repo=asked[REPO], jobs=[job_answer(row) for row in jobs])
+
+
+async def answer_unknown(request: web.Request, repo: str, what: str, path: str) -> web.Response:
+    """Answer the same for what is private and for what is unknown; `path` is where GitHub would have it."""
+    github = web_url(request.app[CONTEXT].settings.github_api_url)
+    url = f"{github}/{repo}/{path}"
+    near = await html.find_alternatives(request, "unknown")
+    return render(request, "unknown.html", status=404, repo=repo, what=what, url=url, blocks=near)
+
+
+async def _backends(asked: Query, repo: str, sha: str) -> list[BackendOnCommit]:
+    tx = asked.tx
+    jobs: dict[str, list[JobRow]] = defaultdict(list)
+    for row in await hide_in_jobs(asked, await job_rows.jobs_of_push(tx, repo, sha, limit=MOST_ROWS)):
+        if "refused" not in row["flags"]:
+            jobs[row["downstream_repo"].casefold()].append(row)
+    dispatches = await job_rows.dispatches_of_push(tx, repo, sha, limit=MOST_ROWS)
+    dispatched = {row["backend_key"]: row for row in dispatches}
+    listed = await allowlists.read_in_force(tx)
+    labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
+    found = [
+        _backend(jobs.get(key, []), dispatched.get(key), labels.get(key)) for key in {**dispatched, **jobs}
+    ]
+    order = {"bad": 0, "wait": 1, "good": 2, "idle": 3}
+    return sorted(found, key=lambda one: (order[one.tone], -one.level, one.repo.casefold()))
+
+
+def _in_part(backends: list[BackendOnCommit], wanted: str) -> list[BackendOnCommit]:
+    """Return the backends, of which only the `wanted` one and the first, most urgent ones are full."""
+    first = sorted(backends, key=lambda one: one.repo.casefold() != wanted)[:MOST_FULL]
+    chosen = {one.repo for one in first}
+    return [replace(one, full=one.repo in chosen) for one in backends]
+
+
+def _backend(reported: list[JobRow], dispatch: DispatchRow | None, label: str | None) -> BackendOnCommit:
+    repo, level, events = "", 0, {row["event_type"] for row in reported}
+    if dispatch:
+        repo, level = dispatch["backend"], dispatch["level"]
+        events.add(dispatch["event_type"])
+    if reported:
+        repo, level = reported[-1]["downstream_repo"], reported[-1]["downstream_repo_level"] or level
+    jobs = tuple(job_of(row) for row in latest_attempts(reported))
+    state = dispatch["state"] if dispatch and not reported else ""
+    tone = _tone(jobs, state)
+    word = {"bad": "failed", "wait": "running", "good": "passed"}.get(tone, "no verdict")
+    return BackendOnCommit(
+        repo=repo,
+        label=label or repo,
+        level=level,
+        events=tuple(sorted(events)),
+        jobs=jobs,
+        tone=tone,
+        word=word if jobs else _word_of_dispatch(state),
+        counts=template_filters.job_counts(jobs) if jobs else "no report",
+    )
+
+
+def _word_of_dispatch(state: str) -> str:
+    """Return the word for a dispatch without a report."""
+    return (
+        "not needed" if state.startswith(SKIPPED_BY) else WORD_OF_DISPATCH.get(state, state.replace("_", " "))
+    )
+
+
+def _tone(jobs: Sequence[Job], state: str) -> str:
+    """Return the tone of some jobs, or of a dispatch without a report."""
+    if any(job.red for job in jobs) or state in {"never_started", "not_installed", "failed"}:
+        return "bad"
+    if not jobs or not all(job.finished for job in jobs):
+        idle = state in {"superseded", "cancelled", "not_run"} or state.startswith(SKIPPED_BY)
+        return "idle" if idle else "wait"
+    return "good" if any(job.conclusion == "success" for job in jobs) else "idle"
+
+
+PAGE = Endpoint(web.get("/{owner}/{repo}/commit/{sha}", show_commit))
+VIEW = View(
+    read=read_commit,
+    parameters=PARAMETERS,
+    json=Json(
+        path="/api/oot/commits/{owner}/{repo}/{sha}",
+        answer=lambda found: found,
+        content=CommitAnswer,
+        name="commit",
+        summary="Results of a commit",
+        topic=RESULTS,
+        description="Pull requests, pushes, nightly and periodic runs alike.",
+        refusals=(NOTHING_TO_SHOW, UNKNOWN_COMMIT),
+    ),
+)

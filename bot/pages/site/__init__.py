@@ -1,0 +1,3 @@
+"""Pages of the site as a whole: its home, repositories, the search."""
+
+from __future__ import annotations

@@ -1,0 +1,293 @@
+"""How a test fared: its results in every environment and on every backend, day by day, and its failures."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from bot.core import text
+from bot.core.json_fields import iso_time
+from bot.evidence.tests import result_rows, rows
+from bot.evidence.tests.days import Counts
+from bot.evidence.tests.parse import block
+from bot.evidence.tests.parse.block import FAILING, PASSING, Code
+from bot.web.charts import Chart, chart, commits_of_days
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bot.db.transaction import Transaction
+    from bot.evidence.tests.parse.block import BlockCase
+    from bot.evidence.tests.result_rows import FailureOfTest
+    from bot.evidence.tests.tables import EnvRow, TestJobRow, TestRow
+
+RESULTS = 50  # of one environment
+JOBS_MOST = 120  # whose blocks are read for one test
+SUMMARIES_MOST = 400
+EXACT = 10  # seconds; longer times are written without fractions
+ANYWHERE = "unknown environment"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOutcome:
+    """What one job said of a test."""
+
+    job: TestJobRow
+    env_group: str
+    case: BlockCase
+    flaky: bool
+
+    @property
+    def outcome(self) -> Code:
+        """How it ended."""
+        return self.case.code
+
+    @property
+    def time_ms(self) -> int | None:
+        """How long it took."""
+        return self.case.time_ms
+
+    @property
+    def word(self) -> str:
+        """The outcome in a word; `flaky`: passed, but not at once."""
+        return "flaky" if self.flaky and self.outcome in PASSING else self.outcome.name.lower()
+
+    @property
+    def tone(self) -> str:
+        """Its colour and sign."""
+        if self.outcome in FAILING:
+            return "bad"
+        if self.outcome in PASSING:
+            return "warn" if self.flaky else "good"
+        return "idle"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentLine:
+    """The newest results of a test in one environment, of upstream or of one backend; the newest first."""
+
+    repo: str  # whose jobs: a backend's, or upstream's own
+    backend: bool
+    env_group: str
+    results: tuple[JobOutcome, ...]
+
+    @property
+    def word(self) -> str:
+        """What they come to: see `status`."""
+        return overall_status(self.results)
+
+    @property
+    def slower(self) -> Slower | None:
+        """By how much it became slower, by passes of trusted runs."""
+        passes = (one for one in self.results if one.job["trusted"] and one.outcome is Code.PASSED)
+        return slower([one.case.time_ms for one in passes if one.case.time_ms is not None])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Day:
+    """What trusted runs of a day said of a test."""
+
+    date: str
+    counts: Counts
+
+    @property
+    def tone(self) -> str:
+        """Its colour and sign; empty where it did not run."""
+        one = self.counts
+        if not one.runs:
+            return ""
+        if one.failed + one.erred:
+            return "warn" if one.passed else "bad"
+        if one.flaky:
+            return "warn"
+        return "idle" if one.skips == one.runs else "good"
+
+    @property
+    def words(self) -> str:
+        """The counts in words."""
+        one = self.counts
+        failed = one.failed + one.erred
+        parts = [
+            f"{self.date}: {text.plural(one.runs, 'run')}",
+            f"{failed} failed" if failed else "",
+            f"{one.flaky} flaky" if one.flaky else "",
+            f"{one.skips} skipped" if one.skips else "",
+        ]
+        return ", ".join(part for part in parts if part) if one.runs else f"{self.date}: no run"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strip:
+    """Some days of a test in one group of environments, the oldest first."""
+
+    env_group: str
+    days: tuple[Day, ...]
+
+    @property
+    def seen(self) -> str:
+        """The first and the last of these days on which the test ran there."""
+        ran = [one.date for one in self.days if one.counts.runs]
+        if not ran:
+            return "not seen"
+        return f"seen {ran[0]}" if len(ran) == 1 else f"first {ran[0]}, last {ran[-1]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SameFailure:
+    """Failures that say the same."""
+
+    message: str
+    count: int
+    newest: FailureOfTest
+    oldest_at: int
+
+
+def overall_status(results: Iterable[JobOutcome]) -> str:
+    """Return one word for several results: success, skipped, flaky, or failure.
+
+    Clean passes only are a success, with skips among them skipped; passes beside failures are flaky.
+    """
+    found = list(results)
+    passed = any(one.outcome in PASSING for one in found)
+    failed = any(one.outcome in FAILING for one in found)
+    if any(one.flaky for one in found) or (passed and failed):
+        return "flaky"
+    if failed:
+        return "failure"
+    if any(one.outcome is Code.SKIPPED for one in found):
+        return "skipped"
+    return "success" if found else "unknown"
+
+
+async def environment_lines(tx: Transaction, tests: Sequence[TestRow]) -> list[EnvironmentLine]:
+    """Return the newest results of some tests, that are the same but for the repository and device."""
+    found: dict[tuple[str, str], list[JobOutcome]] = {}
+    for test in tests:
+        for result in await _results(tx, test):
+            whose = result.job["backend"] or result.job["upstream_repo"] or ""
+            found.setdefault((whose.casefold(), result.env_group), []).append(result)
+    return [_line(group, results) for (_, group), results in sorted(found.items())]
+
+
+def _line(group: str, results: Sequence[JobOutcome]) -> EnvironmentLine:
+    newest = results[0].job
+    return EnvironmentLine(
+        repo=newest["backend"] or newest["upstream_repo"] or "",
+        backend=newest["backend"] is not None,
+        env_group=group,
+        results=tuple(results[:RESULTS]),
+    )
+
+
+async def _results(tx: Transaction, test: TestRow) -> list[JobOutcome]:
+    """Return what the newest jobs that ran a test's suite said of it, the newest first."""
+    summaries = await result_rows.newest_summaries(tx, [test["class_id"]], limit=SUMMARIES_MOST)
+    generations = list(dict.fromkeys(one["generation"] for one in summaries))[:JOBS_MOST]
+    jobs = await result_rows.jobs_by_generation(tx, generations)
+    blocks = await rows.blocks_of_jobs(tx, sorted(jobs))
+    envs = await rows.environments_by_id(tx, {job["env_id"] for job in jobs.values()})
+    flaky = await result_rows.flaky_in(tx, test["id"], sorted(jobs))
+    return [
+        _result(jobs[generation], case, envs.get(jobs[generation]["env_id"]), flaky=generation in flaky)
+        for generation in generations
+        if generation in jobs and generation in blocks
+        for case in block.decode(blocks[generation]).find(test["id"])
+    ]
+
+
+def _result(job: TestJobRow, case: BlockCase, env: EnvRow | None, *, flaky: bool) -> JobOutcome:
+    return JobOutcome(
+        job=job,
+        env_group=(env["env_group"] if env else "") or ANYWHERE,
+        case=case,
+        flaky=flaky,
+    )
+
+
+ByDay = Mapping[int, Mapping[str, Counts]]  # day since 1970 -> group of environments -> sums
+
+
+def strips(by_day: ByDay, *, last: int, days: int) -> list[Strip]:
+    """Return the days up to `last` for every group of environments."""
+    groups = sorted({group for sums in by_day.values() for group in sums})
+    every = range(last - days + 1, last + 1)
+    return [
+        Strip(
+            env_group=group or ANYWHERE,
+            days=tuple(
+                Day(date=_date(day), counts=by_day.get(day, {}).get(group, Counts())) for day in every
+            ),
+        )
+        for group in groups
+    ]
+
+
+def time_chart(by_day: ByDay, *, last: int, days: int, repo: str) -> Chart:
+    """Return the average time of a test by day, all environments together.
+
+    Its points lead to the commits of `repo`; to none where that is empty.
+    """
+    every = range(last - days + 1, last + 1)
+    values = [_average(by_day.get(day, {}).values()) for day in every]
+    labels = [_date(day) for day in every]
+    links = commits_of_days(repo, labels) if repo else ()
+    return chart("Average time", labels, [("time", values)], show=format_seconds, links=links)
+
+
+def _average(sums: Iterable[Counts]) -> float | None:
+    found = list(sums)
+    runs = sum(one.runs - one.skips for one in found)
+    return sum(one.time_ms for one in found) / runs / 1000 if runs > 0 else None
+
+
+def format_seconds(value: float) -> str:
+    """Return how long a test took, short times with two digits.
+
+    >>> seconds(0.25), seconds(61.5), seconds(119), seconds(7200)
+    ('0.25 s', '62 s', '119 s', '2 h')
+    """
+    return f"{value:.2g} s" if value < EXACT else text.duration(value)
+
+
+def _date(day: int) -> str:
+    return iso_time(day * rows.DAY)[:10]
+
+
+def same_failures(failures: Iterable[FailureOfTest]) -> list[SameFailure]:
+    """Return failures by what they say, the most frequent first; `failures` are newest first."""
+    found: dict[str, list[FailureOfTest]] = {}
+    for one in failures:
+        found.setdefault(one["signature"] or one["message"], []).append(one)
+    made = [
+        SameFailure(message=some[0]["message"], count=len(some), newest=some[0], oldest_at=some[-1]["at"])
+        for some in found.values()
+    ]
+    return sorted(made, key=lambda one: (-one.count, -one.newest["at"]))
+
+
+COMPARED = 20  # passes on each side
+FACTOR = 1.5
+LEAST = 5_000  # milliseconds more
+
+
+class Slower(NamedTuple):
+    """The median time before and now, in milliseconds."""
+
+    before_ms: int
+    now_ms: int
+
+
+def slower(times: Sequence[int]) -> Slower | None:
+    """Return by how much a test became slower; `times` are milliseconds of trusted passes, the newest first.
+
+    None where it did not, or where there are fewer than forty of them.
+    """
+    if len(times) < 2 * COMPARED:
+        return None
+    now = statistics.median(times[:COMPARED])
+    before = statistics.median(times[COMPARED : 2 * COMPARED])
+    if now < FACTOR * before or now - before < LEAST:
+        return None
+    return Slower(round(before), round(now))

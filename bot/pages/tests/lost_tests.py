@@ -1,0 +1,246 @@
+"""Tests that runs have fewer of than before, and flaky tests with what they cost; pages and JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta
+
+from bot.evidence.tests import losses as loss_rows
+from bot.evidence.tests import result_rows
+from bot.evidence.tests import states as evaluate_states
+from bot.evidence.tests.failing import LinkedTest
+from bot.evidence.tests.losses import LossKind
+from bot.evidence.tests.result_rows import TestFilter
+from bot.evidence.tests.rows import DAY
+from bot.evidence.tests.tables import LossRow
+from bot.pages.tests import commits
+from bot.pages.tests.commits import CACHED
+from bot.web import addresses
+from bot.web import openapi as op
+from bot.web import parameters as declare
+from bot.web.answers import Answer, RowAnswer, fill_struct, one_of
+from bot.web.openapi import NOT_FOUND, UNKNOWN_REPOSITORY
+from bot.web.parameters import REPO, REPOSITORY, Parameter
+from bot.web.view import Json, Page, View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bot.db.transaction import Transaction
+    from bot.evidence.tests.losses import ListedLoss
+    from bot.evidence.tests.result_rows import FlakyTest
+    from bot.evidence.tests.tables import StateRow, TestRow
+    from bot.web.parameters import Query
+
+LOSS_DAYS = declare.days("the window of the runs", default=7)
+LIMIT = declare.whole("limit", op.MOST_ROWS, "how many rows at most", default=100)
+BEFORE = Parameter("before", addresses.before_id, None, (op.before(op.Number),))
+NAMED = 3  # tests that are gone, in a sentence
+
+
+class LostTests(
+    RowAnswer,
+    row=LossRow,
+    only=(
+        "kind", "run_id", "head_sha", "base_sha", "family", "file", "suite", "tests_before", "tests", "skipped_before",
+        "skipped", "gone", "examples", "at",
+    ),
+    rename={"head_sha": "sha", "base_sha": "base", "family": "jobs"},
+    frozen=True,
+    kw_only=True,
+):  # fmt: skip
+    """What a suite, or all jobs of a family, lost in a run."""
+
+    kind: Annotated[
+        str,
+        one_of(LossKind),
+        Meta(
+            description="lost: a fifth of the tests; skipped: the share rose by a fifth; gone: not there any more"
+        ),
+    ]
+    head_sha: Annotated[
+        str, Meta(description="of the commit that was tested: upstream's where a backend tested one")
+    ]
+    base_sha: Annotated[str, Meta(description="the commit of the trusted run before")]
+    family: Annotated[str, Meta(description="workflow and name, without shard and runner")]
+    file: Annotated[str, Meta(description="empty, as `suite`: all tests of these jobs")]
+    suite: str
+    gone: Annotated[int, Meta(description="tests; with kind=gone only")]
+    examples: Annotated[list[str], Meta(description="some of these tests, as in their pages' addresses")]
+
+
+class LostTestsAnswer(Answer, frozen=True, kw_only=True):
+    """What complete runs of a repository have less of than the trusted run before"""
+
+    days: int
+    lost: list[LostTests]
+    next: Annotated[str | None, Meta(description="the `before` of the following page")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """A loss with the tests that are gone."""
+
+    row: ListedLoss
+    examples: list[LinkedTest]
+
+    @property
+    def words(self) -> str:
+        """What was lost, with the names of some tests that are gone."""
+        names = [one.name for one in self.examples[:NAMED]]
+        more = [f"{self.row['gone'] - len(names):,} more"] if self.row["gone"] > len(names) else []
+        return (
+            f"{describe_loss(self.row)}: {', '.join([*names, *more])}" if names else describe_loss(self.row)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLosses:
+    """What runs of a repository lost."""
+
+    repo: str
+    days: int
+    losses: list[Loss]
+    following: str | None
+
+
+async def read_lost_tests(asked: Query) -> RunLosses:
+    """Read what runs lost."""
+    days, limit, skipped = asked[LOSS_DAYS], asked[LIMIT], asked[BEFORE] or 0
+    owners, since = await commits.visible_repositories(asked), asked.tx.now - days * DAY
+    lost = await loss_rows.newest_losses(asked.tx, owners, since=since, skipped=skipped, limit=limit + 1)
+    return RunLosses(
+        repo=asked[REPO],
+        days=days,
+        losses=await with_gone_tests(asked.tx, lost[:limit]),
+        following=str(skipped + limit) if len(lost) > limit else None,
+    )
+
+
+def lost_page(found: RunLosses) -> dict[str, Any]:
+    """Return what the page shows."""
+    return {"repo": found.repo, "found": found, "windows": addresses.windows(found.days)}
+
+
+def lost_json(found: RunLosses) -> LostTestsAnswer:
+    """Return the JSON of what runs lost."""
+    lost = [
+        fill_struct(LostTests, one.row, examples=[test.digest for test in one.examples])
+        for one in found.losses
+    ]
+    return LostTestsAnswer(days=found.days, lost=lost, next=found.following)
+
+
+async def with_gone_tests(tx: Transaction, rows: Sequence[ListedLoss]) -> list[Loss]:
+    """Return losses with the tests that are gone, as far as these are still known."""
+    known: dict[int, TestRow] = await result_rows.tests_by_id(
+        tx, {one for row in rows for one in row["examples"]}
+    )
+    return [
+        Loss(row=row, examples=_named(known[one] for one in row["examples"] if one in known)) for row in rows
+    ]
+
+
+def _named(rows: Iterable[TestRow]) -> list[LinkedTest]:
+    return sorted((LinkedTest(row=row) for row in rows), key=lambda one: (one.file, one.suite, one.name))
+
+
+def describe_loss(row: ListedLoss) -> str:
+    """Return what was lost in a sentence."""
+    if row["kind"] == LossKind.GONE:
+        return f"{row['gone']:,} {'test is' if row['gone'] == 1 else 'tests are'} gone"
+    if row["kind"] == LossKind.SKIPPED:
+        before = f"{row['skipped_before']:,} of {row['tests_before']:,}"
+        return f"skips {row['skipped']:,} of {row['tests']:,} tests, {before} before"
+    return f"{row['tests']:,} of {row['tests_before']:,} tests are left"
+
+
+LOST_VIEW = View(
+    read=read_lost_tests,
+    parameters=(REPO, LOSS_DAYS, LIMIT, BEFORE),
+    page=Page(path=f"{REPOSITORY}/tests/lost", template="lost.html", values=lost_page),
+    json=Json(
+        path="/api/ci/lost-tests/{owner}/{repo}",
+        answer=lost_json,
+        content=LostTestsAnswer,
+        name="lostTests",
+        summary="What complete runs have less of than the trusted run before",
+        topic=op.CI,
+        description=CACHED,
+        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
+        etag=True,
+        link=lambda found: {"repo": found.repo, "days": found.days},
+    ),
+)
+
+
+ROWS = 200
+FLAKY_DAYS = declare.days(default=7)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flaky:
+    """A flaky test, and what it cost."""
+
+    test: LinkedTest
+    cost: FlakyTest
+    states: list[StateRow]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlakyTests:
+    """The flaky tests of a repository."""
+
+    repo: str
+    days: int
+    flaky: list[Flaky]
+    more: bool
+    blocked: int
+    lost_seconds: float
+
+
+async def read_flaky_tests(asked: Query) -> FlakyTests:
+    """Read the flaky tests of a repository."""
+    tx, days = asked.tx, asked[FLAKY_DAYS]
+    choice = TestFilter(repository_ids=await commits.visible_repositories(asked), since=tx.now - days * DAY)
+    found = await result_rows.flaky_tests(tx, choice, limit=ROWS + 1)
+    states = await evaluate_states.states_of_tests(tx, [row["id"] for row in found])
+    flaky = [
+        Flaky(
+            test=LinkedTest(row=row),
+            cost=row,
+            states=[one for one in states if one["test_id"] == row["id"] and one["state"] != "healthy"],
+        )
+        for row in found[:ROWS]
+    ]
+    return FlakyTests(
+        repo=asked[REPO],
+        days=days,
+        flaky=flaky,
+        more=len(found) > ROWS,
+        blocked=sum(row["blocked"] for row in found),
+        lost_seconds=sum(row["lost_ms"] for row in found) / 1000,
+    )
+
+
+def flaky_page(found: FlakyTests) -> dict[str, Any]:
+    """Return what the page shows."""
+    return {
+        "repo": found.repo,
+        "days": found.days,
+        "windows": addresses.windows(found.days),
+        "flaky": found.flaky,
+        "more": found.more,
+        "blocked": found.blocked,
+        "lost": found.lost_seconds,
+        "json_url": f"/api/ci/tests/{found.repo}?sort=flaky&days={found.days}",
+    }
+
+
+FLAKY_VIEW = View(
+    read=read_flaky_tests,
+    parameters=(REPO, FLAKY_DAYS),
+    page=Page(path=f"{REPOSITORY}/flaky", template="flaky.html", values=flaky_page),
+)

@@ -1,0 +1,298 @@
+"""One test, everywhere it runs: its results, failures and state; page and JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct
+
+from bot.evidence.tests import days as count_days
+from bot.evidence.tests import result_rows
+from bot.evidence.tests import states as evaluate_states
+from bot.evidence.tests.failing import LinkedTest, describe_outcome
+from bot.evidence.tests.parse import texts
+from bot.evidence.tests.rows import DAY, tested_commit
+from bot.evidence.tests.tables import FailureRow, StateRow
+from bot.pages.tests import commits, history
+from bot.pages.tests.commits import CACHED
+from bot.web import access, addresses, blocks
+from bot.web import openapi as op
+from bot.web import parameters as declare
+from bot.web.answers import Answer, RowAnswer, Time, fill_struct, matching
+from bot.web.blocks import BackendsSubject
+from bot.web.openapi import NOT_FOUND, UNKNOWN_REPOSITORY, DeclaredRefusal
+from bot.web.parameters import REPO, REPOSITORY
+from bot.web.view import Json, Page, View
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bot.evidence.tests.result_rows import FailureOfTest
+    from bot.evidence.tests.tables import TestRow
+    from bot.pages.tests.history import EnvironmentLine, Strip
+    from bot.web.blocks import JobLine
+    from bot.web.charts import Chart
+    from bot.web.parameters import Query
+
+IN_PATH = "{digest:[0-9a-f]{16}}"
+DIGEST = declare.in_path(
+    "digest", Annotated[str, matching("[0-9a-f]{16}")], "`test` of another answer", parse=str, default=""
+)
+DAYS = declare.days("the window of its failures")
+NO_TEST = DeclaredRefusal(404, "unknown_test", "no test of that id is known there")
+FAILURES = 200
+MOST_SAME = 20  # tests that are the same on other devices, in all repositories
+STRIP = 30  # days
+LOGS = 50  # failures whose logs are linked
+GROUPS = 10  # of failures that say the same, on the page
+
+
+class TestIdentity(Struct, frozen=True, kw_only=True):
+    """A test."""
+
+    test: Annotated[str, Meta(description="the first 16 digits of its digest, as in its page's address")]
+    repo: str
+    file: str
+    suite: str
+    name: str
+    first_at: Time
+    last_at: Annotated[Time, Meta(description="the day on which it was last seen")]
+
+
+class TestStateAnswer(
+    RowAnswer, row=StateRow, only=("env_group", "state", "since", "issue", "by"), frozen=True, kw_only=True
+):
+    """What a test is held to be in a group of environments."""
+
+
+class TestResult(
+    RowAnswer,
+    row=FailureRow,
+    only=("outcome", "attempts", "time_ms", "sha", "job_id", "at"),
+    frozen=True,
+    kw_only=True,
+):
+    """What one job said of a test."""
+
+    outcome: str
+    sha: Annotated[
+        str, Meta(description="of the commit that was tested: upstream's where a backend tested one")
+    ]
+    job_id: int | None
+
+
+class SlowerTest(Struct, frozen=True, kw_only=True):
+    """The median time of twenty passes of trusted runs: the newest, and those before."""
+
+    before_ms: int
+    now_ms: int
+
+
+class TestLine(Struct, frozen=True, kw_only=True):
+    """The newest results of a test in one group of environments."""
+
+    backend: Annotated[str | None, Meta(description="null: the repository's own CI")]
+    env_group: str
+    status: str
+    slower: Annotated[SlowerTest | None, Meta(description="null: it is not")]
+    results: list[TestResult]
+
+
+class TestFailure(
+    RowAnswer,
+    row=FailureRow,
+    only=(
+        "outcome", "attempts", "failed_attempts", "verdict", "message", "source_file", "line", "log", "sha", "run_id",
+        "job_id", "pr", "at", "properties", "flags", "report_properties",
+    ),
+    frozen=True,
+    kw_only=True,
+):  # fmt: skip
+    """A failure of a test."""
+
+    outcome: str
+    source_file: Annotated[str | None, Meta(description="where it failed, as its report names the file")]
+    log: Annotated[
+        str | None, Meta(description="the line of the job's log that says why it failed, on this bot")
+    ]
+    sha: str
+    run_id: int | None
+    job_id: int | None
+    pr: int | None
+    properties: Annotated[
+        dict[str, str], Meta(description="of the failed attempt, as its run report has them")
+    ]
+    flags: Annotated[
+        dict[str, str], Meta(description="environment variables that the job's run report names")
+    ]
+    report_properties: Annotated[dict[str, str], Meta(description="of the job's run report")]
+
+
+class TestAnswer(Answer, frozen=True, kw_only=True):
+    """One test, everywhere it runs"""
+
+    test: TestIdentity
+    states: list[TestStateAnswer]
+    lines: list[TestLine]
+    failures: list[TestFailure]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownTest:
+    """What is known of a test."""
+
+    repo: str
+    row: TestRow
+    states: list[StateRow]
+    lines: list[EnvironmentLine]
+    failures: list[FailureOfTest]
+    strips: list[Strip]
+    time: Chart
+    days: int
+    log_lines: Mapping[tuple[int, int, str], JobLine]  # by run, attempt and name of the job
+    form_key: str | None
+
+    def log_line(self, failure: FailureOfTest) -> JobLine | None:
+        """Return the line of the job's log that says why it failed."""
+        return self.log_lines.get((failure["run_id"], failure["run_attempt"], failure["job_name"]))
+
+
+async def read_test(asked: Query) -> KnownTest:
+    """Read what is known of a test."""
+    tx, days = asked.tx, asked[DAYS]
+    owners = await commits.visible_repositories(asked)
+    row = await result_rows.test_by_digest(tx, owners, asked[DIGEST])
+    if row is None:
+        raise NO_TEST.because(f"no test of that id is known in {asked[REPO]}")
+    last = tx.now // DAY
+    known = await count_days.days_of_tests(
+        tx, row["repository_id"], [row["id"]], since=last - STRIP + 1, until=last
+    )
+    by_day = known.get(row["id"], {})
+    failures = await result_rows.failures_of(tx, [row["id"]], since=tx.now - days * DAY, limit=FAILURES)
+    return KnownTest(
+        repo=asked[REPO],
+        row=row,
+        strips=history.strips(by_day, last=last, days=STRIP),
+        time=history.time_chart(
+            by_day, last=last, days=STRIP, repo=asked[REPO] if asked.settings.is_upstream(asked[REPO]) else ""
+        ),
+        states=await evaluate_states.states_of_tests(tx, [row["id"]]),
+        lines=await history.environment_lines(tx, await _same_tests(asked, row, owners)),
+        failures=failures,
+        log_lines=await _log_lines(asked, failures),
+        days=days,
+        form_key=asked.request.get(access.FORM_KEY),
+    )
+
+
+async def _same_tests(asked: Query, row: TestRow, owners: set[int]) -> list[TestRow]:
+    """Return a test, and the same on other devices as far as these may be shown."""
+    same = await result_rows.same_tests(asked.tx, [row["canonical"]], limit=MOST_SAME)
+    shown = {one["repository_id"] for one in same if one["repository_id"] not in owners}
+    if not access.reads_private(asked.request):
+        shown = await result_rows.public_repositories(asked.tx, shown)
+    return [row, *(one for one in same if one["id"] != row["id"] and one["repository_id"] in shown | owners)]
+
+
+async def _log_lines(asked: Query, failures: Sequence[FailureOfTest]) -> dict[tuple[int, int, str], JobLine]:
+    """Return the lines of logs that say why the jobs failed in which a test did, as far as these may be read."""
+    runs = {(str(one["run_id"]), one["run_attempt"]) for one in failures[:LOGS] if one["job_id"] > 0}
+    repo = asked[REPO].casefold()
+    subject = BackendsSubject(runs={repo: frozenset(runs)} if runs else {}, url="")
+    found = await blocks.job_lines(asked.context.features, asked.tx, subject)
+    return {(int(one.run_id), one.run_attempt, one.job): one for one in found.get(repo, ()) if one.url}
+
+
+def test_page(found: KnownTest) -> dict[str, Any]:
+    """Return what the page shows."""
+    return {
+        "repo": found.repo,
+        "test": LinkedTest(row=found.row),
+        "row": found.row,
+        "states": found.states,
+        "lines": sorted(found.lines, key=lambda line: line.repo.casefold() != found.repo.casefold()),
+        "strips": found.strips,
+        "time": found.time,
+        "failures": found.failures,
+        "alike": history.same_failures(found.failures)[:GROUPS],
+        "outcome_of": lambda one: describe_outcome(one["outcome"], flaky=one["flaky"]),
+        "line_of": found.log_line,
+        "form_key": found.form_key,
+        "days": found.days,
+        "windows": addresses.windows(found.days),
+    }
+
+
+def test_json(found: KnownTest) -> TestAnswer:
+    """Return the JSON of a test."""
+    digest = texts.shown_digest(found.row["digest"])
+    return TestAnswer(
+        test=fill_struct(TestIdentity, found.row, test=digest, repo=found.repo),
+        states=[fill_struct(TestStateAnswer, one) for one in found.states],
+        lines=[_line(line) for line in found.lines],
+        failures=[_failure(one, found) for one in found.failures],
+    )
+
+
+def _line(line: EnvironmentLine) -> TestLine:
+    return TestLine(
+        backend=line.repo if line.backend else None,
+        env_group=line.env_group,
+        status=line.word,
+        slower=SlowerTest(**line.slower._asdict()) if line.slower else None,
+        results=[
+            fill_struct(
+                TestResult,
+                {"attempts": one.case.attempts, "time_ms": one.case.time_ms, "at": one.job["at"]},
+                outcome=one.word,
+                sha=tested_commit(one.job),
+                job_id=_github(one.job["job_id"]),
+            )
+            for one in line.results
+        ],
+    )
+
+
+def _failure(one: FailureOfTest, found: KnownTest) -> TestFailure:
+    log = found.log_line(one)
+    return fill_struct(
+        TestFailure,
+        one,
+        outcome=describe_outcome(one["outcome"], flaky=one["flaky"]),
+        log=log.url if log else None,
+        sha=one["head_sha"],
+        run_id=_github(one["run_id"]),
+        job_id=_github(one["job_id"]),
+        pr=one["pr_number"],
+        properties=one["properties"] or {},
+        flags=one["flags"] or {},
+        report_properties=one["report_properties"] or {},
+    )
+
+
+def _github(number: int) -> int | None:
+    """Return one of GitHub's ids; ours, for what GitHub does not know, are below 0."""
+    return number if number > 0 else None
+
+
+TEST_VIEW = View(
+    read=read_test,
+    parameters=(REPO, DIGEST, DAYS),
+    page=Page(path=f"{REPOSITORY}/test/{IN_PATH}", template="test.html", values=test_page),
+    json=Json(
+        path=f"/api/ci/tests/{{owner}}/{{repo}}/{IN_PATH}",
+        answer=test_json,
+        content=TestAnswer,
+        name="test",
+        summary="One test, everywhere it runs",
+        topic=op.CI,
+        description=CACHED,
+        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, NO_TEST),
+        etag=True,
+        link=lambda found: {
+            "repo": found.repo, "digest": texts.shown_digest(found.row["digest"]), "days": found.days,
+        },
+    ),
+)  # fmt: skip

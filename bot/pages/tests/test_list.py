@@ -1,0 +1,418 @@
+"""The list of a repository's tests, page by page, and the tests of one file; pages and JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from msgspec import Meta, Struct
+
+from bot.core.errors import Rejected
+from bot.core.json_fields import FULL_NAME
+from bot.evidence.tests import days as count_days
+from bot.evidence.tests import days as day_counts
+from bot.evidence.tests import result_rows
+from bot.evidence.tests import states as evaluate_states
+from bot.evidence.tests.days import Counts
+from bot.evidence.tests.failing import LinkedTest
+from bot.evidence.tests.result_rows import TestFilter
+from bot.evidence.tests.rows import DAY
+from bot.pages import job_reads
+from bot.pages.tests import commits
+from bot.pages.tests import commits as heads
+from bot.pages.tests.commits import CACHED
+from bot.web import addresses
+from bot.web import openapi as op
+from bot.web import parameters as declare
+from bot.web.answers import Answer, Time, fill_struct
+from bot.web.openapi import NOT_FOUND, UNKNOWN_REPOSITORY, DeclaredRefusal
+from bot.web.parameters import REPO, REPOSITORY, Parameter
+from bot.web.view import Json, Page, View
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from bot.db.transaction import Transaction
+    from bot.evidence.tests.result_rows import ListedTest, SuiteCount
+    from bot.evidence.tests.tables import StateRow, SummaryRow, TestJobRow
+    from bot.web.parameters import Query
+
+SUMS_MOST = 200  # that are read for one list: each has the sums of 4,096 tests on one day
+
+
+class RunCounts(NamedTuple):
+    """What trusted runs of some days said of a test."""
+
+    counts: Counts = Counts()
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The share of runs that passed; None where it never ran, skipped tests have not run."""
+        ran = self.counts.runs - self.counts.skips
+        return self.counts.passed / ran if ran > 0 else None
+
+    @property
+    def average_ms(self) -> int | None:
+        """The time of a run; None where it never ran."""
+        ran = self.counts.runs - self.counts.skips
+        return round(self.counts.time_ms / ran) if ran > 0 else None
+
+
+class Counted(NamedTuple):
+    """The counts of a list."""
+
+    days: int  # that were counted, today included
+    by_test: Mapping[int, RunCounts]
+
+    def of(self, test_id: int) -> RunCounts:
+        """Return what is known of a test."""
+        return self.by_test.get(test_id, RunCounts())
+
+
+async def count_runs(tx: Transaction, choice: TestFilter, test_ids: Collection[int], *, days: int) -> Counted:
+    """Return the counts of tests in the chosen environments, of fewer days where the tests are spread far."""
+    pages = len({day_counts.page_of_test(one) for one in test_ids})
+    counted = max(min(days, SUMS_MOST // max(pages, 1)), 1)
+    last = tx.now // DAY
+    found: dict[int, Counts] = {}
+    for repository_id in sorted(choice.repository_ids):
+        by_test = await count_days.days_of_tests(
+            tx, repository_id, test_ids, since=last - counted + 1, until=last
+        )
+        for test_id, by_day in by_test.items():
+            for by_group in by_day.values():
+                for group, counts in by_group.items():
+                    if choice.env_group in ("", group):
+                        found[test_id] = found.get(test_id, Counts()).plus(counts)
+    return Counted(counted, {test_id: RunCounts(counts) for test_id, counts in found.items()})
+
+
+SORTS = ("failures", "flaky", "recent", "slow", "name")
+STATES = ("flaky", "broken", "quarantined", "healthy", result_rows.GONE)
+LONGEST = 1_000  # characters of a file or suite
+SLOWEST = 1_000  # tests that are looked at
+ENVIRONMENTS = 100
+WINDOW = 7  # days
+NO_BACKEND = DeclaredRefusal(404, "unknown_backend", "nothing of that backend may be shown")
+WORDS = Parameter(
+    "q",
+    addresses.words,
+    "",
+    (op.in_query("q", op.Text, "only tests with these words in name, suite or file"),),
+)
+FILE = declare.text("file", "only tests of this file", most=LONGEST)
+SUITE = declare.text("suite", "only tests of this suite", most=LONGEST)
+STATE = declare.choice("state", ("", *STATES), "only tests in this state anywhere")
+ENV = declare.text("env", "only failures in this group of environments", most=LONGEST)
+BACKEND = declare.another_repository("backend", "the tests of a backend, owner/repo, instead")
+DAYS = declare.days("the window of failures", default=WINDOW)
+SORT = declare.choice(
+    "sort",
+    SORTS,
+    "the most or newest failures first, the slowest, or all by age; `name` and `slow` count no failures",
+)
+LIMIT = declare.whole("limit", op.MOST_ROWS, "how many rows at most", default=100)
+BEFORE = Parameter("before", lambda request: addresses.given(request, "before"), "", (op.before(),))
+PARAMETERS = (REPO, WORDS, FILE, SUITE, STATE, ENV, BACKEND, DAYS, SORT, LIMIT, BEFORE)
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """A test with its failures in the window."""
+
+    test: Annotated[str, Meta(description="as in its page's address")]
+    file: str
+    suite: str
+    name: str
+    failures: int
+    flaky: Annotated[int, Meta(description="times it passed at another attempt only, or failed after a pass")]
+    commits: Annotated[int, Meta(description="on which it failed or was flaky")]
+    failed_at: Time | None
+    time_ms: Annotated[int | None, Meta(description="the longest it took of late; with sort=slow only")]
+    runs: Annotated[int, Meta(description="of trusted runs, in the newest `counted_days`; as the next four")]
+    passed: int
+    skipped: int
+    average_ms: Annotated[int | None, Meta(description="of runs that did not skip it; null: none")]
+    pass_rate: Annotated[float | None, Meta(description="passed / (runs - skipped); null: it never ran")]
+    states: Annotated[dict[str, str], Meta(description="by group of environments, where it is not healthy")]
+
+
+class TestList(Answer, frozen=True, kw_only=True):
+    """A repository's tests"""
+
+    days: int
+    counted_days: Annotated[
+        int,
+        Meta(
+            description="of which trusted runs are counted: fewer than `days` where that would be too many sums"
+        ),
+    ]
+    tests: list[Listed]
+    next: Annotated[str | None, Meta(description="the `before` of the following page")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRow:
+    """A test of the list."""
+
+    test: LinkedTest
+    listed: ListedTest
+    time_ms: int | None
+    ran: RunCounts
+    states: list[StateRow] = field(default_factory=list)  # but for the healthy ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """A page of the list."""
+
+    in_path: str  # the repository
+    of_backend: str  # whose tests these are instead; empty: the repository's
+    rows: list[ListedRow]
+    following: str | None
+    choice: TestFilter
+    sort: str
+    days: int
+    counted_days: int  # of trusted runs
+    environments: list[str] = field(default_factory=list)
+
+    @property
+    def repo(self) -> str:
+        """Whose tests these are."""
+        return self.of_backend or self.in_path
+
+    def query(self) -> dict[str, object]:
+        """Return the query of this page, as links to others of the same choice have it."""
+        return {
+            "q": self.choice.words,
+            "file": self.choice.file,
+            "suite": self.choice.suite,
+            "state": self.choice.state,
+            "env": self.choice.env_group,
+            "backend": self.of_backend,
+            "days": self.days if self.days != WINDOW else "",
+            "sort": self.sort if self.sort != SORTS[0] else "",
+        }
+
+
+async def read_test_list(asked: Query) -> Listing:
+    """Read a repository's tests."""
+    return await read_list(asked)
+
+
+async def read_list(asked: Query, *, file: str = "") -> Listing:
+    """Return the tests that the query asks for; with `file`, those of that file."""
+    tx, days = asked.tx, asked[DAYS]
+    gone = asked[STATE] == result_rows.GONE  # such tests have no failures to be sorted by
+    sort = "name" if gone else asked[SORT]
+    choice = TestFilter(
+        repository_ids=await _owners(asked),
+        since=tx.now - days * DAY,
+        words=asked[WORDS],
+        file=file or asked[FILE],
+        suite=asked[SUITE],
+        state=asked[STATE],
+        env_group=asked[ENV],
+    )
+    found, times, following = await _sorted(asked, choice, sort)
+    ids = [row["id"] for row in found]
+    states = await evaluate_states.states_of_tests(tx, ids)
+    counted = await count_runs(tx, choice, ids, days=days)
+    environments = []
+    if asked.for_page and not file:
+        environments = await result_rows.env_groups(tx, choice.repository_ids, limit=ENVIRONMENTS)
+    return Listing(
+        in_path=asked[REPO],
+        of_backend=asked[BACKEND],
+        rows=[
+            ListedRow(
+                test=LinkedTest(row=row),
+                listed=row,
+                time_ms=times.get(row["id"]),
+                ran=counted.of(row["id"]),
+                states=[one for one in states if one["test_id"] == row["id"] and one["state"] != "healthy"],
+            )
+            for row in found
+        ],
+        following=following,
+        choice=choice,
+        sort=sort,
+        days=days,
+        counted_days=counted.days,
+        environments=environments,
+    )
+
+
+async def _sorted(
+    asked: Query, choice: TestFilter, sort: str
+) -> tuple[list[ListedTest], dict[int, int], str | None]:
+    """Return tests, the times of slow ones, and the `before` of what follows."""
+    tx, limit = asked.tx, asked[LIMIT]
+    if sort == "slow":
+        return await _slow(asked, choice, limit)
+    if sort == "name":
+        after = addresses.before_id(asked.request) or 0
+        found = await result_rows.tests_by_age(tx, choice, after=after, limit=limit + 1)
+        return found[:limit], {}, str(found[limit - 1]["id"]) if len(found) > limit else None
+    position = addresses.before(asked.request, [False, False])
+    before = (int(position[0]), int(position[1])) if position else None
+    found = await result_rows.failing_tests(tx, choice, order=sort, before=before, limit=limit + 1)
+    if len(found) <= limit:
+        return found, {}, None
+    last = found[limit - 1]
+    value = {"failures": last["failures"], "flaky": last["flaky"], "recent": last["failed_at"]}[sort]
+    return found[:limit], {}, addresses.following([value, last["id"]])
+
+
+async def _slow(
+    asked: Query, choice: TestFilter, limit: int
+) -> tuple[list[ListedTest], dict[int, int], str | None]:
+    skipped = addresses.before_id(asked.request) or 0
+    slow = await result_rows.slowest_tests(asked.tx, choice.repository_ids, since=choice.since, limit=SLOWEST)
+    chosen_tests = await result_rows.filtered_tests(asked.tx, choice, [one.test_id for one in slow])
+    known = {row["id"]: row for row in chosen_tests}
+    chosen = [one for one in slow if one.test_id in known]
+    shown = chosen[skipped : skipped + limit]
+    times = {one.test_id: one.time_ms for one in shown}
+    more = len(chosen) > skipped + limit
+    return [known[one.test_id] for one in shown], times, str(skipped + limit) if more else None
+
+
+async def _owners(asked: Query) -> set[int]:
+    """Return whose tests are listed: the repository's in the path, or those of ?backend=."""
+    owners, backend = await heads.visible_repositories(asked), asked[BACKEND]
+    if not backend:
+        return owners
+    theirs = await job_reads.visible_ids_of(asked, backend) if FULL_NAME.fullmatch(backend) else set()
+    if not theirs:
+        raise NO_BACKEND.because(f"nothing of {backend[:200]} may be shown here")
+    return theirs
+
+
+def list_page(found: Listing) -> dict[str, Any]:
+    """Return what the page shows."""
+    return {
+        "repo": found.in_path,
+        "found": found,
+        "asked": found.query(),
+        "query": addresses.query,
+        "sorts": SORTS,
+        "states": STATES,
+        "environments": found.environments,
+        "windows": addresses.windows(found.days),
+    }
+
+
+def list_json(found: Listing) -> TestList:
+    """Return the JSON of the list."""
+    return TestList(
+        days=found.days,
+        counted_days=found.counted_days,
+        tests=[
+            fill_struct(
+                Listed,
+                row.listed,
+                test=row.test.digest,
+                time_ms=row.time_ms,
+                runs=row.ran.counts.runs,
+                passed=row.ran.counts.passed,
+                skipped=row.ran.counts.skips,
+                average_ms=row.ran.average_ms,
+                pass_rate=row.ran.pass_rate,
+                states={one["env_group"]: one["state"] for one in row.states},
+            )
+            for row in found.rows
+        ],
+        next=found.following,
+    )
+
+
+LIST_VIEW = View(
+    read=read_test_list,
+    parameters=PARAMETERS,
+    page=Page(path=f"{REPOSITORY}/tests", template="tests.html", values=list_page),
+    json=Json(
+        path="/api/ci/tests/{owner}/{repo}",
+        answer=list_json,
+        content=TestList,
+        name="tests",
+        summary="A repository's tests",
+        topic=op.CI,
+        description=CACHED,
+        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, NO_BACKEND),
+        etag=True,
+        link=lambda found: {"repo": found.in_path, **found.query()},
+    ),
+)
+
+
+SUMMARIES = 1_000  # newest sums that are looked at for the last one of every suite
+PATH = declare.in_path(
+    "path", op.Text, "a file of tests", parse=lambda text: text[:LONGEST], default="", only="page"
+)
+CLASSES = 500  # suites of which a file's page tells the last result
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSuite:
+    """A suite, and what the newest trusted job or run of a backend said of it."""
+
+    row: SuiteCount
+    summary: SummaryRow | None
+    job: TestJobRow | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileTests:
+    """The tests of a file."""
+
+    repo: str
+    path: str
+    suites: list[FileSuite]
+    listed: Listing
+
+
+async def read_test_file(asked: Query) -> FileTests:
+    """Read the tests of a file."""
+    repo, path = asked[REPO], asked[PATH]
+    suites = await _suites(asked.tx, await commits.visible_repositories(asked), path)
+    if not suites:
+        raise Rejected(404, "unknown_file", f"no test of that file is known in {repo}")
+    return FileTests(repo=repo, path=path, suites=suites, listed=await read_list(asked, file=path))
+
+
+def file_page(found: FileTests) -> dict[str, Any]:
+    """Return what the page shows."""
+    repo, path = found.repo, found.path
+    return {
+        "repo": repo,
+        "path": path,
+        "suites": found.suites,
+        "found": found.listed,
+        "every": f"/{repo}/tests?{addresses.query({'file': path, 'sort': 'name'})}",
+        "json_url": f"/api/ci/tests/{repo}?{addresses.query({'file': path})}",
+    }
+
+
+async def _suites(tx: Transaction, owners: set[int], path: str) -> list[FileSuite]:
+    rows = await result_rows.suites_of_file(tx, owners, path)
+    ids = [row["id"] for row in rows[:CLASSES]]
+    newest: dict[int, SummaryRow] = {}
+    for summary in await result_rows.newest_summaries(tx, ids, limit=SUMMARIES) if ids else ():
+        newest.setdefault(summary["class_id"], summary)
+    jobs = await result_rows.jobs_by_generation(tx, {one["generation"] for one in newest.values()})
+    shown = {key: one for key, one in newest.items() if one["generation"] in jobs}
+    return [
+        FileSuite(
+            row=row,
+            summary=shown.get(row["id"]),
+            job=jobs[shown[row["id"]]["generation"]] if row["id"] in shown else None,
+        )
+        for row in rows
+    ]
+
+
+FILE_VIEW = View(
+    read=read_test_file,
+    parameters=(*PARAMETERS, PATH),
+    page=Page(path=f"{REPOSITORY}/tests/file/{{path:.+}}", template="test_file.html", values=file_page),
+)

@@ -1,0 +1,469 @@
+"""Lists that CI plans with: times, shards of a suite, and suggestions of tests to disable; pages and JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import defaultdict
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from bot.core.errors import Rejected
+from bot.core.escaping import web_url
+from bot.evidence.disabled import lists
+from bot.evidence.disabled import rows as disabled_rows
+from bot.evidence.disabled.feature import DisabledSettings
+from bot.evidence.disabled.lists import BytesCache
+from bot.evidence.tests.rows import DAY
+from bot.evidence.tests.tables import TestJobRow
+from bot.job_reports.test_lists import reruns, suggestions, times
+from bot.jobs import branch_reads
+from bot.oot.allowlist import versions as allowlists
+from bot.web import addresses, bodies
+from bot.web import openapi as op
+from bot.web import parameters as declare
+from bot.web.answers import Answer, RowAnswer, Time, one_of, send_json, time
+from bot.web.openapi import (
+    INVALID_PARAMETER,
+    NOT_FOUND,
+    UNKNOWN_BACKEND,
+    UNKNOWN_REPOSITORY,
+    DeclaredRefusal,
+    unknown_backend,
+)
+from bot.web.page_cache import in_render_thread
+from bot.web.parameters import REPO, REPOSITORY, Parameter, describe_parameters, open_query
+from bot.web.view import Endpoint, Json, Page, View
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+
+    from bot.db.transaction import Transaction
+    from bot.evidence.disabled.tables import ListMark
+    from bot.job_reports.test_lists.suggestions import Close, Disable
+    from bot.jobs.rows import RepositoryRow
+    from bot.web.parameters import Query
+
+BACKEND = declare.another_repository("backend", "the times of a backend instead, owner/repo")
+NO_LIST = DeclaredRefusal(404, "no_list", "no times are known yet")
+REFUSALS = (NOT_FOUND, UNKNOWN_REPOSITORY, NO_LIST, UNKNOWN_BACKEND)
+PARAMETERS = (REPO, BACKEND)
+Seconds = dict[str, float]
+
+
+async def find_repository(asked: Query) -> RepositoryRow:
+    """Return the repository; raises Rejected 404."""
+    repository = (await branch_reads.find_branch(asked.tx, asked.hidden, asked[REPO], "")).repository
+    backend = asked[BACKEND]
+    if not backend:
+        return repository
+    listed = await allowlists.read_in_force(asked.tx)
+    entry = listed.find(backend) if listed else None
+    if entry is None or entry.level < disabled_rows.LEAST_LEVEL or asked.hidden.has(entry.repo):
+        raise unknown_backend(backend)
+    return (await branch_reads.find_branch(asked.tx, asked.hidden, entry.repo, "")).repository
+
+
+def no_list(repository: RepositoryRow) -> Rejected:
+    """Return the refusal where no times of tests are known."""
+    return NO_LIST.because(f"no times of tests are known of {repository['full_name']} yet")
+
+
+def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+    @in_render_thread
+    async def answer(request: web.Request) -> web.Response:
+        """Answer with a list."""
+        async with open_query(request, PARAMETERS) as asked:
+            repository = await find_repository(asked)
+            mark = await lists.find_mark(asked.tx, repository["repository_id"], name)
+            if mark is None:
+                raise no_list(repository)
+            made = await lists.page_for_request(asked.tx, request, mark)
+        return lists.send_list(request, made)
+
+    return answer
+
+
+def _list(name: str, operation: str, summary: str, content: op.Content) -> Endpoint:
+    path = f"/api/ci/{{owner}}/{{repo}}/{name}.json"
+    described = op.Operation(
+        f"GET {path}",
+        operation,
+        summary,
+        content,
+        topic=op.CI,
+        callers=op.READER,
+        parameters=describe_parameters(PARAMETERS),
+        refusals=[op.WRONG_PARAMETER, *REFUSALS, *op.READING],
+        description="With an `ETag`, good for five minutes.",
+    )
+    return Endpoint(web.get(path, _handler(name)), described)
+
+
+TIMES_ENDPOINTS = (
+    _list(
+        "test-times",
+        "testTimes",
+        "How long the files of tests take",
+        op.Content(
+            dict[str, dict[str, Seconds]],
+            "seconds by base name, configuration and file; `default` stands for those not known",
+            {"linux-jammy": {"default": {"test_ops": 312.5}}},
+        ),
+    ),
+    _list(
+        "test-class-times",
+        "testClassTimes",
+        "How long the classes of tests take",
+        op.Content(
+            dict[str, dict[str, dict[str, Seconds]]],
+            "seconds by base name, configuration, file and class; `default` stands for those not known",
+            {"linux-jammy": {"default": {"test_ops": {"TestCommon": 200.0}}}},
+        ),
+    ),
+    _list(
+        "slow-tests",
+        "slowTests",
+        "Tests that take more than a minute",
+        op.Content(Seconds, "seconds by test", {"test_x (__main__.TestY)": 75.2}),
+    ),
+)
+
+
+UNIT = 1.0  # seconds of every test where no time is known at all
+
+
+@dataclass(kw_only=True)
+class PlannedShard:
+    """Tests that run one after the other."""
+
+    tests: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Division:
+    """A suite in shards, and the tests whose times were not known."""
+
+    shards: list[PlannedShard]
+    unknown: list[str]
+
+
+def divide_tests(tests: Iterable[str], seconds: Mapping[str, float], count: int) -> Division:
+    """Return tests in `count` shards, the same ones for the same tests and times in whatever order.
+
+    Tests of unknown time count as the mean of the known ones. No shard is empty while there are enough tests.
+    """
+    named = sorted(set(tests))
+    known = [seconds[name] for name in named if name in seconds] or list(seconds.values())
+    mean = fmean(known) if known else UNIT
+    shards = [PlannedShard() for _ in range(count)]
+    least = [(0.0, 0, number) for number in range(count)]  # a heap: seconds, tests and number of each shard
+    for name in sorted(named, key=lambda name: (-seconds.get(name, mean), name)):
+        _, tests_there, number = least[0]
+        shards[number].tests.append(name)
+        shards[number].seconds += seconds.get(name, mean)
+        heapq.heapreplace(least, (shards[number].seconds, tests_there + 1, number))
+    return Division(shards=shards, unknown=[name for name in named if name not in seconds])
+
+
+SHARDS_MOST = 1_000
+TESTS_MOST = 20_000
+NAME_MOST = 1_000  # characters of a test
+TIME_BYTES = 200  # in memory, of a file and its time
+BODY_MOST = 2 * 1024 * 1024  # bytes
+LONG = 200  # characters of a base name or configuration
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_MOST)]
+TIMES: web.AppKey[BytesCache[times.Seconds]] = web.AppKey("times", BytesCache)
+_raw_times = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_times = msgspec.json.Decoder(dict[str, times.Seconds])
+Names = Annotated[list[Name], Meta(max_length=TESTS_MOST)]
+_names = msgspec.json.Decoder(Names)
+
+
+class Shard(Struct, frozen=True, kw_only=True):
+    """Tests to be run one after the other, the longest first, and how long they take"""
+
+    tests: list[str]
+    seconds: float
+
+
+class Shards(Answer, frozen=True, kw_only=True):
+    """A suite in shards that take about the same time"""
+
+    shards: list[Shard]
+    unknown: Annotated[
+        list[str], Meta(description="tests of unknown time: they count as the mean of the others")
+    ]
+
+
+def _count(request: web.Request) -> int:
+    count = addresses.whole(request, "n", default=0, most=SHARDS_MOST)
+    if not count:
+        raise INVALID_PARAMETER.because("n is missing: it says how many shards are wanted")
+    return count
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+COUNT = Parameter(
+    "n", _count, 1, (op.needed("n", Annotated[int, Meta(ge=1, le=SHARDS_MOST)], "how many shards"),)
+)
+BASE = declare.text("base", "base name of the job: what is built", most=LONG)
+CONFIG = declare.text("config", "its configuration", most=LONG)
+TESTS: Parameter[tuple[str, ...]] = declare.parsed(
+    "tests", op.Text, "names of files, commas between; without any all", parse=_split, default=()
+)
+OF_ANY = (REPO, COUNT, BASE, CONFIG, BACKEND)
+
+
+async def read_shards(asked: Query) -> Shards:
+    """Divide the tests of the query; without any, all those whose times are known."""
+    names = asked[TESTS]
+    return await _divide(asked, names)
+
+
+async def divide_posted(request: web.Request) -> web.Response:
+    """Answer with the tests of the body in shards."""
+    body = await bodies.read_body(request, limit=BODY_MOST)
+    try:
+        names = await asyncio.to_thread(_names.decode, body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        expected = f"send a JSON list of at most {TESTS_MOST:,} names of tests"
+        raise Rejected(400, "invalid_body", f"{expected}: {error}"[:300]) from None
+
+    @in_render_thread
+    async def answer(request: web.Request) -> web.Response:
+        async with open_query(request, OF_ANY) as asked:
+            found = await _divide(asked, names)
+        return send_json(found)
+
+    return await answer(request)
+
+
+async def _divide(asked: Query, names: Sequence[str]) -> Shards:
+    if len(names) > TESTS_MOST or any(len(name) > NAME_MOST for name in names):
+        raise INVALID_PARAMETER.because(f"tests: at most {TESTS_MOST:,}, with {NAME_MOST:,} characters each")
+    repository = await find_repository(asked)
+    mark = await lists.find_mark(asked.tx, repository["repository_id"], "test-times")
+    if mark is None:
+        raise no_list(repository)
+    base_name, config = asked[BASE] or times.DEFAULT, asked[CONFIG] or times.DEFAULT
+    seconds = await _seconds(asked.tx, asked.request.app[TIMES], mark, base_name, config)
+    found = divide_tests(names or seconds, seconds, asked[COUNT])
+    return Shards(
+        shards=[Shard(tests=one.tests, seconds=round(one.seconds, times.DIGITS)) for one in found.shards],
+        unknown=found.unknown,
+    )
+
+
+async def _seconds(
+    tx: Transaction, cache: BytesCache[times.Seconds], mark: ListMark, base_name: str, config: str
+) -> times.Seconds:
+    """Return the times of files that are best for a job."""
+    key = (mark["repository_id"], mark["etag"], base_name, config)
+    found = cache.find(key)
+    if found is None:
+        made = await lists.last_body(tx, mark["repository_id"], mark["name"]) or b"{}"
+        found = times.best_times(_some(made, {times.DEFAULT, base_name}), base_name, config)
+        cache.store(key, found, len(found) * TIME_BYTES)
+    return found
+
+
+def _some(body: bytes, base_names: Collection[str]) -> dict[str, dict[str, times.Seconds]]:
+    """Return times of some base names; of all of them the list may be large."""
+    found = _raw_times.decode(body)
+    return {name: _times.decode(found[name]) for name in base_names if name in found}
+
+
+SHARDS_PATH = "/api/ci/{owner}/{repo}/shards.json"
+SHARDS_VIEW = View(
+    read=read_shards,
+    parameters=(*OF_ANY, TESTS),
+    json=Json(
+        path=SHARDS_PATH,
+        answer=lambda found: found,
+        content=Shards,
+        name="shards",
+        summary="A suite in shards that take about the same time",
+        topic=op.CI,
+        refusals=REFUSALS,
+    ),
+)
+POSTED_SHARDS = Endpoint(
+    web.post(SHARDS_PATH, divide_posted),
+    op.Operation(
+        f"POST {SHARDS_PATH}",
+        "shardsOf",
+        "The same for many tests",
+        Shards,
+        topic=op.CI,
+        callers=op.READER,
+        parameters=describe_parameters(OF_ANY),
+        body=op.Content(Names, f"at most {TESTS_MOST:,} names of files", ["test_ops", "test_nn"]),
+        refusals=[
+            (400, "invalid_body", "the body is no list of names"),
+            op.WRONG_PARAMETER,
+            *REFUSALS,
+            *op.READING,
+            *op.SENDING[:-1],
+        ],
+    ),
+)
+
+
+WEEK = 7 * DAY
+SHOWN = 100
+SENT = 500  # suggestions in one answer
+STEPS = ("open", "reopen", "add_platforms", "none")
+
+
+class SeenIn(RowAnswer, row=TestJobRow, only=("job_id", "name", "at"), frozen=True, kw_only=True):
+    """A job in which a test was flaky"""
+
+    job_id: Annotated[int | None, Meta(description="GitHub's; null: the reports are of no job it knows")]
+    name: str
+    at: Time | None
+
+
+class SuggestedToDisable(Struct, frozen=True, kw_only=True):
+    """Tests that should be disabled, by one issue"""
+
+    step: Annotated[
+        str, one_of(STEPS), Meta(description="what to do with the issue; none: no issue can name the test")
+    ]
+    title: str
+    tests: list[str]
+    platforms: Annotated[list[str], Meta(description="where, or those to add; none: everywhere")]
+    jobs: Annotated[int, Meta(description="in which one of them was flaky within six hours")]
+    issue: Annotated[int | None, Meta(description="the one to open again or to add to")]
+    url: Annotated[
+        str | None, Meta(description="of that issue, or of GitHub's form for a new one, filled in")
+    ]
+    seen_in: list[SeenIn]
+
+
+class SuggestedToClose(Struct, frozen=True, kw_only=True):
+    """An issue whose tests pass again"""
+
+    issue: int
+    title: str
+    url: str | None
+    passed: Annotated[int, Meta(description="reruns of a week, none of which failed")]
+
+
+class Suggestions(Answer, frozen=True, kw_only=True):
+    """What the evidence of trusted jobs suggests; the bot itself opens and closes no issue"""
+
+    disable: list[SuggestedToDisable]
+    close: list[SuggestedToClose]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepositorySuggestions:
+    """The suggestions for a repository."""
+
+    repo: str
+    disable: list[tuple[Disable, str]]  # with the address of the form for a new issue
+    close: list[Close]
+
+
+async def read_suggestions(asked: Query) -> RepositorySuggestions:
+    """Read the suggestions for a repository; raises Rejected 404, also where they are off."""
+    tx, options = asked.tx, asked.settings.of(DisabledSettings)
+    if options.ci_disable != "suggest":
+        raise NOT_FOUND.because("suggestions are off: set CI_DISABLE=suggest to see some")
+    repository = (await branch_reads.find_branch(tx, asked.hidden, asked[REPO], "")).repository
+    identifier, now = repository["repository_id"], tx.now
+    issues = await disabled_rows.disabling_issues(tx, identifier)
+    devices = await disabled_rows.devices(tx)
+    flaky = await suggestions.flaky_samples(tx, identifier, since=now - WEEK, devices=devices)
+    places = await times.names_of_tests(tx, {one.test_id for one in flaky})
+    again = await reruns.reruns_since(tx, identifier, now - WEEK)
+    lately = {one.test_id for one in flaky if one.at >= now - suggestions.WINDOW}
+    names = [times.test_key(one.name, one.suite) for test_id, one in places.items() if test_id in lately]
+    titles = {suggestions.title_of(name) for name in names}
+    closed = await suggestions.closed_issues(tx, identifier, titles, options.ci_disable_authors)
+    where: defaultdict[str, set[str]] = defaultdict(set)
+    for one in flaky:
+        if place := places.get(one.test_id):
+            where[times.test_key(place.name, place.suite)] |= {*one.platforms, ""}
+    listed = lists.disabled_tests(issues)
+    disable = suggestions.to_disable(flaky, places, listed, now, closed)
+    repo, web_address = repository["full_name"], web_url(asked.settings.github_api_url)
+    return RepositorySuggestions(
+        repo=repo,
+        disable=[(one, suggestions.form_link(web_address, repo, one)) for one in disable[:SENT]],
+        close=suggestions.to_close(issues, again, where, now),
+    )
+
+
+def suggestions_page(found: RepositorySuggestions) -> dict[str, Any]:
+    """Return what the page shows."""
+    return {
+        "repo": found.repo,
+        "disable": found.disable[:SHOWN],
+        "more": max(len(found.disable) - SHOWN, 0),
+        "close": found.close[:SHOWN],
+        "more_to_close": max(len(found.close) - SHOWN, 0),
+        "rules": suggestions,
+    }
+
+
+def suggestions_json(found: RepositorySuggestions) -> Suggestions:
+    """Return the JSON of the suggestions."""
+    return Suggestions(
+        disable=[_suggested(one, form) for one, form in found.disable[:SENT]],
+        close=[
+            SuggestedToClose(
+                issue=one.issue["number"], title=one.issue["title"], url=one.issue["url"], passed=one.green
+            )
+            for one in found.close[:SENT]
+        ],
+    )
+
+
+def _suggested(one: Disable, form: str) -> SuggestedToDisable:
+    step, url = ("open", form) if one.nameable else ("none", None)
+    if one.issue:
+        step, url = ("reopen" if one.issue.closed else "add_platforms"), one.issue.url
+    return SuggestedToDisable(
+        step=step,
+        title=one.title,
+        tests=list(one.tests),
+        platforms=list(one.platforms),
+        jobs=one.jobs,
+        issue=int(one.issue.number) if one.issue else None,
+        url=url or None,
+        seen_in=[
+            SeenIn(job_id=each.job_id if each.job_id > 0 else None, name=each.name, at=time(each.at))
+            for each in one.samples
+        ],
+    )
+
+
+SUGGESTIONS_VIEW = View(
+    read=read_suggestions,
+    parameters=(REPO,),
+    page=Page(
+        path=f"{REPOSITORY}/disabled/suggestions", template="suggestions.html", values=suggestions_page
+    ),
+    json=Json(
+        path="/api/ci/disabled/{owner}/{repo}/suggestions",
+        answer=suggestions_json,
+        content=Suggestions,
+        name="disableSuggestions",
+        summary="Tests to disable, and issues to close",
+        topic=op.CI,
+        description="404 unless `CI_DISABLE=suggest`.",
+        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
+        link=lambda found: {"repo": found.repo},
+    ),
+)

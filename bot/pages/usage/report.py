@@ -1,0 +1,492 @@
+"""How much of their machines jobs use, by job, workflow or runner: a page and JSON.
+
+GET /{owner}/{repo}/utilization and /api/ci/utilization/{owner}/{repo}/report.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from urllib.parse import urlencode
+
+from msgspec import Meta, Struct
+
+from bot.evidence.usage import daily_sums, report
+from bot.evidence.usage.daily_sums import UTILIZATION, UsageSums, first_day
+from bot.evidence.usage.report import JobGroup, Numbers, Period, SumPiece, split_periods, sum_pieces
+from bot.jobs.settings import TrunkSettings
+from bot.oot.allowlist import versions as allowlists
+from bot.pages import job_reads
+from bot.pages import job_reads as ci_jobs
+from bot.queue import sums
+from bot.web import addresses
+from bot.web import openapi as op
+from bot.web import parameters as declare
+from bot.web.answers import Answer, matching
+from bot.web.charts import chart, commits_of_days
+from bot.web.openapi import INVALID_PARAMETER, DeclaredRefusal
+from bot.web.parameters import REPO
+from bot.web.view import Json, Page, View
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.evidence.usage.tables import PeriodRow
+    from bot.web.charts import Chart
+    from bot.web.parameters import Parameter, Query
+
+DAY = 86_400_000  # milliseconds
+NO_REPORT = DeclaredRefusal(404, "not_found", "nothing of that repository may be shown")
+RUNS = declare.choice("runs", ("trusted", "others"), "of trusted branches, or the others")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportWindow:
+    """Some days of one repository's runs, trusted ones or the others."""
+
+    repo: str
+    owners: Collection[int]
+    first: int
+    last: int
+    trusted: bool
+
+
+async def visible_owners(asked: Query) -> tuple[str, set[int]]:
+    """Return the repository in the path and its ids; raises Rejected 404 where it may not be shown."""
+    repo = asked[REPO]
+    found = await job_reads.visible_ids_of(asked, repo)
+    if not found:
+        raise NO_REPORT.because(f"nothing of {repo} may be shown")
+    return repo, found
+
+
+def runner_costs(settings: Settings) -> report.Costs:
+    """Return what runners cost."""
+    return settings.of(TrunkSettings).ci_runner_cost
+
+
+async def read_groups(
+    tx: Transaction, window: ReportWindow, kind: str, money: report.Costs
+) -> dict[JobGroup, Numbers]:
+    """Return the numbers of every group over the whole window."""
+    rows = await _read_rows(tx, window, kind, split_periods(window.first, window.last, "all"))
+    sums = report.add_up(rows, lambda row: JobGroup(row["group_key"], row["parent"]))
+    return {group: report.numbers_of(total, money) for group, total in sums.items()}
+
+
+async def read_trend(
+    tx: Transaction,
+    window: ReportWindow,
+    granularity: str,
+    money: report.Costs,
+    *,
+    kind: str = "workflow",
+    group: JobGroup | None = None,
+) -> list[tuple[Period, Numbers]]:
+    """Return the numbers of each period, of one group or of everything."""
+    chosen = split_periods(window.first, window.last, granularity)
+    rows = await _read_rows(tx, window, kind, chosen, group=group)
+    period_of = _period_of(chosen)
+    sums = report.add_up(rows, lambda row: period_of[SumPiece(row["span"], row["day"])])
+    nothing = UsageSums()
+    return [(each, report.numbers_of(sums.get(each, nothing), money)) for each in chosen]
+
+
+async def read_groups_over_time(
+    tx: Transaction,
+    window: ReportWindow,
+    kind: str,
+    granularity: str,
+    *,
+    money: report.Costs,
+    parent: str | None,
+) -> dict[JobGroup, list[tuple[Period, Numbers]]]:
+    """Return the numbers of every group and period; periods without a job are left out."""
+    chosen = split_periods(window.first, window.last, granularity)
+    rows = await _read_rows(tx, window, kind, chosen, parent=parent)
+    period_of = _period_of(chosen)
+    sums = report.add_up(
+        rows,
+        lambda row: (
+            JobGroup(row["group_key"], row["parent"]),
+            period_of[SumPiece(row["span"], row["day"])],
+        ),
+    )
+    found: dict[JobGroup, list[tuple[Period, Numbers]]] = {}
+    for group, period in sorted(sums):
+        found.setdefault(group, []).append((period, report.numbers_of(sums[group, period], money)))
+    return found
+
+
+def _period_of(chosen: Collection[Period]) -> dict[SumPiece, Period]:
+    return {piece: each for each in chosen for piece in sum_pieces(each)}
+
+
+async def _read_rows(
+    tx: Transaction,
+    window: ReportWindow,
+    kind: str,
+    chosen: Collection[Period],
+    *,
+    group: JobGroup | None = None,
+    parent: str | None = None,
+) -> list[PeriodRow]:
+    return await daily_sums.period_rows(
+        tx,
+        window.owners,
+        kind,
+        [piece for each in chosen for piece in sum_pieces(each)],
+        trusted=window.trusted,
+        group=group,
+        parent=parent,
+    )
+
+
+LISTED_MOST = 300  # listed
+BACKENDS_MOST = 50
+GROUP_KINDS = ("job", "workflow", "runner")
+METRICS = (
+    ("CPU", "cpu"),
+    ("Memory", "memory"),
+    ("Accelerators", "gpu"),
+    ("Their memory bandwidth", "gpu_mem"),
+)
+
+
+class ListedGroup(NamedTuple):
+    """A group in the table."""
+
+    group: JobGroup
+    numbers: Numbers
+    link: str
+
+
+class ReportQuery(NamedTuple):
+    """What the address asks for."""
+
+    path: str
+    by: str
+    days: int
+    granularity: str
+    trusted: bool
+    sort: str
+    group: JobGroup | None
+
+    def link(self, **changed: object) -> str:
+        """Return the address with some of it changed."""
+        now: dict[str, object] = {
+            "by": self.by,
+            "days": self.days,
+            "granularity": self.granularity,
+            "runs": "trusted" if self.trusted else "others",
+            "sort": self.sort,
+            "group": self.group.key if self.group else "",
+            "parent": self.group.parent if self.group else "",
+        } | changed
+        usual = {"by": "job", "days": 30, "granularity": "day", "runs": "trusted"}
+        query = {name: value for name, value in now.items() if value != usual.get(name, "")}
+        return self.path + (f"?{urlencode(query, errors='replace')}" if query else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageReport:
+    """Groups of a repository's jobs in some days."""
+
+    window: ReportWindow
+    chosen: ReportQuery
+    groups: dict[JobGroup, Numbers]
+    trend: list[tuple[Period, Numbers]]
+    total: Numbers
+    measured: Mapping[bool, int]
+    jobs_run: int
+    backends: list[tuple[str, Numbers]]
+    has_grid: bool  # whether the repository's commits have a page
+    counted_until: int | None
+
+
+BY = declare.choice("by", GROUP_KINDS, "what is a group")
+DAYS = declare.days()
+PAGE_GRANULARITY = declare.choice("granularity", report.GRANULARITIES, "periods of the charts")
+SORT = declare.choice("sort", ("", *report.SORTS), "the order of groups")
+GROUP = declare.text("group", "the group of the charts")
+PAGE_PARENT = declare.text("parent", "of a job: its workflow")
+
+
+async def read_page(asked: Query) -> PageReport:
+    """Read the groups of a repository's jobs."""
+    tx, money, chosen = asked.tx, runner_costs(asked.settings), _read_query(asked)
+    repo, owners = await visible_owners(asked)
+    today = tx.now // DAY
+    window = ReportWindow(
+        repo=repo, owners=owners, first=today - chosen.days + 1, last=today, trusted=chosen.trusted
+    )
+    found = await read_groups(tx, window, chosen.by, money)
+    trend = await read_trend(
+        tx,
+        window,
+        chosen.granularity,
+        money,
+        kind=chosen.by if chosen.group else "workflow",
+        group=chosen.group,
+    )
+    ((_, total),) = await read_trend(tx, window, "all", money)
+    measured = await daily_sums.measured_jobs(tx, owners, window.first, window.last)
+    run = await daily_sums.created_jobs(tx, owners, window.first, window.last)
+    return PageReport(
+        window=window,
+        chosen=chosen,
+        groups=found,
+        trend=trend,
+        total=total,
+        measured=measured,
+        jobs_run=sum(run.values()),
+        backends=await _measured_backends(asked, window, money),
+        has_grid=asked.settings.is_upstream(repo),
+        counted_until=await sums.counted_until(tx, UTILIZATION, owners, first=first_day(window.first, 7)),
+    )
+
+
+def show_report(found: PageReport) -> dict[str, Any]:
+    """Return what the page shows."""
+    chosen, measured = found.chosen, sum(found.measured.values())
+    sort = chosen.sort or report.default_sort(list(found.groups.values()))
+    listed = [
+        ListedGroup(group, numbers, chosen.link(group=group.key, parent=group.parent))
+        for group, numbers in report.sort_groups(found.groups, sort)
+    ]
+    total = found.groups.get(chosen.group, report.numbers_of(UsageSums())) if chosen.group else found.total
+    return {
+        "repo": found.window.repo,
+        "chosen": chosen,
+        "sort": sort,
+        "kinds": GROUP_KINDS,
+        "granularities": report.GRANULARITIES,
+        "windows": addresses.windows(chosen.days),
+        "total": total,
+        "listed": listed[:LISTED_MOST],
+        "more": max(0, len(listed) - LISTED_MOST),
+        "accelerated": any(one.numbers.gpu_hours for one in listed),
+        "costed": any(one.numbers.cost is not None for one in listed),
+        "charts": _charts(found) if chosen.granularity != "all" else [],
+        "measured": measured,
+        "elsewhere": found.measured.get(not chosen.trusted, 0),
+        "jobs_run": max(found.jobs_run, measured),
+        "backends": found.backends,
+        "metrics": METRICS,
+        "sorts": report.SORTS,
+        "counted_until": found.counted_until,
+        "json_url": _json_url(found.window, chosen),
+    }
+
+
+def _read_query(asked: Query) -> ReportQuery:
+    return ReportQuery(
+        path=asked.request.path,
+        by=asked[BY],
+        days=asked[DAYS],
+        granularity=asked[PAGE_GRANULARITY],
+        trusted=asked[RUNS] == "trusted",
+        sort=asked[SORT],
+        group=JobGroup(asked[GROUP], asked[PAGE_PARENT]) if asked[GROUP] else None,
+    )
+
+
+def _json_url(window: ReportWindow, chosen: ReportQuery) -> str:
+    names = {"job": "job_name", "workflow": "workflow_name", "runner": "runner_label"}
+    asked = {
+        "group_by": names[chosen.by],
+        "start": report.iso_date(window.first),
+        "end": report.iso_date(window.last),
+        "granularity": chosen.granularity,
+        "runs": "trusted" if chosen.trusted else "others",
+    }
+    return f"/api/ci/utilization/{window.repo}/report?{urlencode(asked)}"
+
+
+async def _measured_backends(
+    asked: Query, window: ReportWindow, money: report.Costs
+) -> list[tuple[str, Numbers]]:
+    """Return the backends of an upstream that may be shown and were measured, the idlest accelerators first."""
+    tx, known = asked.tx, {name.casefold() for name in asked.settings.upstream_repo}
+    allowlist = await allowlists.read_in_force(tx) if window.repo.casefold() in known else None
+    found = []
+    for entry in (allowlist.entries if allowlist else ())[:BACKENDS_MOST]:
+        owners = await ci_jobs.visible_ids(asked.request, tx, entry.repo)
+        if not owners:
+            continue
+        theirs = ReportWindow(
+            repo=entry.repo, owners=owners, first=window.first, last=window.last, trusted=window.trusted
+        )
+        ((_, numbers),) = await read_trend(tx, theirs, "all", money)
+        if numbers.jobs:
+            found.append((entry.repo, numbers))
+    return sorted(found, key=lambda one: (-one[1].idle_gpu_hours, one[0]))
+
+
+def _charts(found: PageReport) -> list[Chart]:
+    labels = [report.iso_date(period.first) for period, _ in found.trend]
+    ends = [report.iso_date(min(period.last, found.window.last)) for period, _ in found.trend]
+    links = commits_of_days(found.window.repo, ends) if found.has_grid else ()
+    drawn = []
+    for title, name in METRICS:
+        each = [getattr(numbers, name) for _, numbers in found.trend]
+        made = chart(
+            title,
+            labels,
+            [("median", [one.p50 for one in each]), ("p95", [one.p95 for one in each])],
+            show=lambda value: f"{value:.0f} %",
+            top=100.0,
+            over="Day (UTC)"
+            if found.chosen.granularity == "day"
+            else f"First day of the {found.chosen.granularity}",
+            links=links,
+        )
+        if not made.empty:
+            drawn.append(made)
+    return drawn
+
+
+REPORT_PAGE = View(
+    read=read_page,
+    parameters=(REPO, BY, DAYS, PAGE_GRANULARITY, RUNS, SORT, GROUP, PAGE_PARENT),
+    page=Page(path="/{owner}/{repo}/utilization", template="utilization_report.html", values=show_report),
+)
+
+
+DATE_PATTERN = matching(r"20[2-9]\d-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])")
+KIND_OF_FIELD = {"job_name": "job", "workflow_name": "workflow", "runner_label": "runner"}
+ANSWERED_MOST = 2_000
+EXAMPLE = Meta(examples=["2026-01-31"])
+
+
+class UsagePeriod(Numbers, frozen=True, kw_only=True):
+    """A group in some days"""
+
+    start: Annotated[str, EXAMPLE]
+    end: Annotated[str, EXAMPLE]
+
+
+class UsageGroup(Struct, frozen=True, kw_only=True):
+    """A group of jobs; periods without a measured job are left out"""
+
+    group: str
+    parent: Annotated[str, Meta(description="of a job: its workflow; else empty")]
+    periods: list[UsagePeriod]
+
+
+class UsageReport(Answer, frozen=True, kw_only=True):
+    """Groups of measured jobs, by name"""
+
+    start: Annotated[str, EXAMPLE]
+    end: Annotated[str, EXAMPLE]
+    measured: Annotated[int, Meta(description="jobs with a usage log in these days, of all runs")]
+    jobs: Annotated[int, Meta(description="jobs that were created in these days, measured or not")]
+    groups: list[UsageGroup]
+    more: Annotated[int, Meta(description="groups that are left out")]
+
+
+def _date_parameter(name: str, description: str) -> Parameter[int | None]:
+    """Return a parameter that is a day."""
+
+    def parse(text: str) -> int | None:
+        day = report.day_of(text)
+        if day is None:
+            raise INVALID_PARAMETER.because(f"{name} must be a date, as in 2026-01-31")
+        return day
+
+    return declare.parsed(name, Annotated[str, DATE_PATTERN], description, parse=parse, default=None)
+
+
+GROUP_BY = declare.choice("group_by", tuple(KIND_OF_FIELD), "what is a group")
+PARENT_GROUP = declare.text("parent_group", "only jobs of this workflow")
+START = _date_parameter("start", f"the first day; {addresses.DAYS} days before the last")
+END = _date_parameter("end", "the last day; today")
+JSON_GRANULARITY = declare.choice("granularity", ("all", "day", "week", "month"), "periods")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportGroups:
+    """Groups of a repository's jobs in some days."""
+
+    window: ReportWindow
+    groups: dict[JobGroup, list[tuple[Period, Numbers]]]
+    measured: int
+    jobs: int
+
+
+async def read_json(asked: Query) -> ReportGroups:
+    """Read the groups of a repository's jobs."""
+    tx, money = asked.tx, runner_costs(asked.settings)
+    first, last = _requested_days(asked, today=tx.now // DAY)
+    repo, owners = await visible_owners(asked)
+    window = ReportWindow(repo=repo, owners=owners, first=first, last=last, trusted=asked[RUNS] == "trusted")
+    groups = await read_groups_over_time(
+        tx,
+        window,
+        KIND_OF_FIELD[asked[GROUP_BY]],
+        asked[JSON_GRANULARITY],
+        money=money,
+        parent=asked[PARENT_GROUP] or None,
+    )
+    measured = sum((await daily_sums.measured_jobs(tx, owners, first, last)).values())
+    run = sum((await daily_sums.created_jobs(tx, owners, first, last)).values())
+    return ReportGroups(window=window, groups=groups, measured=measured, jobs=max(run, measured))
+
+
+def answer_report(found: ReportGroups) -> UsageReport:
+    """Return the JSON of the groups."""
+    listed = sorted(found.groups.items())
+    return UsageReport(
+        start=report.iso_date(found.window.first),
+        end=report.iso_date(found.window.last),
+        measured=found.measured,
+        jobs=found.jobs,
+        groups=[
+            UsageGroup(
+                group=group.key,
+                parent=group.parent,
+                periods=[
+                    UsagePeriod(
+                        start=report.iso_date(each.first),
+                        end=report.iso_date(each.last),
+                        **_number_fields(numbers),
+                    )
+                    for each, numbers in over_time
+                ],
+            )
+            for group, over_time in listed[:ANSWERED_MOST]
+        ],
+        more=max(0, len(listed) - ANSWERED_MOST),
+    )
+
+
+def _number_fields(numbers: Numbers) -> dict[str, Any]:
+    return {name: getattr(numbers, name) for name in Numbers.__struct_fields__}
+
+
+def _requested_days(asked: Query, *, today: int) -> tuple[int, int]:
+    """Return the first and the last day asked for; raises Rejected 400."""
+    start, end = asked[START], asked[END]
+    last = today if end is None else end
+    first = last - addresses.DAYS + 1 if start is None else start
+    if not 0 <= last - first < addresses.MOST_DAYS:
+        detail = f"end must be at most {addresses.MOST_DAYS:,} days after start"
+        raise INVALID_PARAMETER.because(detail)
+    return first, last
+
+
+REPORT_JSON = View(
+    read=read_json,
+    parameters=(REPO, GROUP_BY, PARENT_GROUP, START, END, JSON_GRANULARITY, RUNS),
+    json=Json(
+        path="/api/ci/utilization/{owner}/{repo}/report",
+        answer=answer_report,
+        content=UsageReport,
+        name="utilizationReport",
+        summary="How much of their machines groups of jobs use, over time",
+        topic=op.CI,
+        refusals=(NO_REPORT,),
+    ),
+)

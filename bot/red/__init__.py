@@ -1,1 +1,0 @@
-"""What is red now: across upstreams and backends, since when, whose, and what is being done about it."""

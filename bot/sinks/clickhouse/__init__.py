@@ -1,1 +1,0 @@
-"""The sink kind `clickhouse`: rows of tables."""

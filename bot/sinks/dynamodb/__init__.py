@@ -1,1 +1,0 @@
-"""The sink kind `dynamodb`: items of tables."""

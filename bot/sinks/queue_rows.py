@@ -1,0 +1,232 @@
+"""Statements about the queues of sinks: how each stands, what was refused, and pages of the keys of an export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.db.exports import decode_key
+from bot.db.rows import select
+from bot.ingest import repositories
+from bot.sinks.tables import QueueStateRow, RefusedRow, sink_mark, sink_refused, sink_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from bot.db.exports import Export, RowKey
+    from bot.db.transaction import Transaction
+    from bot.sinks.queues import ExportQueue
+
+STATE, CHANGE = sink_state.c, sink_mark.c
+
+
+def _of_queue(sink: str, what: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return STATE.sink == sink, STATE.what == what
+
+
+async def add_new_states(tx: Transaction, lanes: Iterable[ExportQueue]) -> None:
+    """Note lanes that are new; of these what there was before is to be marked where the settings say so."""
+    known = {tuple(row) for row in await tx.run(sa.select(STATE.sink, STATE.what))}
+    rows = [await _new_state(tx, lane) for lane in lanes if (lane.sink.name, lane.what) not in known]
+    if rows:
+        await tx.upsert(sink_state, rows)
+
+
+async def _new_state(tx: Transaction, lane: ExportQueue) -> QueueStateRow:
+    """Return the state of a lane of which nothing was sent: what was marked up to now is its beginning."""
+    marked = (CHANGE.sink == lane.sink.name, CHANGE.what == lane.what)
+    oldest = (await tx.run(sa.select(sa.func.min(CHANGE.since)).where(*marked))).scalar()
+    began_at = min(tx.now, tx.now if oldest is None else oldest)
+    return QueueStateRow(
+        sink=lane.sink.name,
+        what=lane.what,
+        paused=False,
+        stopped=None,
+        due_at=0,
+        failures=0,
+        error=None,
+        run="",
+        version=0,
+        sent_at=None,
+        sent=0,
+        began_at=began_at if lane.sink.since is None else lane.sink.since,
+        filled_from=lane.sink.since,
+        filled_after=None,
+        filled=0,
+    )
+
+
+async def read_states(tx: Transaction) -> dict[tuple[str, str], QueueStateRow]:
+    """Return how all lanes stand."""
+    rows = await tx.fetch(select(QueueStateRow, sink_state).order_by(STATE.sink, STATE.what))
+    return {(row["sink"], row["what"]): row for row in rows}
+
+
+async def read_state(tx: Transaction, sink: str, what: str) -> QueueStateRow | None:
+    """Return how a lane stands."""
+    return await tx.fetch_first(select(QueueStateRow, sink_state).where(*_of_queue(sink, what)))
+
+
+async def begin_run(tx: Transaction, state: QueueStateRow, run: str) -> int:
+    """Note which run sends now; returns the version of what it sends first, which no clock that is set back lowers."""
+    version = max(tx.now, state["version"] + 1)
+    values = {"run": run, "version": version}
+    await tx.run(sa.update(sink_state).where(*_of_queue(state["sink"], state["what"])).values(values))
+    return version
+
+
+async def is_running(tx: Transaction, sink: str, what: str, run: str) -> bool:
+    """Whether no other run has begun since; it stays so until the transaction ends."""
+    query = sa.select(STATE.run).where(*_of_queue(sink, what))
+    found = await tx.run(query if tx.sqlite else query.with_for_update())
+    current: str | None = found.scalar()
+    return current == run
+
+
+async def note_sent(tx: Transaction, sink: str, what: str, count: int) -> None:
+    """Note that rows were sent: whatever was wrong is no more. What is sent next has a version of its own."""
+    values = {"sent": STATE.sent + count, "sent_at": tx.now, "failures": 0, "error": None, "due_at": 0}
+    values["version"] = STATE.version + 1
+    await tx.run(sa.update(sink_state).where(*_of_queue(sink, what)).values(values))
+
+
+async def note_failure(tx: Transaction, sink: str, what: str, error: str, *, due_at: int) -> None:
+    """Note that nothing could be sent, and when to try again."""
+    values = {"failures": STATE.failures + 1, "error": error, "due_at": due_at}
+    await tx.run(sa.update(sink_state).where(*_of_queue(sink, what)).values(values))
+
+
+async def stop_queue(tx: Transaction, sink: str, what: str, reason: str) -> None:
+    """Send nothing more until `resume`."""
+    await tx.run(sa.update(sink_state).where(*_of_queue(sink, what)).values(stopped=reason, error=reason))
+
+
+async def pause_queue(tx: Transaction, sink: str, what: str) -> None:
+    """Send nothing more until `resume`, as the operator wishes."""
+    await tx.run(sa.update(sink_state).where(*_of_queue(sink, what)).values(paused=True))
+
+
+async def resume_queue(tx: Transaction, sink: str, what: str) -> None:
+    """Send again, at once."""
+    values = {"paused": False, "stopped": None, "due_at": 0, "failures": 0, "error": None}
+    await tx.run(sa.update(sink_state).where(*_of_queue(sink, what)).values(values))
+
+
+async def begin_backfill(tx: Transaction, sink: str, what: str, since: int) -> None:
+    """Have what was received since a time marked from the first key on."""
+    earlier = sa.case((STATE.began_at < since, STATE.began_at), else_=since)
+    values = {"filled_from": since, "filled_after": None, "filled": 0, "began_at": earlier}
+    await tx.run(sa.update(sink_state).where(*_of_queue(sink, what)).values(values))
+
+
+async def note_backfilled(tx: Transaction, sink: str, what: str, after: str | None, count: int) -> None:
+    """Note up to which key it is marked; None: all of it is."""
+    values: dict[str, object] = {"filled": STATE.filled + count, "filled_after": after}
+    if after is None:
+        values["filled_from"] = None
+    await tx.run(sa.update(sink_state).where(*_of_queue(sink, what)).values(values))
+
+
+async def remove_state(tx: Transaction, sink: str, what: str) -> None:
+    """Forget a lane."""
+    await tx.run(sa.delete(sink_state).where(*_of_queue(sink, what)))
+
+
+REFUSED = sink_refused.c
+KEYS_PER_QUERY = 200
+
+
+async def note_refused(tx: Transaction, sink: str, what: str, reasons: Mapping[str, str]) -> None:
+    """Keep the keys of rows that were refused, with the reasons."""
+    rows = [
+        RefusedRow(sink=sink, what=what, key=key, error=error, at=tx.now)
+        for key, error in sorted(reasons.items())
+    ]
+    if rows:
+        await tx.upsert(sink_refused, rows, replaced=("error", "at"))
+
+
+async def forget_refused(tx: Transaction, sink: str, what: str, keys: Sequence[str]) -> None:
+    """Forget rows that were taken after all."""
+    of_lane = (REFUSED.sink == sink, REFUSED.what == what)
+    if (await tx.run(sa.select(REFUSED.key).where(*of_lane).limit(1))).scalar() is None:
+        return
+    for start in range(0, len(keys), KEYS_PER_QUERY):
+        part = list(keys[start : start + KEYS_PER_QUERY])
+        await tx.run(sa.delete(sink_refused).where(*of_lane, REFUSED.key.in_(part)))
+
+
+async def list_refused(
+    tx: Transaction, *, sink: str | None = None, what: str | None = None, key: str | None = None, limit: int
+) -> list[RefusedRow]:
+    """Return refused rows, the newest first."""
+    query = select(RefusedRow, sink_refused)
+    for column, value in ((REFUSED.sink, sink), (REFUSED.what, what), (REFUSED.key, key)):
+        if value is not None:
+            query = query.where(column == value)
+    return await tx.fetch(
+        query.order_by(REFUSED.at.desc(), REFUSED.sink, REFUSED.what, REFUSED.key).limit(limit)
+    )
+
+
+async def count_refused(tx: Transaction) -> dict[tuple[str, str], int]:
+    """Return how many rows were refused, by sink and export."""
+    query = sa.select(REFUSED.sink, REFUSED.what, sa.func.count()).group_by(REFUSED.sink, REFUSED.what)
+    return {(sink, what): count for sink, what, count in await tx.run(query)}
+
+
+async def remove_refused(tx: Transaction, sink: str, what: str) -> None:
+    """Forget all refused rows of a lane."""
+    await tx.run(sa.delete(sink_refused).where(REFUSED.sink == sink, REFUSED.what == what))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyPage:
+    """Some keys in order, with the time of each; `after` is where the next page begins, None: this is the last."""
+
+    times: dict[RowKey, int]  # epoch milliseconds
+    after: RowKey | None
+
+
+async def read_key_page(
+    tx: Transaction,
+    export: Export,
+    *,
+    after: str | None,
+    limit: int,
+    since: int = 0,
+    repository_id: int | None = None,
+) -> KeyPage:
+    """Return the next keys; only of rows since a time, or only of one repository."""
+    columns = list(export.key_columns)
+    at = sa.func.max(export.day_column)
+    query = sa.select(*columns, at).group_by(*columns).order_by(*columns).limit(limit)
+    if after is not None:
+        query = query.where(_comes_after(columns, decode_key(after)))
+    if since:
+        query = query.where(export.day_column >= since)
+    if export.condition is not None:
+        query = query.where(export.condition)
+    if repository_id is not None:
+        query = query.where(await _of_repository(tx, export, repository_id))
+    rows = [tuple(row) for row in await tx.run(query)]
+    return KeyPage(
+        times={row[:-1]: row[-1] or 0 for row in rows}, after=rows[-1][:-1] if len(rows) == limit else None
+    )
+
+
+def _comes_after(columns: list[sa.Column[Any]], key: RowKey) -> sa.ColumnElement[bool]:
+    """Return the condition that a key comes after another; both databases use the index for pairs in this form."""
+    return sa.tuple_(*columns) > sa.tuple_(*(sa.literal(value) for value in key))
+
+
+async def _of_repository(tx: Transaction, export: Export, repository_id: int) -> sa.ColumnElement[bool]:
+    names = sorted(await repositories.read_names_of_ids(tx, {repository_id}))
+    conditions = []
+    for name in export.repositories:
+        column = export.table.c[name]
+        is_text = isinstance(column.type, sa.String)
+        conditions.append(sa.func.lower(column).in_(names) if is_text else column == repository_id)
+    return sa.or_(sa.false(), *conditions)

@@ -1,1 +1,0 @@
-"""Statements about sinks: marks, states, refused rows, pages of keys, visibility."""

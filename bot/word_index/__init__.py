@@ -1,1 +1,0 @@
-"""What is called by these words? Titles of any kind, found by the beginnings of their words."""

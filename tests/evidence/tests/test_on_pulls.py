@@ -1,0 +1,265 @@
+"""What pull requests say of tests: the same test of all backends once, upstream's beside, and greens that ran little."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import sqlalchemy as sa
+
+from bot.evidence.tests.tables import test_job
+from tests.evidence.tests.reported import JOB, case, leave, ran, xml
+from tests.harness import L3, L4, UPSTREAM
+from tests.pages.page_checks import failures
+from tests.serving import SQLITE
+
+pytestmark = SQLITE
+HORIZON = 200
+HOSTILE = "test_@octocat|&lt;img src=x&gt;`](https://evil.example)"
+
+
+@pytest.fixture
+async def pull(bot, github):
+    made = await github.open_pull(UPSTREAM, labels=["ciflow/oot/npu"])
+    await bot.settle()
+    return made
+
+
+async def own_ci(github, pull, *cases):
+    """Upstream's own CI on the pull request."""
+    fork = github.state.repos.get("someone/pytorch") or github.add_repo("someone/pytorch", install=[])
+    return await ran(
+        github,
+        {"a.xml": xml(*cases)},
+        event="pull_request",
+        head_repo=fork,
+        head_sha=pull.head_sha,
+        conclusion="failure",
+    )
+
+
+async def backend_ci(bot, github, repo, *cases, conclusion="failure"):
+    """A backend's run on the newest dispatch, reported and with a report of tests."""
+    run = await github.start_run(repo, event="repository_dispatch")
+    job = await github.start_job(run, JOB.replace("cuda", "device"))
+    await bot.report(bot.dispatch(repo), conclusion=conclusion, run_id=str(run.id))
+    await leave(github, run, job, {"a.xml": xml(*cases)}, conclusion=conclusion)
+    await bot.settle(horizon=HORIZON)
+    return run
+
+
+def comment(github, pull):
+    found = [comment.body for comment in github.comments(pull) if comment.app is not None]
+    return found[0] if found else None
+
+
+def listed(text):
+    """The lines of the list of failing tests."""
+    return [line for line in text.splitlines() if line.startswith("- ") and "[history](" in line]
+
+
+def failing_on(page):
+    """The devices that a page says a test fails on."""
+    listed = {word for row in failures(page) for word in re.findall(r"✕ (\w+) failed", row[1])}
+    told = re.findall(r"fails on ([\w ]+)", page)
+    return listed or {word for words in told for word in re.findall(r"[nt]pu", words)}
+
+
+async def test_the_same_test_of_several_backends_is_one_line_beside_upstream(bot, github, pull):
+    await own_ci(github, pull, case("test_add_cuda", suite="TestOpsCUDA"), case("test_own", "failed"))
+    for backend, device in ((L3, "npu"), (L4, "tpu")):
+        await backend_ci(
+            bot,
+            github,
+            backend,
+            case(f"test_add_{device}", "failed", suite=f"TestOps{device.upper()}", message="3 != 4"),
+            *([case(HOSTILE, "failed")] if device == "npu" else []),
+        )
+    text = comment(github, pull)
+    first, second = listed(text)
+    assert "fails on npu and tpu, passes upstream (cuda)" in first
+    assert "/test/" in first
+    assert "fails on npu" in second
+    assert "@octocat" not in text
+    assert "](https://evil" not in text
+    assert "test_own" not in text  # upstream's own failures are for its own pages
+    for page in (f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}/tests"):
+        _, shown = await bot.get(page)
+        assert "test_own" in shown
+        assert "<img src=x" not in shown
+    _, shown = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
+    assert "3 failures: 3 without a baseline yet" in shown
+    assert [row[1:] for row in failures(shown) if "test_add" in row[0]] == [
+        ["✕ npu failed ✕ tpu failed ✓ upstream cuda passed", "no baseline yet",
+         "shared blocks merging"]
+    ]  # fmt: skip
+
+
+async def test_failures_of_upstream_alone_make_no_comment(bot, github, pull):
+    run, job = await own_ci(github, pull, case("test_own", "failed", message="3 != 4"))
+    await bot.settle(horizon=HORIZON)
+    assert comment(github, pull) is None
+    for page in (f"/{UPSTREAM}/job/{job.id}", f"/{UPSTREAM}/run/{run.id}", f"/{UPSTREAM}/pull/{pull.number}"):
+        _, shown = await bot.get(page)
+        assert "test_own" in shown
+        assert "3 != 4" in shown
+
+
+async def test_the_page_folds_failures_that_are_not_the_authors(bot, github):
+    await ran(github, {"a.xml": xml(case("test_old", "failed"), case("test_new"))}, conclusion="failure")
+    await bot.settle(horizon=HORIZON)
+    made = await github.open_pull(UPSTREAM)
+    await own_ci(github, made, case("test_old", "failed"), case("test_new", "failed"))
+    await bot.settle(horizon=HORIZON)
+    _, page = await bot.get(f"/{UPSTREAM}/pull/{made.number}")
+    first, _, folded = page.partition("<summary>Likely not this change: 1 known</summary>")
+    assert "test_new" in first
+    assert "test_old" not in first
+    assert "test_old" in folded.partition("</details>")[0]
+
+
+async def test_the_page_counts_once_what_it_folds(bot, github):
+    await ran(github, {"a.xml": xml(case("test_old", "failed"))}, conclusion="failure")
+    await bot.settle(horizon=HORIZON)
+    made = await github.open_pull(UPSTREAM)
+    await own_ci(github, made, case("test_old", "failed"))
+    await bot.settle(horizon=HORIZON)
+    _, page = await bot.get(f"/{UPSTREAM}/pull/{made.number}")
+    assert page.count("test_old</bdi>") == 1
+    assert "1 failure: 1 known" in page
+    assert "all 1 failing tests, with their jobs" in page
+
+
+async def test_a_test_that_passes_when_it_is_run_again_leaves_the_comment(bot, github, pull):
+    run = await backend_ci(bot, github, L3, case("test_add", "failed"))
+    assert len(listed(comment(github, pull))) == 1
+    github.begin_attempt(run)
+    job = await github.start_job(run, JOB.replace("cuda", "device"))
+    await bot.report(bot.dispatch(L3), conclusion="success", run_id=str(run.id), attempt=2)
+    await leave(github, run, job, {"a.xml": xml(case("test_add"))})
+    await bot.settle(horizon=HORIZON)
+    assert "test_add" not in comment(github, pull)
+
+
+async def test_pages_show_what_stands_after_a_re_run_has_passed(bot, github, pull):
+    run = await backend_ci(bot, github, L3, case("test_add", "failed"))
+    await backend_ci(bot, github, L4, case("test_add", "failed"), case("test_sub", "failed"))
+    places = (f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}")
+    for place in (*places, f"/{UPSTREAM}/commit/{pull.head_sha}/tests"):
+        page = (await bot.get(place))[1]
+        assert {"npu", "tpu"} <= failing_on(page), place
+    github.begin_attempt(run)
+    job = await github.start_job(run, JOB.replace("cuda", "device"))
+    await bot.report(bot.dispatch(L3), conclusion="success", run_id=str(run.id), attempt=2)
+    await leave(github, run, job, {"a.xml": xml(case("test_add"))})
+    await bot.settle(horizon=HORIZON)
+    for place in (*places, f"/{UPSTREAM}/commit/{pull.head_sha}/tests"):
+        page = (await bot.get(place))[1]
+        assert failing_on(page) == {"tpu"}, place
+
+
+@pytest.mark.parametrize(
+    "again",
+    ["attempt", pytest.param("attempt without a report of tests", marks=pytest.mark.nightly), "dispatch"],
+)
+async def test_pages_show_no_failure_of_what_has_passed_since(bot, github, pull, again):
+    run = await backend_ci(bot, github, L3, case("test_add", "failed"))
+    pages = [f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}/tests"]
+    for page in pages:
+        assert "test_add" in (await bot.get(page))[1]
+    if again == "dispatch":
+        bot.clock.advance(60)
+        await github.comment(pull, "/oot run npu", by="carol")
+        await bot.settle()
+        await backend_ci(bot, github, L3, case("test_other"), conclusion="success")
+    else:
+        github.begin_attempt(run)
+        job = await github.start_job(run, JOB.replace("cuda", "device"))
+        await bot.report(bot.dispatch(L3), conclusion="success", run_id=str(run.id), attempt=2)
+        files = {} if "without" in again else {"a.xml": xml(case("test_add"))}
+        await leave(github, run, job, files)
+    await bot.settle(horizon=HORIZON)
+    for page in pages:
+        shown = (await bot.get(page))[1]
+        assert "fails on npu" not in shown, page
+        assert "test_add" not in shown.replace("test_add</a> passed", ""), page
+
+
+async def test_over_ten_failing_tests_are_a_link(bot, github, pull):
+    await backend_ci(bot, github, L3, *(case(f"test_{number:02}", "failed") for number in range(12)))
+    text = comment(github, pull)
+    assert len(listed(text)) == 10
+    assert f"…and 2 more: [all of them]({bot.context.settings.url}/{UPSTREAM}/pull/{pull.number})" in text
+
+
+async def test_of_a_private_backend_no_test_is_named(bot, github, pull):
+    await backend_ci(bot, github, L3, case("test_secret", "failed"))
+    assert "test_secret" in comment(github, pull)
+    about = {
+        "id": github.state.repo(L3).id,
+        "full_name": L3,
+        "private": True,
+        "updated_at": "2030-01-01T00:00:00Z",
+    }
+    await bot.send("repository", {"action": "privatized", "repository": about})
+    await bot.settle(horizon=HORIZON)
+    assert "test_secret" not in comment(github, pull)
+    for page in (f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}", f"/{L3}/tests"):
+        assert "test_secret" not in str((await bot.get(page))[1])
+
+
+async def test_a_green_that_ran_little_is_told_at_the_gate_and_in_the_comment(bot, github):
+    many = [case(f"test_{number}") for number in range(40)]
+    for _ in range(3):
+        await github.open_pull(UPSTREAM)
+        await bot.settle()
+        await backend_ci(bot, github, L4, *many, conclusion="success")
+        bot.clock.advance(60)
+    async with bot.store.transaction() as tx:  # as runs for commits of a trusted branch are
+        await tx.run(sa.update(test_job).values(trusted=True))
+    pull = await github.open_pull(UPSTREAM, labels=["ciflow/oot/npu"])
+    await bot.settle()
+    await backend_ci(bot, github, L3, case("test_0", "failed"))
+    few = [case("test_0"), case("test_1"), *(case(f"test_{number}", "skipped") for number in range(2, 40))]
+    await backend_ci(bot, github, L4, *few, conclusion="success")
+    words = "passed, but ran 2 of 40 tests"
+    assert words in comment(github, pull)
+    checks = {run.name: run for run in github.check_runs(UPSTREAM, pull.head_sha)}
+    assert words in checks["oot / gate"].output.summary
+    assert words in checks["oot / tpu"].output.title
+    _, shown = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
+    assert words in shown
+
+
+@pytest.mark.parametrize(
+    ("excluded", "explained"),
+    [
+        ({"excluded": [{"test_file": "test_big"}, {"test_file": "test_gone"}], "included": []}, True),
+        ({"excluded": [{"test_file": "test_ops"}]}, False),  # which has few tests
+        pytest.param({"excluded": "everything"}, False, marks=pytest.mark.nightly),
+    ],
+)
+async def test_a_green_that_left_tests_out_on_purpose_is_no_thin_one(bot, github, excluded, explained):
+    many = [case("test_0"), *(case(f"test_{number}", file="test_big.py") for number in range(40))]
+    for _ in range(3):
+        await github.open_pull(UPSTREAM)
+        await bot.settle()
+        await backend_ci(bot, github, L4, *many, conclusion="success")
+        bot.clock.advance(60)
+    async with bot.store.transaction() as tx:  # as runs for commits of a trusted branch are
+        await tx.run(sa.update(test_job).values(trusted=True))
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    run = await github.start_run(L4, event="repository_dispatch")
+    job = await github.start_job(run, JOB.replace("cuda", "device"))
+    await bot.report(bot.dispatch(L4), conclusion="success", run_id=str(run.id))
+    files = {"td_exclusions-1.json": json.dumps(excluded).encode(), "other.json": b"no"}
+    github.add_artifact(run, f"test-jsons-runattempt1-test-default-1-2-linux.large_{job.id}", files)
+    await leave(github, run, job, {"a.xml": xml(case("test_0"))}, conclusion="success")
+    await bot.settle(horizon=HORIZON)
+    words = "ran 1 of 41 tests"
+    _, shown = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
+    assert (f"{words}, 2 files left out by selection" in shown) == explained
+    checks = {run.name: run for run in github.check_runs(UPSTREAM, pull.head_sha)}
+    assert (words in checks["oot / gate"].output.summary) == (not explained)

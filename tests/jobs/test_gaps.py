@@ -1,0 +1,156 @@
+"""Commits and jobs that nobody told of: GitHub is asked."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from bot.jobs.settings import CollectSettings, TrunkSettings
+from tests.command import ootbot
+from tests.harness import UPSTREAM
+from tests.jobs.branch import deliver, push
+from tests.serving import SQLITE
+
+API = f"/api/ci/hud/{UPSTREAM}/main"
+LOST = {"method": "HOOK", "path": ".", "drop": True, "times": 1_000}
+
+
+@pytest.fixture
+def settings(settings):
+    """The settings of a bot that asks GitHub."""
+    return replace(settings, of_features={CollectSettings: CollectSettings(ci_logs="off")})
+
+
+@pytest.fixture
+def today(bot):
+    """The bot's clock shows what the clock of a command beside it shows."""
+    bot.clock.at = time.time_ns() // 1_000_000
+
+
+async def lines(bot):
+    return [
+        (line["title"], [cell["c"] for cell in line["cells"].values()])
+        for line in (await bot.get(API))[1]["lines"]
+    ]
+
+
+async def a_push(bot, github, title, conclusion="success"):
+    """A push to main with one job on it, a minute after the last."""
+    bot.clock.advance(60)
+    sha = await github.push(UPSTREAM, message=title)
+    run = await github.start_run(UPSTREAM, name="pull", event="push", head_sha=sha)
+    job = await github.start_job(run, "build")
+    await github.finish_job(job, conclusion)
+    await github.finish_run(run, conclusion)
+    return sha
+
+
+@pytest.mark.logic
+async def test_a_lost_push_is_found_in_githubs_list(bot, github):
+    await a_push(bot, github, "First")
+    await bot.settle()
+    github.faults.add(**LOST)
+    await a_push(bot, github, "Second")
+    github.faults.clear()
+    await a_push(bot, github, "Third")
+    await bot.settle()
+    assert [title for title, _ in await lines(bot)] == ["Third", "First"]
+    await bot.wait(700)
+    assert [title for title, _ in await lines(bot)][:3] == ["Third", "Second", "First"]
+
+
+@pytest.mark.logic
+async def test_a_commit_leads_to_its_pull_request_although_its_title_does_not_tell(bot, github):
+    await a_push(bot, github, "First")
+    await bot.settle()
+    pull = await github.open_pull(UPSTREAM)
+    bot.clock.advance(60)
+    github.faults.add(method="HOOK", path="push", drop=True, times=10)
+    merged = await github.merge(pull)
+    commits = github.state.repo(UPSTREAM).commits
+    commits[merged] = replace(commits[merged], message="Plain")
+    github.faults.clear()
+    await bot.wait(700)
+    newest = (await bot.get(API))[1]["lines"][0]
+    assert (newest["sha"], newest["title"], newest["pr"]) == (merged, "Plain", pull.number)
+
+
+@pytest.mark.logic
+async def test_what_was_before_the_app_is_filled_in(bot, github, today):
+    github.faults.add(**LOST)
+    for number in range(3):
+        await a_push(bot, github, f"Change {number} (#{number + 7})", "failure" if number == 1 else "success")
+    github.faults.clear()
+    bot.clock.advance(60)
+    await github.push(UPSTREAM, message="Last")
+    await bot.settle()
+    code, _, err = await ootbot(bot, "ci", "backfill", UPSTREAM, "--commits", "4")
+    assert code == 0, err
+    assert "commits, 3 runs, 3 jobs" in err
+    await bot.settle(horizon=60)
+    found = await lines(bot)
+    assert found[:4] == [
+        ("Last", []),
+        ("Change 2 (#9)", ["O"]),
+        ("Change 1 (#8)", ["X"]),
+        ("Change 0 (#7)", ["O"]),
+    ]
+    asked = [call for call in github.calls if "head_sha" in call.query]
+    code, _, err = await ootbot(bot, "ci", "backfill", UPSTREAM, "--commits", "4")
+    assert (code, "1 of 1 commits" in err) == (0, True), err  # the one without a run is asked about again
+    assert len([call for call in github.calls if "head_sha" in call.query]) == len(asked) + 1
+
+
+@SQLITE
+@pytest.mark.parametrize("arguments", [(), ("x/y", "--commits", "0"), ("x/y", "--commits", "5001")])
+async def test_wrong_arguments_are_refused(bot, arguments):
+    assert (await ootbot(bot, "ci", "backfill", *arguments))[0] == 2
+
+
+@pytest.mark.logic
+async def test_commits_that_were_listed_before_their_push_fold_under_its_head(bot, github):
+    base = await a_push(bot, github, "Base")
+    await bot.settle()
+    github.faults.add(**LOST)
+    shas = [await a_push(bot, github, title) for title in ("One", "Two", "Three")]
+    github.faults.clear()
+    await bot.wait(700)
+    assert [title for title, _ in await lines(bot)][:4] == ["Three", "Two", "One", "Base"]
+    event, body = push(bot, shas[-1], parent=base, title="Three")
+    body["commits"] = [{"id": sha} for sha in shas]
+    await deliver(bot, (event, body))
+    expected = [(line["title"], line["sha"]) for line in (await bot.get(API))[1]["lines"]]
+    assert expected[:2] == [("Three", shas[-1]), ("Base", base)]
+    (head,) = [row for row in await bot.rows("branch_commit") if row["sha"] == shas[-1]]
+    assert (head["parent"], head["folded"], head["author"]) == (base, 2, "octocat")
+    await bot.wait(700)
+    assert [(line["title"], line["sha"]) for line in (await bot.get(API))[1]["lines"]] == expected
+
+
+class TestBranches:
+    """A repository with many branches."""
+
+    @pytest.fixture
+    def settings(self, settings):
+        """The settings of a bot that watches release branches."""
+        watched = TrunkSettings(ci_branches=("release/*",))
+        return replace(settings, of_features={**settings.of_features, TrunkSettings: watched})
+
+    @SQLITE
+    async def test_a_watched_branch_is_listed_however_many_others_there_are(self, bot, github):
+        await deliver(bot, push(bot, "A", branch="release/1"), push(bot, "B", branch="release/0"))
+        for number in range(210):
+            event, body = push(bot, f"{number:040x}", branch=f"feature/{number}", at=number + 1)
+            await bot.send(event, body)
+        await bot.settle()
+        await bot.wait(700)
+        asked = {
+            call.query.partition("sha=")[2].partition("&")[0]
+            for call in github.calls
+            if call.path.endswith("/commits")
+        }
+        assert asked == {"main", "release/0", "release/1"}
+        known = (await bot.get(f"/hud/{UPSTREAM}/none"))[1]
+        assert "feature/209" in known
