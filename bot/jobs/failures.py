@@ -10,7 +10,6 @@ from bot.core import escaping
 from bot.jobs import branch_history, branch_reads, branch_standing, commit_cells, grid, job_names, rows
 from bot.jobs.cells import CONCLUSIONS
 from bot.jobs.settings import TrunkSettings
-from bot.pages.grid import grid_view
 from bot.web.blocks import BlockLine, CommitAbout
 from bot.web.failures import Failures, FailureStanding, JobKey, JobRemark, ReasonLine
 
@@ -83,7 +82,7 @@ async def _on_base(tx: Transaction, subject: FailuresSubject) -> Failures:
     home = f"/hud/{branch.repository['full_name']}/{quote(base)}"
 
     def standing(name: str, cell: Cell) -> FailureStanding:
-        column = f"{home}?{urlencode({'name': name[: grid_view.TEXT_MOST]})}"
+        column = f"{home}?{urlencode({'name': name[: grid.FILTER_MOST]})}"
         return _standing_on_base(cell, found.before(name), base, column)
 
     compare = f"{subject.github}/{subject.repo}/compare/{quote(base)}...{quote(subject.sha)}"

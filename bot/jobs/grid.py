@@ -169,6 +169,7 @@ def _check_runs(facts: Facts) -> Iterator[PlacedRun]:
         )
 
 
+FILTER_MOST = 200  # characters of a filter by name
 OWN = frozenset(("actions", "elsewhere"))  # sources of jobs of upstream, on GitHub or another CI
 Verdict = Literal["green", "red", "running", "none"]
 OTHER, RERUNS, BACKENDS, CHECKS, UNSTABLE = "other", "Reruns", "Backends", "Checks", "Unstable"

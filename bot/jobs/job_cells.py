@@ -42,7 +42,7 @@ def is_elsewhere(number: int) -> bool:
 
 
 LINE_MOST = 300  # characters: grids read many thousands of cells
-CELL = ci_cell.c
+CELL, COLUMN = ci_cell.c, ci_column.c
 
 
 class JobTests(NamedTuple):
@@ -172,7 +172,7 @@ def _cell_of_record(
 
 
 ALLOWED = "allowed"  # conclusion of a failure that the job may have
-CELL_OTHER_JOBS, COLUMN = ci_cell.c, ci_column.c
+
 _CONCLUSIONS = CONCLUSION_OF | {ALLOWED: CONCLUSIONS.index(ALLOWED)}
 _FAILED = frozenset({"failure", "timed_out", ALLOWED})
 _FROM_JOB = (
@@ -273,21 +273,21 @@ async def _with_known_lines(tx: Transaction, jobs: Sequence[OtherJob]) -> list[O
 @functools.cache
 def _known_lines(*, sqlite: bool) -> Statement:
     """Return the query for the lines of jobs whose logs were read, by the jobs' numbers."""
-    of_jobs = among_given((CELL_OTHER_JOBS.repository_id, CELL_OTHER_JOBS.job_id), "wanted", sqlite=sqlite)
+    of_jobs = among_given((CELL.repository_id, CELL.job_id), "wanted", sqlite=sqlite)
     columns = (
-        CELL_OTHER_JOBS.repository_id,
-        CELL_OTHER_JOBS.job_id,
-        CELL_OTHER_JOBS.line,
-        CELL_OTHER_JOBS.failure_kind,
+        CELL.repository_id,
+        CELL.job_id,
+        CELL.line,
+        CELL.failure_kind,
     )
-    return Statement(sa.select(*columns).where(of_jobs, CELL_OTHER_JOBS.signature.is_not(None)))
+    return Statement(sa.select(*columns).where(of_jobs, CELL.signature.is_not(None)))
 
 
 async def find_other_job(tx: Transaction, owners: Collection[int], number: int) -> OtherJobRow | None:
     """Return a job of one of some repositories by its number."""
     query = select(OtherJobRow, ci_cell, ci_column).where(
-        CELL_OTHER_JOBS.repository_id.in_(sorted(owners)),
-        CELL_OTHER_JOBS.job_id == number,
-        COLUMN.id == CELL_OTHER_JOBS.column_id,
+        CELL.repository_id.in_(sorted(owners)),
+        CELL.job_id == number,
+        COLUMN.id == CELL.column_id,
     )
-    return await tx.fetch_first(query.order_by(CELL_OTHER_JOBS.head_sha).limit(1))
+    return await tx.fetch_first(query.order_by(CELL.head_sha).limit(1))

@@ -346,26 +346,21 @@ async def checks(tx: Transaction, repository_id: int, shas: Sequence[str], *, ou
     return await tx.fetch(query)
 
 
-COMMIT_BRANCH_MARKS, STORED_BRANCH_MARKS, JOB_BRANCH_MARKS = branch_commit.c, ci_commit.c, oot_workflow_job.c
 MARKED_COMMITS = 60  # newest; the page of a branch shows fewer at first
 
 
 async def read_mark(tx: Transaction, repository_id: int, branch: str) -> tuple[object, ...]:
     """Return the mark: commits with the marks of upstream's jobs, and the last change of the backends' jobs."""
-    same = (STORED_BRANCH_MARKS.repository_id == COMMIT_BRANCH_MARKS.repository_id) & (
-        STORED_BRANCH_MARKS.head_sha == COMMIT_BRANCH_MARKS.sha
-    )
+    same = (STORED.repository_id == COMMIT.repository_id) & (STORED.head_sha == COMMIT.sha)
     query = (
-        sa.select(COMMIT_BRANCH_MARKS.sha, COMMIT_BRANCH_MARKS.gone, STORED_BRANCH_MARKS.mark)
+        sa.select(COMMIT.sha, COMMIT.gone, STORED.mark)
         .select_from(branch_commit.outerjoin(ci_commit, same))
-        .where(COMMIT_BRANCH_MARKS.repository_id == repository_id, COMMIT_BRANCH_MARKS.branch == branch)
-        .order_by(COMMIT_BRANCH_MARKS.at.desc(), COMMIT_BRANCH_MARKS.sha.desc())
+        .where(COMMIT.repository_id == repository_id, COMMIT.branch == branch)
+        .order_by(COMMIT.at.desc(), COMMIT.sha.desc())
         .limit(MARKED_COMMITS)
     )
     commits = [tuple(row) for row in await tx.run(query)]
     shas = [sha for sha, _, _ in commits]
-    changed = sa.select(sa.func.count(), sa.func.max(JOB_BRANCH_MARKS.updated_at)).where(
-        JOB_BRANCH_MARKS.head_sha.in_(shas)
-    )
+    changed = sa.select(sa.func.count(), sa.func.max(JOB.updated_at)).where(JOB.head_sha.in_(shas))
     backends = (await tx.run(changed)).all()
     return (tuple(commits), tuple(map(tuple, backends)))

@@ -19,8 +19,7 @@ from bot.evidence.collect.parser_pool import WORKSPACE
 from bot.evidence.collect.receivers import Fetched, Job, attempt_of, attribute_artifact, partial_number
 from bot.evidence.collect.tables import ArtifactRow, WorkflowDay, ci_artifact, ci_fetch, ci_storage_day
 from bot.github import responses
-from bot.ingest import deliveries, inbox
-from bot.ingest import repositories as watched
+from bot.ingest import deliveries, inbox, repositories
 from bot.jobs import collection, runs, settings
 from bot.jobs.collection import FetchState, state_in_words
 from bot.jobs.runs import is_trusted_run
@@ -74,7 +73,7 @@ class ArtifactChoice:
 
 async def find_artifact(tx: Transaction, repo: str, artifact_id: int) -> ArtifactRow | None:
     """Return an artifact by any name of its repository."""
-    owners = sorted(await watched.read_ids(tx, repo))
+    owners = sorted(await repositories.read_ids(tx, repo))
     query = select(ArtifactRow, ci_artifact).where(A.repository_id.in_(owners), A.id == artifact_id)
     return await tx.fetch_first(query)
 

@@ -1,5 +1,6 @@
-"""What a store of blobs does and how it fails; blobs in a bucket of S3, Google Cloud Storage or Azure, through obstore
-(extra `s3`).
+"""What a store of blobs does and how it fails; a store in a bucket of S3, Google Cloud Storage or Azure.
+
+Buckets are reached through obstore (extra `s3`), which is imported on first use.
 """
 
 from __future__ import annotations

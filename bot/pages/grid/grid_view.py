@@ -14,7 +14,7 @@ from bot.core.json_fields import iso_time
 from bot.core.text import plural
 from bot.jobs import branch_history, cells, job_names
 from bot.jobs.branch_standing import STANDING_LINES
-from bot.jobs.grid import RERUNS, UNSTABLE, Grid, key_of_column
+from bot.jobs.grid import FILTER_MOST, RERUNS, UNSTABLE, Grid, key_of_column
 from bot.queue.sums import DAY
 from bot.web import addresses
 from bot.web import openapi as op
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from bot.web.parameters import Parameter, Query
 
 LINES_MOST = 500
-TEXT_MOST = 200  # characters of a name filter
 HIDABLE = {"reruns": ("rerun_disabled_tests", "mem_leak_check"), "unstable": ("unstable",)}
 GROUPS = {"reruns": RERUNS, "unstable": UNSTABLE}
 ONLY_CHOICES = ("", "failing", "blocking")
@@ -117,8 +116,8 @@ class GridFilter:
 
 def _parse_name(text: str) -> str:
     name = escaping.one_line(text)
-    if len(name) > TEXT_MOST:
-        raise INVALID_PARAMETER.because(f"name has at most {TEXT_MOST} characters")
+    if len(name) > FILTER_MOST:
+        raise INVALID_PARAMETER.because(f"name has at most {FILTER_MOST} characters")
     try:
         job_names.name_test(name)
     except ValueError as error:
@@ -165,7 +164,7 @@ NAME = declare.parsed(
     parse=_parse_name,
     default="",
 )
-GROUP = declare.text("group", "only jobs of this group", most=TEXT_MOST)
+GROUP = declare.text("group", "only jobs of this group", most=FILTER_MOST)
 HIDE: Parameter[tuple[str, ...]] = declare.parsed(
     "hide",
     Annotated[str, matching(f"{_FLAGS}(,{_FLAGS})*")],
@@ -181,7 +180,7 @@ FOLDS = declare.parsed(
 OPEN: Parameter[tuple[str, ...]] = declare.parsed(
     "open", op.Text, "groups that are not folded", parse=_opened, default=(), only="page"
 )
-CELL = declare.text("cell", "the cell whose runs are shown", most=TEXT_MOST, only="page")
+CELL = declare.text("cell", "the cell whose runs are shown", most=FILTER_MOST, only="page")
 PARAMETERS = (PER, BEFORE, ON, NAME, GROUP, HIDE, CHOSEN, SHARDS, FOLDS, OPEN, CELL)
 
 
