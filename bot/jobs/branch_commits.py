@@ -45,7 +45,7 @@ CELL, COLUMN, STORED, EVENT, TITLE = ci_cell.c, ci_column.c, ci_commit.c, trunk_
 
 async def keep_words(tx: Transaction, commits: Sequence[CommitRow | Mapping[str, Any]]) -> None:
     """Keep the words of some commits' titles and authors."""
-    await word_index.put_titles(tx, [_title_words(one) for one in commits])
+    await word_index.put_titles(tx, [_title_words(commit) for commit in commits])
 
 
 async def forget_words(context: Context) -> int:
@@ -80,8 +80,8 @@ async def commits_by_sha(
 async def commit_of_pull(tx: Transaction, repository_id: int, number: int) -> str | None:
     """Return the newest commit of a branch that came from a pull request, None where none is known."""
     query = sa.select(COMMIT.sha).where(COMMIT.repository_id == repository_id, COMMIT.pr_number == number)
-    found: str | None = (await tx.run(query.order_by(COMMIT.at.desc(), COMMIT.sha).limit(1))).scalar()
-    return found
+    sha: str | None = (await tx.run(query.order_by(COMMIT.at.desc(), COMMIT.sha).limit(1))).scalar()
+    return sha
 
 
 async def branches_by_name(
@@ -93,8 +93,8 @@ async def branches_by_name(
     )
     some = newest.limit(SCANNED).subquery().c
     query = sa.select(some.repository_id, some.branch).where(some.branch.icontains(text, autoescape=True))
-    found = await tx.run(query.order_by(some.pushed_at.desc(), some.branch).limit(limit))
-    return [(row.repository_id, row.branch) for row in found]
+    rows = await tx.run(query.order_by(some.pushed_at.desc(), some.branch).limit(limit))
+    return [(row.repository_id, row.branch) for row in rows]
 
 
 async def jobs_by_name(
@@ -113,7 +113,7 @@ def _title_words(commit: CommitRow | Mapping[str, Any]) -> Title:
         "kind": COMMIT_WORDS,
         "repository_id": commit["repository_id"],
         "ref": commit["sha"],
-        "text": " ".join(one for one in (commit["title"], commit["author"]) if one),
+        "text": " ".join(text for text in (commit["title"], commit["author"]) if text),
     }
 
 
@@ -146,8 +146,8 @@ async def commits_of_heads(
     came: dict[str, list[str]] = {}
     values = {"repository": repository_id, "ref": f"{branches.HEADS}{branch}"}
     for start in range(0, len(heads), HEADS_AT_ONCE):
-        found = await tx.run(_PUSHES, {**values, "heads": heads[start : start + HEADS_AT_ONCE]})
-        for head, commits in found.all():
+        pushes = await tx.run(_PUSHES, {**values, "heads": heads[start : start + HEADS_AT_ONCE]})
+        for head, commits in pushes.all():
             shas = [sha for sha in reversed(commits or ()) if sha != head]
             came[head] = max(came.get(head, []), shas, key=lambda each: (len(each), each))
     kept = {head: shas[:most] for head, shas in came.items()}
@@ -183,8 +183,8 @@ async def _named_commit(
     named: dict[str, FoldedCommitRow] = {}
     values = {"repository": repository_id, "branch": branch}
     for start in range(0, len(shas), HEADS_AT_ONCE):
-        found = await tx.fetch(_NAMED, {**values, "shas": shas[start : start + HEADS_AT_ONCE]})
-        named |= {row["sha"]: row for row in found}
+        rows = await tx.fetch(_NAMED, {**values, "shas": shas[start : start + HEADS_AT_ONCE]})
+        named |= {row["sha"]: row for row in rows}
     return named
 
 
@@ -238,11 +238,12 @@ async def _fold_pushes(tx: Transaction, push: PushRow) -> None:
         await fold_lines(tx, push["repository_id"], reference.removeprefix(HEADS), came)
 
 
-def _greater(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _greater(known: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {
-        name: max(one[name] or least, other[name] or least) or one[name] for name, least in _OF_PUSH.items()
+        name: max(known[name] or least, other[name] or least) or known[name]
+        for name, least in _OF_PUSH.items()
     }
-    return {**one, **chosen}
+    return {**known, **chosen}
 
 
 def _commit(push: PushRow) -> dict[str, Any] | None:
@@ -278,9 +279,9 @@ def pull_number(title: str) -> int | None:
 
     A squashed one ends with it, as in "... (#123)"; a merge begins with "Merge pull request #123 from".
     """
-    _, found, last = title.rpartition("(#")
+    _, opened, last = title.rpartition("(#")
     digits = last.removesuffix(")")
-    if not (found and last.endswith(")")):
+    if not (opened and last.endswith(")")):
         digits = title.removeprefix(MERGE).partition(" from ")[0] if title.startswith(MERGE) else ""
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else None
 
@@ -293,7 +294,7 @@ async def store_commits(
     tx: Transaction,
     repository_id: int,
     branch: str,
-    found: Sequence[ListedCommit],
+    commits: Sequence[ListedCommit],
     *,
     newest: bool,
     since: int,
@@ -303,27 +304,27 @@ async def store_commits(
     A commit that came with the push of another is none of the branch's lines. One from before `since` would be
     deleted again at once.
     """
-    if not found:
+    if not commits:
         return 0
     key: BranchKey = {"repository_id": repository_id, "branch": branch}
-    shas = {one["sha"] for one in found}
+    shas = {commit["sha"] for commit in commits}
     folded = await _folded_shas(tx, repository_id, branch)
-    lines = [one for one in found if one["sha"] not in folded]
+    lines = [commit for commit in commits if commit["sha"] not in folded]
     known = await _known_shas(tx, repository_id, branch, shas)
     made = [
-        _listed_row(key, one, parent["sha"] if parent else None)
-        for one, parent in zip(lines, [*lines[1:], None], strict=True)
-        if one["sha"] not in known and one["at"] >= since
+        _listed_row(key, commit, parent["sha"] if parent else None)
+        for commit, parent in zip(lines, [*lines[1:], None], strict=True)
+        if commit["sha"] not in known and commit["at"] >= since
     ]
     if made:
         await tx.run(tx.insert(branch_commit).on_conflict_do_nothing(), made)
         await keep_words(tx, made)
-    came = [one for one in found if one["sha"] in folded and one["at"] >= since]
-    await add_commits(tx, [{**key, **one} for one in came])
+    came = [commit for commit in commits if commit["sha"] in folded and commit["at"] >= since]
+    await add_commits(tx, [{**key, **commit} for commit in came])
     here = (COMMIT.repository_id == repository_id, COMMIT.branch == branch)
     await tx.run(sa.update(branch_commit).where(*here, COMMIT.sha.in_(sorted(shas))).values(gone=False))
     if newest:
-        later = COMMIT.at > min(one["at"] for one in found)
+        later = COMMIT.at > min(commit["at"] for commit in commits)
         await tx.run(
             sa.update(branch_commit).where(*here, later, COMMIT.sha.not_in(sorted(shas))).values(gone=True)
         )
@@ -347,16 +348,16 @@ async def name_pulls(tx: Transaction, repository_id: int, branch: str) -> None:
         await tx.run(sa.update(branch_commit).where(*here, COMMIT.sha == sha).values(pr_number=number))
 
 
-def _listed_row(key: BranchKey, one: ListedCommit, parent: str | None) -> CommitRow:
+def _listed_row(key: BranchKey, commit: ListedCommit, parent: str | None) -> CommitRow:
     return {
         **key,
-        "sha": one["sha"],
+        "sha": commit["sha"],
         "parent": parent,
         "replaces": None,
-        "at": one["at"],
-        "title": one["title"],
-        "author": one["author"],
-        "pr_number": pull_number(one["title"]),
+        "at": commit["at"],
+        "title": commit["title"],
+        "author": commit["author"],
+        "pr_number": pull_number(commit["title"]),
         "folded": 0,
         "gone": False,
         "listed": True,

@@ -119,14 +119,14 @@ async def write_cells(tx: Transaction, changed: Changed) -> None:
     if on_commits:
         await _write_cells(tx, on_commits)
     await commit_cells.forget_cells(
-        tx, [(one["repository_id"], sha) for one in (*on_commits, *runs) if (sha := one["head_sha"])]
+        tx, [(row["repository_id"], sha) for row in (*on_commits, *runs) if (sha := row["head_sha"])]
     )
     if pushes := cast("Sequence[PushRow]", changed.get("push", ())):
         await branch_commits.write_commits(tx, pushes)
         await branches.note_pushes(tx, pushes)
     checks = cast("Sequence[CheckRunRow]", changed.get("check_run", ()))
     reported = cast("Sequence[JobRow]", changed.get("oot_workflow_job", ()))
-    shas = {one["head_sha"] for one in (*on_commits, *runs)} | {push["after"] for push in pushes}
+    shas = {row["head_sha"] for row in (*on_commits, *runs)} | {push["after"] for push in pushes}
     shas |= {row["head_sha"] for row in checks if row["app_slug"] != GITHUB_ACTIONS}
     shas |= {row.get("head_sha") for row in reported if row.get("pr_number") is None}
     runners = {(job["repository_id"], job["created_at"] // DAY) for job in on_commits if job["created_at"]}
@@ -263,11 +263,11 @@ async def _with_known_lines(tx: Transaction, jobs: Sequence[OtherJob]) -> list[O
     })  # fmt: skip
     rows = await tx.run(_known_lines(sqlite=tx.sqlite), {"wanted": tx.keys(failed)}) if failed else ()
     known = {(row.repository_id, row.job_id): row for row in rows}
-    found = []
+    completed = []
     for job in jobs:
         row = known.get((job.repository_id, make_number(job.source, job.id))) if known else None
-        found.append(replace(job, line=row.line, kind=row.failure_kind) if row else job)
-    return found
+        completed.append(replace(job, line=row.line, kind=row.failure_kind) if row else job)
+    return completed
 
 
 @functools.cache

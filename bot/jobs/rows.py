@@ -224,8 +224,8 @@ async def following(tx: Transaction, commit: CommitRow) -> str | None:
         COMMIT.at >= commit["at"],
         COMMIT.parent == commit["sha"],
     )
-    found: str | None = (await tx.run(query.order_by(COMMIT.at, COMMIT.sha).limit(1))).scalar()
-    return found
+    sha: str | None = (await tx.run(query.order_by(COMMIT.at, COMMIT.sha).limit(1))).scalar()
+    return sha
 
 
 async def commits(
@@ -280,16 +280,16 @@ async def timed_jobs(
 
 async def stored_cells(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, StoredRow]:
     """Return what is stored of some commits that jobs ran on."""
-    found = (await tx.run(_STORED_CELLS, {"repository": repository_id, "shas": shas})).all()
-    return {sha: StoredRow(mark=mark, cells=cells) for sha, mark, cells in found}
+    rows = (await tx.run(_STORED_CELLS, {"repository": repository_id, "shas": shas})).all()
+    return {sha: StoredRow(mark=mark, cells=cells) for sha, mark, cells in rows}
 
 
 async def stored_outlines(
     tx: Transaction, repository_id: int, shas: Sequence[str]
 ) -> dict[str, tuple[int, bytes | None]]:
     """Return the marks of the commits that have stored cells, and their outlines."""
-    found = (await tx.run(_STORED_OUTLINES, {"repository": repository_id, "shas": shas})).all()
-    return {sha: (mark, outline) for sha, mark, outline in found}
+    rows = (await tx.run(_STORED_OUTLINES, {"repository": repository_id, "shas": shas})).all()
+    return {sha: (mark, outline) for sha, mark, outline in rows}
 
 
 async def columns(
@@ -297,18 +297,18 @@ async def columns(
 ) -> dict[int, ColumnRow]:
     """Return columns by id; all of a repository's without `ids`, or where that is the cheaper question."""
     if ids is not None and len(ids) <= SHA_OF_SQLITE:
-        found = await tx.fetch(_COLUMNS, {"repository": repository_id, "ids": sorted(ids)})
+        rows = await tx.fetch(_COLUMNS, {"repository": repository_id, "ids": sorted(ids)})
     else:
-        found = await tx.fetch(_ALL_COLUMNS, {"repository": repository_id})
-    return {row["id"]: row for row in found}
+        rows = await tx.fetch(_ALL_COLUMNS, {"repository": repository_id})
+    return {row["id"]: row for row in rows}
 
 
 async def columns_shown_as(
     tx: Transaction, repository_id: int, names: Collection[str]
 ) -> dict[int, ColumnRow]:
     """Return the columns that GitHub shows under these names of commit statuses."""
-    found = await tx.fetch(_COLUMNS_SHOWN_AS, {"repository": repository_id, "names": sorted(names)})
-    return {row["id"]: row for row in found}
+    rows = await tx.fetch(_COLUMNS_SHOWN_AS, {"repository": repository_id, "names": sorted(names)})
+    return {row["id"]: row for row in rows}
 
 
 async def runs(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[RunRow]:
@@ -330,8 +330,8 @@ async def telling_runs(tx: Transaction, repository_id: int, shas: Sequence[str])
 
 async def backend_jobs(tx: Transaction, names: Collection[str], shas: Sequence[str]) -> list[BackendJobRow]:
     """Return what backends reported on some commits of a repository (any of its names, case folded)."""
-    found = await tx.fetch(_BACKEND_JOBS, {"names": sorted(names), "shas": shas})
-    return [row for row in found if "refused" not in row["flags"]]
+    rows = await tx.fetch(_BACKEND_JOBS, {"names": sorted(names), "shas": shas})
+    return [row for row in rows if "refused" not in row["flags"]]
 
 
 async def checks(tx: Transaction, repository_id: int, shas: Sequence[str], *, ours: int) -> list[CheckRunRow]:
