@@ -100,9 +100,7 @@ async def test_who_waits_is_listed_until_a_member_reviews(bot, github):
 async def test_a_label_may_say_merged_and_names_are_told_where_that_is_wanted(
     settings, github, issuer, clock
 ):
-    options = JobReportSettings(
-        ci_contributors="names", ci_external_label="open source", ci_bots=("robot",)
-    )
+    options = JobReportSettings(ci_contributors="names", ci_external_label="open source", ci_bots=("robot",))
     chosen = replace(settings, of_features={JobReportSettings: options})
     async with harness.running(chosen, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
         pull = await github.open_pull(
