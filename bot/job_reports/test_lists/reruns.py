@@ -23,13 +23,13 @@ from bot.job_reports.test_lists import times
 from bot.job_reports.test_lists.tables import RerunRow, test_rerun, test_rerun_job
 
 if TYPE_CHECKING:
-    from bot.job_reports.test_lists.times import NameOfTest
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from bot.context import Context
     from bot.db.exports import ExportedRow, RowKey
     from bot.db.transaction import Transaction
     from bot.evidence.tests.tables import TestJobRow
+    from bot.job_reports.test_lists.times import NameOfTest
     from bot.queue.tasks import Task
 
 RECENT = 14 * DAY  # milliseconds
