@@ -38,7 +38,7 @@ KEPT_DAYS, KEPT_DAYS_ENTERPRISE = 3, 7  # how far GitHub's log goes back
 
 
 def logged_apps(context: Context) -> list[GitHubApp]:
-    """Return the Apps whose logs are read: one, or two where the backends have their own."""
+    """Return the Apps whose logs are read: one, or two if the backends have an App of their own."""
     return (
         [context.github]
         if context.backend_github is context.github
@@ -65,7 +65,7 @@ async def watched_accounts(context: Context, tx: Transaction) -> frozenset[str]:
 
 
 def oldest_readable(context: Context) -> int:
-    """Return how far back to read (epoch milliseconds): as far as GitHub's log and our own retention go."""
+    """Return the time to read back to (epoch milliseconds): as far as GitHub's log and our own retention go."""
     enterprise = is_enterprise_server(context.settings.github_api_url)
     days = min(KEPT_DAYS_ENTERPRISE if enterprise else KEPT_DAYS, context.settings.raw_retention_days)
     return context.clock.now() - days * DAY
@@ -74,7 +74,7 @@ def oldest_readable(context: Context) -> int:
 async def list_missing(
     context: Context, app: GitHubApp, *, since: int, until: int
 ) -> AsyncGenerator[list[LogEntry], None]:
-    """Yield, for each page of the log between two times, what was never stored; newest first.
+    """Yield the entries of each page of the log between two times that were never stored, newest first.
 
     Only events with handlers. The log's own `status` is ignored: only the inbox knows whether a delivery came in, and
     a failed entry may be followed by one that succeeded.
@@ -94,18 +94,18 @@ async def list_missing(
 
 
 async def fetch_delivery(context: Context, app: GitHubApp, entry: LogEntry) -> bool:
-    """Store a delivery with the body kept in the log; returns False when the log no longer has it.
+    """Store a delivery with the body that the log has; returns False if the log no longer has it.
 
     Raises GitHubRefused when access is refused: that says nothing about the delivery.
     """
     try:
-        found = await app.as_app().getitem("/app/hook/deliveries/{id}", {"id": str(entry["log_id"])})
+        logged = await app.as_app().getitem("/app/hook/deliveries/{id}", {"id": str(entry["log_id"])})
     except GitHubRefused as error:
         if not error.gone:
             raise
         await _mark_lost(context, app, entry, str(error))
         return False
-    request = found.get("request") or {}
+    request = logged.get("request") or {}
     payload = request.get("payload")
     if not isinstance(payload, dict):
         await _mark_lost(context, app, entry, "the log shows no payload")
@@ -125,7 +125,7 @@ async def fetch_delivery(context: Context, app: GitHubApp, entry: LogEntry) -> b
 
 
 async def store_missing(context: Context, app: GitHubApp, page: list[LogEntry]) -> bool:
-    """Store what is missing, until it comes in; returns whether any of it is new."""
+    """Store which deliveries are missing until they come in; returns whether any of them is new."""
     async with context.store.transaction() as tx:
         new = [await _add_missing(tx, app, entry) for entry in page]
     return any(new)
@@ -222,7 +222,7 @@ async def sweep_log(
     since: int | None = None,
     on_count: Callable[[int], None] | None = None,
 ) -> SweepResult:
-    """Find what is missing and request it; `since` (epoch milliseconds) replaces where the last sweep began.
+    """Find missing deliveries and request them, from `since` (epoch milliseconds) or from the last sweep on.
 
     `on_count` is called with the number of deliveries to be requested, before the slow requests begin.
     """
@@ -294,7 +294,7 @@ async def recover_missing(
 
 
 async def _recover(context: Context, app: GitHubApp, row: MissedDeliveryRow) -> None:
-    """Request a delivery at the rate GitHub wants for writes; fetch it where we pull or requests were in vain."""
+    """Request a delivery at the rate GitHub wants for writes; fetch it if we pull or if requests had no effect."""
     if context.settings.pulls or row["asks"] >= MOST_REQUESTS:
         await fetch_delivery(context, app, row)
     else:
@@ -327,9 +327,9 @@ async def begin_sweep(tx: Transaction, app_id: int, name: str) -> SweepRow:
     insert = tx.insert(sweep).values(app_id=app_id, name=name, created_at=tx.now, tried_at=tx.now, found=0)
     update = {"tried_at": sa.func.coalesce(sweep.c.tried_at, tx.now)}
     await tx.run(insert.on_conflict_do_update(index_elements=["app_id", "name"], set_=update))
-    found = await read_sweep(tx, app_id, name)
-    assert found is not None
-    return found
+    row = await read_sweep(tx, app_id, name)
+    assert row is not None
+    return row
 
 
 async def read_sweep(tx: Transaction, app_id: int, name: str) -> SweepRow | None:
@@ -338,7 +338,7 @@ async def read_sweep(tx: Transaction, app_id: int, name: str) -> SweepRow | None
 
 
 async def finish_sweep(tx: Transaction, app_id: int, name: str, *, reached: int, found: int = 0) -> None:
-    """Note that a sweep is complete: everything before `reached` was looked at, nothing where that is no time yet."""
+    """Record a complete sweep that looked at everything before `reached`; 0 if it reached nothing yet."""
     reached_at = reached if reached > 0 else None
     done = {"tried_at": None, "finished_at": tx.now, "reached": reached_at, "found": found}
     await tx.run(sa.update(sweep).where(sweep.c.app_id == app_id, sweep.c.name == name).values(done))
@@ -347,7 +347,7 @@ async def finish_sweep(tx: Transaction, app_id: int, name: str, *, reached: int,
 async def read_sweep_ages(
     tx: Transaction, app_ids: Sequence[int], names: Sequence[str]
 ) -> list[tuple[str, int, int]]:
-    """Return name, App and milliseconds since the last complete one, or since the first try, of these sweeps."""
+    """Return name, App and age in milliseconds of these sweeps, since the last complete one or the first try."""
     query = select(SweepRow, sweep).where(sweep.c.app_id.in_(app_ids), sweep.c.name.in_(names))
     rows = await tx.fetch(query)
     return [
@@ -388,7 +388,7 @@ async def forget_missing(
 async def read_missing_to_request(
     tx: Transaction, app_id: int, *, asked_before: int, accounts: Collection[str]
 ) -> list[MissedDeliveryRow]:
-    """Return the missing deliveries to be requested now: those whose last request is longest ago, then the oldest.
+    """Return the missing deliveries to request now: those requested longest ago first, then the oldest.
 
     First those for repositories of some accounts (case folded), then a few of all others, unknown repositories first:
     strangers may install a public App and have thousands sent.

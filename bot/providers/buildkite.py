@@ -64,14 +64,14 @@ SCRIPT = "script"  # type of the jobs that run a command; others wait, or start 
 
 
 def make_project(address: object, slug: object) -> str:
-    """Return organization and pipeline: the first part of a build's address, and the pipeline's slug.
+    """Return `organization/pipeline`, from the first part of a build's address and the pipeline's slug.
 
     Raises Unreadable where these do not say.
     """
-    found = BUILD_ADDRESS.match(address) if isinstance(address, str) else None
-    if found is None or not isinstance(slug, str) or not slug:
+    match = BUILD_ADDRESS.match(address) if isinstance(address, str) else None
+    if match is None or not isinstance(slug, str) or not slug:
         raise Unreadable("build.web_url or pipeline.slug is missing or malformed")
-    return normalize_project(BUILDKITE, clean(f"{found[1]}/{slug}")[: read.ID_MOST])
+    return normalize_project(BUILDKITE, clean(f"{match[1]}/{slug}")[: read.ID_MOST])
 
 
 def read_job(data: JsonObject, start: JsonObject) -> Record | None:
@@ -120,7 +120,7 @@ def read_job(data: JsonObject, start: JsonObject) -> Record | None:
 
 
 def read_build(data: JsonObject, start: JsonObject) -> Record:
-    """Return a build. One that waits to be unblocked has not ended, whatever its state: it may run on."""
+    """Return a build. A blocked build has not ended, whatever its state: it may continue."""
     state = read.read_text(data, "build", "state", most=read.WORD_MOST) or ""
     ended = read.read_time(data, "build", "finished_at")
     status, conclusion = BUILD_STATES.get(state, (COMPLETED, OTHER) if ended else (RUNNING, None))
@@ -182,7 +182,7 @@ def _job_name(job: JsonObject) -> str:
 
 
 def _asked_runner(job: JsonObject) -> str | None:
-    """Return what a job asks of its agent: the rule that names a queue, or else all of them."""
+    """Return what a job asks of its agent: the rule that names a queue, or else all rules."""
     rules = [rule for rule in read_member(job, ("agent_query_rules",), Kind.TEXTS) or () if rule != "*"]
     queue = next((rule for rule in rules if rule.startswith("queue=")), None)
     return (queue or " ".join(rules))[: read.ID_MOST] or None
@@ -195,15 +195,15 @@ AGENT_ADDRESS = re.compile(r"https?://[^/?#]+/(?:v2/)?organizations/([A-Za-z0-9.
 
 
 def find_organization(*addresses: object) -> str:
-    """Return the organization of an agent, by its addresses on Buildkite's pages and in its API; "" without any."""
+    """Return the organization of an agent, read from its addresses at Buildkite; "" if they name none."""
     for address in addresses:
-        if isinstance(address, str) and (found := AGENT_ADDRESS.match(address)):
-            return found[1].casefold()
+        if isinstance(address, str) and (match := AGENT_ADDRESS.match(address)):
+            return match[1].casefold()
     return ""
 
 
 def read_agent(data: JsonObject, event: str, *, received_at: int) -> ProviderAgentRow:
-    """Return an agent as an event tells of it."""
+    """Read an agent from an event."""
     tags = (read_member(data, ("agent", "meta_data"), Kind.TEXTS) or [])[:TAGS_MOST]
     tags = [tag[: read.ID_MOST] for tag in tags]
     queue = next((tag.partition("=")[2] for tag in tags if tag.startswith("queue=")), "") or DEFAULT_QUEUE
@@ -234,7 +234,7 @@ class _Pause(NamedTuple):
 
 
 class BuildkiteApi:
-    """What this process knows of the tokens of the settings."""
+    """Buildkite's REST API as this process uses it: its downloads, and the pause of each token."""
 
     def __init__(self, context: Context) -> None:
         self._clock = context.clock
@@ -243,7 +243,7 @@ class BuildkiteApi:
         self._pauses: dict[str, _Pause] = {}  # by the variable with the token
 
     def check_pause(self, provider: Provider) -> None:
-        """Raise NotYet while a token is to be left alone."""
+        """Raise NotYet while a token must pause."""
         pause = self._pauses.get(provider.api_variable)
         if pause and pause.until > (now := self._clock.now()):
             raise NotYet(pause.reason, after=(pause.until - now) / 1000)
@@ -270,8 +270,8 @@ class BuildkiteApi:
 
     async def close(self) -> None:
         """Close the connections."""
-        for one in self._downloads.values():
-            await one.close()
+        for download in self._downloads.values():
+            await download.close()
 
     def _pause(self, provider: Provider, seconds: float, reason: str) -> None:
         until = self._clock.now() + round(seconds * 1000)

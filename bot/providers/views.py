@@ -44,7 +44,7 @@ def _with(**members: Schema) -> Schema:
 
 
 def _of_kinds(member: str, *cases: tuple[Sequence[str], Schema], properties: Schema) -> Meta:
-    """Return the constraint of events whose `member` names their kind, of which each needs something else."""
+    """Return the schema of events that need different members by their kind, which `member` names."""
     chosen: Schema = {}
     for kinds, needed in reversed(cases):
         named = {"required": [member], "properties": {member: {"enum": [*kinds]}}}
@@ -118,7 +118,7 @@ class ProviderRuns(Answer, frozen=True, kw_only=True):
 
 
 async def _fill_rows(asked: Query, struct: type[Struct], rows: list[dict[str, Any]]) -> list[Struct]:
-    """Return rows as they are sent, with whether each is trusted."""
+    """Return rows as answers, with whether each is trusted."""
     ids = await repositories.read_ids(asked.tx, asked[REPO])
     repository = await trunk_rows.repository(asked.tx, ids) if ids else None
     default = repository["default_branch"] if repository else None
@@ -146,7 +146,7 @@ def _list_view(
 
     json = Json(
         path=f"/api/records/{kind.table}/{{owner}}/{{repo}}",
-        answer=lambda found: found,
+        answer=lambda content: content,
         content=answer,
         named=(struct,),
         name=name,
@@ -164,12 +164,12 @@ def _one_view(kind: RecordType[Any], struct: type[Struct], name: str, summary: s
         )
         if row is None:
             raise NOTHING_HELD.because(f"no {kind.table} {asked[IDENTIFIED][:100]} is held here")
-        (found,) = await _fill_rows(asked, struct, [row])
-        return found
+        (record,) = await _fill_rows(asked, struct, [row])
+        return record
 
     json = Json(
         path=f"/api/records/{kind.table}/{{owner}}/{{repo}}/{{id:.+}}",
-        answer=lambda found: found,
+        answer=lambda content: content,
         content=op.Content(struct, "One flat object"),
         name=name,
         summary=summary,

@@ -35,7 +35,7 @@ GOES_ON, OFTEN = 120.0, 4  # and, asked that often, about one that goes on: it m
 
 
 class RunGoesOn(OotbotError):
-    """GitHub runs nothing again while the run goes on."""
+    """GitHub re-runs nothing while the run is in progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class ButtonPress:
 async def handle_button(context: Context, task: Task) -> None:
     """Request the re-runs that a button asks for, if it is ours (key: the delivery's GUID).
 
-    On the gate there is nothing to run: it is written again.
+    The gate runs nothing: it is published again.
     """
     async with context.store.transaction() as tx:
         _, body = await task_keys.read_delivery(context, tx, task)
@@ -63,7 +63,7 @@ async def handle_button(context: Context, task: Task) -> None:
 
 
 async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
-    """Have the `failed` jobs, or `all`, of a backend's runs run again; without any run it is dispatched again.
+    """Request a re-run of the `failed` jobs, or `all`, of a backend's runs; without a run, dispatch again.
 
     Returns False when that was requested already.
     """
@@ -99,7 +99,7 @@ async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str
 
 
 async def run_again(context: Context, task: Task) -> None:
-    """Ask GitHub to run a run again unless it does so already (key: `dispatch/attempt/run_id`, its attempt until now).
+    """Re-run a run at GitHub unless it already runs again (key: `dispatch/attempt/run_id`, the attempt so far).
 
     If it cannot, dispatch again, unless the pull request is closed or has a newer commit.
     """
@@ -150,7 +150,7 @@ def _read_press(body: dict[str, Any], app_id: int) -> ButtonPress | None:
 
 
 async def _choose_backends(tx: Transaction, context: Context, press: ButtonPress) -> list[Facts]:
-    """Return the backends to run again: the check run's own, or every red one of a suite's head."""
+    """Return the backends to re-run: the check run's own, or every failed one of a suite's head."""
     repo, sha = press.repo, press.head_sha
     check = await rows.check_by_id(tx, press.check_run_id) if press.check_run_id else None
     if press.check_run_id and check is None:
@@ -163,7 +163,7 @@ async def _choose_backends(tx: Transaction, context: Context, press: ButtonPress
     else:
         numbers = {row["pr_number"] for row in await dispatches.read_dispatches_of_head(tx, repo, sha)}
         numbers |= {row["pr_number"] for row in await rows.gates_on(tx, repo, [sha], gate)}
-    found = []
+    chosen = []
     for number in sorted(number for number in numbers if number is not None):
         await dispatches.lock_pull(tx, repo, number)
         request_publish(tx, repo, number)
@@ -173,8 +173,8 @@ async def _choose_backends(tx: Transaction, context: Context, press: ButtonPress
             facts = head.facts.get(backend.repo.casefold()) if head else None
             mine = check["basis"].startswith(f"{facts.dispatch['id']}/") if check and facts else False
             if facts and (mine or (check is None and backend.state.red)):
-                found.append(facts)
-    return found
+                chosen.append(facts)
+    return chosen
 
 
 def _never_started(rerun: RerunRow, run_id: str, attempt: int) -> bool:
@@ -187,17 +187,17 @@ def _has_reported(facts: Facts, run_id: str) -> int:
 
 
 async def _start_at_github(context: Context, dispatch: DispatchRow, rerun: RerunRow) -> bool:
-    """Return whether GitHub runs the run again; False when it never will."""
+    """Re-run at GitHub; returns False if GitHub never will."""
     run_id = rerun["run_id"]
     if not (run_id.isascii() and run_id.isdigit()):
         return False
     client = context.backend_github.client(dispatch["backend"], actions="write")
     everything, failed = f"actions/runs/{run_id}/rerun", f"actions/runs/{run_id}/rerun-failed-jobs"
     try:
-        found = await client.getitem(client.path(f"actions/runs/{run_id}"))
-        if found["run_attempt"] > rerun["from_attempt"]:
+        run = await client.getitem(client.path(f"actions/runs/{run_id}"))
+        if run["run_attempt"] > rerun["from_attempt"]:
             return True
-        if found["status"] != "completed":
+        if run["status"] != "completed":
             raise RunGoesOn(f"run {run_id} has not ended yet")
         await client.post(client.path(everything if rerun["scope"] == "all" else failed), data={})
     except GitHubRefused as error:
@@ -210,7 +210,7 @@ ALREADY_ENDED = 409  # the run's own conclusion stands
 
 
 async def cancel_run(context: Context, task: Task) -> None:
-    """Ask GitHub to cancel the run, then conclude its jobs: cancelled jobs do not report."""
+    """Ask GitHub to cancel the run, then finish its jobs: cancelled jobs do not report."""
     identifier, _, run_id = task.key.partition("/")
     async with context.store.read() as tx:
         dispatch = await dispatches.get_dispatch(tx, identifier)
@@ -237,12 +237,12 @@ async def cancel_run(context: Context, task: Task) -> None:
 
 async def _was_cancelled(client: Client, run_id: str) -> bool:
     """Whether a run that has ended was cancelled, perhaps by us: our first answer may have been lost."""
-    found = await client.getitem(client.path(f"actions/runs/{run_id}"))
-    return bool(found["conclusion"] == "cancelled")
+    run = await client.getitem(client.path(f"actions/runs/{run_id}"))
+    return bool(run["conclusion"] == "cancelled")
 
 
 async def _correct_answer(tx: Transaction, dispatch: DispatchRow, run_id: str, reason: str) -> None:
-    """Replace the answer that the run is being cancelled: it goes on."""
+    """Replace the answer that the run is being cancelled, since it continues."""
     repo, number = dispatch["upstream_repo"], dispatch["pr_number"]
     if number is None:
         return

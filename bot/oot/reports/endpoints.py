@@ -68,11 +68,11 @@ async def accept_callback_batch(request: web.Request) -> web.Response:
         batch = await read_body(request, limit=BATCH_LIMIT, caller=claims.repository)
         read = [_parse_one(claims, body, settings) for body in _split(batch)]
         taken = iter(
-            await request.app[REPORT_BATCHER].accept([one for one in read if isinstance(one, Submission)])
+            await request.app[REPORT_BATCHER].accept([item for item in read if isinstance(item, Submission)])
         )
-        answers = [next(taken) if isinstance(one, Submission) else one for one in read]
+        answers = [next(taken) if isinstance(item, Submission) else item for item in read]
         _raise_if_not_listed(answers)
-        if any(not isinstance(one, Rejected) and one.status == "ignored" for one in answers):
+        if any(not isinstance(answer, Rejected) and answer.status == "ignored" for answer in answers):
             request.app[REFUSAL_LIMITER].ignored(request)
     except Rejected as refusal:
         raise count_refusal(request, refusal) from None
@@ -105,7 +105,7 @@ async def _refuse_large_from_unlisted(request: web.Request, claims: Claims) -> N
 
 
 async def _read_entry(request: web.Request, claims: Claims) -> Entry | None:
-    """Return the caller's allowlist entry, None when it is ignored; raises Rejected."""
+    """Return the caller's allowlist entry, None if the caller is ignored; raises Rejected."""
     context = request.app[CONTEXT]
     async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
         return authorization.find_entry(await allowlists.read_in_force(tx), context.settings, claims)
@@ -136,7 +136,7 @@ async def _claims_of_key(context: Context, key: str) -> Claims:
 
 
 async def _accept(request: web.Request, claims: Claims, body: bytes) -> Accepted:
-    """Return the answer to one report; raises Rejected. Callers that are ignored are, whatever they send."""
+    """Return the answer to one report; raises Rejected. Ignored callers are ignored whatever they send."""
     settings = request.app[CONTEXT].settings
     try:
         submission = parse_submission(claims, body, settings)
@@ -245,7 +245,7 @@ def _parse_relayed(body: bytes, settings: Settings) -> CheckedEnvelope:
 
 
 def setup(app: web.Application) -> None:
-    """Add what the endpoints verify and store reports with."""
+    """Add to the application what the endpoints verify and store reports with."""
     context = app[CONTEXT]
     settings = context.settings
     app[REPORT_BATCHER] = ReportBatcher(context)
