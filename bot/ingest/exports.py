@@ -251,9 +251,8 @@ MATERIALIZED_VIEWS = {
 }
 ORDERS = {"workflow_job": ("id", "run_id", "dynamoKey"), "push": ("dynamoKey",)}
 ADDED = ("torchci_classification",)  # by other capabilities: no part of GitHub's object
-MAPPED = frozenset(
-    name for name in TYPES if UPSTREAM_NAMES.get(name, name) in UPSTREAM_COLUMNS
-)  # records that upstream has
+# records that upstream has
+MAPPED = frozenset(name for name in TYPES if UPSTREAM_NAMES.get(name, name) in UPSTREAM_COLUMNS)
 
 
 def upstream_key(export: str, row: ExportedRow) -> str:

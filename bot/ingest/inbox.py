@@ -38,9 +38,8 @@ COMPRESSION_LEVEL = 1  # 3 takes half as long again for five percent
 LARGE_BODY = 256 * 1024  # bytes: compressing or reading a larger body would keep others waiting
 CODEC = "zstd"
 
-_compressor = zstd.ZstdCompressor(
-    COMPRESSION_LEVEL
-)  # one for all: making one takes as long as most bodies do
+# one for all: making one takes as long as most bodies do
+_compressor = zstd.ZstdCompressor(COMPRESSION_LEVEL)
 
 
 def compress_body(body: bytes) -> bytes:

@@ -15,7 +15,6 @@ from bot.db.rows import metadata, select, unindexed
 from bot.db.statements import RowStatement, Statement, literal_word
 from bot.db.transaction import Slot, among_given
 from bot.ingest import repositories
-from bot.ingest import repositories as names
 from bot.ingest.record_rows import PullRow
 from bot.ingest.tables import Record, Values, merge, records
 
@@ -244,7 +243,7 @@ def follows_row(
 async def _records_query(tx: Transaction, kind: RecordType[Any], repo: str, hidden: Hidden) -> sa.Select[Any]:
     """Return the query for a repository's records, without those that must not be shown."""
     table = metadata.tables[kind.table]
-    name, known = sa.func.lower(table.c.repo), await names.read_names_of_same(tx, repo)
+    name, known = sa.func.lower(table.c.repo), await repositories.read_names_of_same(tx, repo)
     query = sa.select(table).where(name.in_(sorted(known)))
     if hidden.ids or hidden.names:
         query = query.where(

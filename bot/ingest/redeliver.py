@@ -16,9 +16,8 @@ from bot.core.escaping import is_enterprise_server
 from bot.core.json_fields import as_int, as_time
 from bot.db.rows import select
 from bot.ingest import inbox
-from bot.ingest import repositories as names
 from bot.ingest.deliveries import to_incoming
-from bot.ingest.repositories import read_watched
+from bot.ingest.repositories import is_known, read_watched
 from bot.ingest.tables import LogEntry, MissedDeliveryRow, SweepRow, delivery, missed_delivery, sweep
 from bot.ingest.webhooks import kept_headers
 
@@ -380,7 +379,7 @@ async def forget_missing(
 ) -> None:
     """Delete the missing deliveries that are stored by now, or were first sent before a time (epoch milliseconds)."""
     stored = sa.exists().where(delivery.c.guid == MISSED.guid, delivery.c.state != "foreign")
-    others = sa.and_(MISSED.delivered_at < others_before, ~names.is_known(MISSED.repository_id, accounts))
+    others = sa.and_(MISSED.delivered_at < others_before, ~is_known(MISSED.repository_id, accounts))
     old = sa.or_(MISSED.delivered_at < before, others)
     await tx.run(sa.delete(missed_delivery).where(MISSED.app_id == app_id, stored | old))
 
@@ -397,8 +396,8 @@ async def read_missing_to_request(
         MISSED.app_id == app_id, ~MISSED.lost, MISSED.asked_at < asked_before
     )
     order = (MISSED.asked_at, MISSED.delivered_at, MISSED.log_id)
-    ours = names.is_known(MISSED.repository_id, accounts)
-    others = query.where(~ours).order_by(names.is_known(MISSED.repository_id), *order).limit(MOST_OTHERS)
+    ours = is_known(MISSED.repository_id, accounts)
+    others = query.where(~ours).order_by(is_known(MISSED.repository_id), *order).limit(MOST_OTHERS)
     return [
         *await tx.fetch(query.where(ours).order_by(*order)),
         *await tx.fetch(others),
@@ -419,7 +418,7 @@ async def read_oldest_missing(
 
     Not expected: those that are lost, were requested too often in vain, or are for another account's repository.
     """
-    ours = sa.or_(names.is_known(MISSED.repository_id, accounts), ~names.is_known(MISSED.repository_id))
+    ours = sa.or_(is_known(MISSED.repository_id, accounts), ~is_known(MISSED.repository_id))
     expected = (~MISSED.lost, MISSED.asks < most_requests, MISSED.repository_id.is_not(None), ours)
     query = sa.select(sa.func.min(MISSED.delivered_at)).where(MISSED.app_id == app_id, *expected)
     at: int | None = (await tx.run(query)).scalar()

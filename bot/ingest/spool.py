@@ -31,9 +31,8 @@ MOVING = ".moving"  # added to that while the file is being moved
 # a record begins with one of these: with a byte that no text in UTF-8 has, and so no delivery
 RECORD_MARK = b"\xffSP"
 STORED, MOVED = RECORD_MARK + b"1", RECORD_MARK + b"0"
-RECORD_HEAD = struct.Struct(
-    "<4sIIIQ"
-)  # mark, bytes of the data, their CRC-32, deliveries, epoch milliseconds
+# mark, bytes of the data, their CRC-32, deliveries, epoch milliseconds
+RECORD_HEAD = struct.Struct("<4sIIIQ")
 TRIES = 10  # to find the file where it was opened: it may be renamed at any moment
 SEARCHED = 1024 * 1024  # bytes read at once while looking for the next record
 

@@ -22,14 +22,8 @@ if TYPE_CHECKING:
 
 JOB_COMPLETED, WORKFLOW_COMPLETED = "job-completed", "workflow-completed"
 CIRCLECI_EVENTS = (JOB_COMPLETED, WORKFLOW_COMPLETED)
-AGENT_STATES = (
-    "blocked",
-    "connected",
-    "stopping",
-    "lost",
-    "stopped",
-    "disconnected",
-)  # in the order of an agent's life
+# in the order of an agent's life
+AGENT_STATES = ("blocked", "connected", "stopping", "lost", "stopped", "disconnected")
 AGENT_EVENTS = tuple(f"agent.{state}" for state in AGENT_STATES)
 BUILD_EVENTS = tuple(
     f"build.{word}" for word in ("scheduled", "running", "failing", "finished", "skipped", "blocked")
@@ -45,14 +39,11 @@ TOKEN = re.compile(r"[!-~]{1,500}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 PIPELINE = re.compile(r"[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}")
 SLUG = re.compile(r"[A-Za-z0-9]{1,20}/[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}")
-OF_BUILDKITE = frozenset(
-    {"allow_token", "api_token_env", "api_url", "junit"}
-)  # keys that only its entries have
+# keys that only its entries have
+OF_BUILDKITE = frozenset({"allow_token", "api_token_env", "api_url", "junit"})
 API_URL = "https://api.buildkite.com"
-API_SCOPES = (
-    "read_build_logs",
-    "read_artifacts",
-)  # of Buildkite's API tokens, the second one for reports of tests
+# of Buildkite's API tokens, the second one for reports of tests
+API_SCOPES = ("read_build_logs", "read_artifacts")
 GLOBS_MOST, GLOB_MOST = 20, 200
 _LONG = {"github/": "gh/", "bitbucket/": "bb/"}  # CircleCI writes either
 
@@ -87,9 +78,8 @@ class Provider:
     secrets: tuple[str, ...] = field(repr=False)
     projects: Mapping[str, str]  # see `normalize_project` -> repository
     allow_token: bool = False  # whether Buildkite may send its token in place of a signature
-    api_variable: str = (
-        ""  # the environment variable with the token of Buildkite's REST API; empty: it is not used
-    )
+    # the environment variable with the token of Buildkite's REST API; empty: it is not used
+    api_variable: str = ""
     api_token: str = field(default="", repr=False)
     api_url: str = API_URL
     junit: tuple[str, ...] = ()  # globs over the paths of artifacts that are reports of tests

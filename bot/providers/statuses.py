@@ -14,11 +14,9 @@ from bot.core.json_fields import Kind, Unreadable, read_member, require_int
 from bot.ingest import inbox, record_store, repositories
 from bot.ingest.deliveries import content_guid, record_repository, to_incoming
 from bot.ingest.tables import Record
-from bot.jobs import collection
-from bot.jobs import rows as trunk_rows
+from bot.jobs import collection, rows
 from bot.jobs.settings import CollectSettings
 from bot.providers import tables
-from bot.providers import tables as read
 from bot.providers.tables import STATUS_JOB, is_trusted
 from bot.queue.sums import DAY
 
@@ -58,15 +56,15 @@ def record_status(tx: Transaction, event: Delivery) -> None:
 
 def read_status(data: JsonObject, start: JsonObject) -> Record:
     """Return a commit status as a job; `start` is what every record begins with."""
-    sha = read.read_commit(data, "sha")
-    context = read.read_text(data, "context", most=CONTEXT_MOST)
+    sha = tables.read_commit(data, "sha")
+    context = tables.read_text(data, "context", most=CONTEXT_MOST)
     if sha is None:
         raise Unreadable("sha is missing or not a commit's")
     if context is None:
         raise Unreadable("context is missing or no text")
-    state = read.read_text(data, "state", most=read.WORD_MOST) or ""
+    state = tables.read_text(data, "state", most=tables.WORD_MOST) or ""
     status, conclusion = STATES.get(state, ("in_progress", None))
-    at = read.read_time(data, "updated_at") or read.read_time(data, "created_at")
+    at = tables.read_time(data, "updated_at") or tables.read_time(data, "created_at")
     workflow, job = _split(context)
     whole = dict.fromkeys(STATUS_JOB.names) | start
     values = whole | {
@@ -75,16 +73,16 @@ def read_status(data: JsonObject, start: JsonObject) -> Record:
         "job_id": f"{sha}/{context}",
         "workflow_name": workflow,
         "job_name": job,
-        "number": read.read_number(data, "id"),
+        "number": tables.read_number(data, "id"),
         "attempt": 1,
         "head_sha": sha,
         "branch": _only_branch(data),
         "status": status,
         "conclusion": conclusion,
         "raw_state": state or None,
-        "reason": read.read_text(data, "description") if conclusion == "failure" else None,
-        "url": read.read_url(data, "target_url"),
-        "created_at": read.read_time(data, "created_at"),
+        "reason": tables.read_text(data, "description") if conclusion == "failure" else None,
+        "url": tables.read_url(data, "target_url"),
+        "created_at": tables.read_time(data, "created_at"),
         "completed_at": at if conclusion else None,
         "updated_at": at,
         "deleted_at": None,
@@ -119,7 +117,9 @@ def _split(context: str) -> tuple[str, str]:
 def _only_branch(data: JsonObject) -> str | None:
     """Return the branch that a commit is the head of, where GitHub names a single one."""
     branches: Any = data.get("branches")
-    return read.read_text(branches[0], "name") if isinstance(branches, list) and len(branches) == 1 else None
+    return (
+        tables.read_text(branches[0], "name") if isinstance(branches, list) and len(branches) == 1 else None
+    )
 
 
 log = structlog.get_logger("bot.providers.statuses")
@@ -156,7 +156,7 @@ async def _open_heads(context: Context, repo: str, window: Window) -> list[str]:
         period = (max(window.since, now - DAYS * DAY), window.complete_until)
         statuses = await tables.read_open_statuses(tx, repo, received=period, limit=LOOKED_AT)
         ids = await repositories.read_ids(tx, repo) if statuses else set()
-        repository = await trunk_rows.repository(tx, ids) if ids else None
+        repository = await rows.repository(tx, ids) if ids else None
     default = repository["default_branch"] if repository else None
     patterns = context.settings.of(CollectSettings).ci_trusted_branches
     heads = [

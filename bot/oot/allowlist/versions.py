@@ -14,7 +14,6 @@ from bot.db.rows import Big, Bool, Int, Millis, Text, select, table
 from bot.db.statements import RowStatement
 from bot.ingest.repositories import Watched, owner_of
 from bot.oot.allowlist import allowlist
-from bot.oot.allowlist import allowlist as source_file
 from bot.oot.allowlist.allowlist import parse_github_source
 from bot.oot.allowlist.entry import DEFAULT_EVENTS
 from bot.oot.allowlist.yaml_document import AllowlistError
@@ -163,12 +162,12 @@ async def refresh(context: Context) -> None:
     default_events = frozenset(context.settings.default_events)
     content, error, unreachable = "", None, None
     try:
-        content = await source_file.read_source(source, context.app_for)
+        content = await allowlist.read_source(source, context.app_for)
         parse_cached(content, default_events)
     except RetryLater as problem:
         unreachable = problem
         error = f"{source} cannot be read: GitHub cannot be reached: {problem}"
-    except source_file.NoAllowlistText as problem:
+    except allowlist.NoAllowlistText as problem:
         error = f"{source} cannot be read: {problem}"
     except AllowlistError as problem:
         error = allowlist.render_errors(problem)

@@ -357,9 +357,8 @@ MOST_GLOBS = 200
 LONGEST_GLOB = 255
 _WRITABLE = re.compile(rf"[^\x00-\x1f\x7f]{{1,{LONGEST_GLOB}}}")
 
-_NESTED_SET = re.compile(
-    r"\[[^]]*(\[|--|&&|\|\||~~)"
-)  # means one thing to git and another to regular expressions
+# means one thing to git and another to regular expressions
+_NESTED_SET = re.compile(r"\[[^]]*(\[|--|&&|\|\||~~)")
 
 
 def read_globs(node: Node, problems: Problems) -> tuple[str, ...] | None:

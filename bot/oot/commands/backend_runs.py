@@ -9,9 +9,8 @@ import structlog
 
 from bot.core.errors import GitHubRefused, GiveUp, OotbotError, RetryLater
 from bot.core.json_fields import Kind, read_member
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.dispatch import redispatch
-from bot.oot.dispatch.redispatch import redispatch as redispatch_of_redispatch
 from bot.oot.publish import check_text, rows
 from bot.oot.reports import lifecycle
 from bot.oot.results import dispatches, jobs, runs, task_keys
@@ -72,7 +71,7 @@ async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str
     if not attempts:
         if dispatch["state"] in {"pending", "waiting"} or await redispatch.is_held(tx, dispatch):
             return False
-        await redispatch_of_redispatch(tx, dispatch, cause)
+        await redispatch.redispatch(tx, dispatch, cause)
         return True
     failed = {row["run_id"] for row in facts.latest if is_red(row) or not is_finished(row)}
     scope = scope if failed else "all"  # nothing failed: there are no failed jobs to run again
@@ -81,7 +80,7 @@ async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str
         vain = any(_never_started(row, run_id, attempt) for row in facts.reruns)
         if vain and _has_reported(facts, run_id) < attempt:
             again = await dispatches.get_dispatch(tx, facts.dispatch_of(run_id)) or dispatch
-            await redispatch_of_redispatch(tx, again, cause)  # once, however many runs there were
+            await redispatch.redispatch(tx, again, cause)  # once, however many runs there were
             requested = True
         elif (scope == "all" or run_id in failed) and _has_reported(facts, run_id) == attempt:
             mine = facts.dispatch_of(run_id)
@@ -123,9 +122,8 @@ async def run_again(context: Context, task: Task) -> None:
         await dispatches.lock_pull(tx, dispatch["upstream_repo"], dispatch["pr_number"])
         await runs.settle_rerun(tx, rerun, "sent" if started else "impossible")
         if not started:
-            await redispatch_of_redispatch(
-                tx, dispatch, rerun["cause"]
-            )  # once, however many runs that asked for
+            # once, however many runs that asked for
+            await redispatch.redispatch(tx, dispatch, rerun["cause"])
         request_publish(tx, dispatch["upstream_repo"], dispatch["pr_number"])
     log.info("re-run", backend=dispatch["backend"], run=run_id, at_github=started, cause=rerun["cause"])
 
@@ -246,7 +244,7 @@ async def _correct_answer(tx: Transaction, dispatch: DispatchRow, run_id: str, r
     repo, number = dispatch["upstream_repo"], dispatch["pr_number"]
     if number is None:
         return
-    listed = await allowlists.read_in_force(tx)
+    listed = await versions.read_in_force(tx)
     entry = listed.find(dispatch["backend"]) if listed else None
     name = entry.label if entry else dispatch["device"] or dispatch["backend"]
     before, end = view.being_cancelled(name), view.not_cancelled(name)

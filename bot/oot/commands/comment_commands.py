@@ -12,7 +12,7 @@ import structlog
 from bot.core import escaping
 from bot.core.errors import GitHubRefused, GiveUp, RetryLater
 from bot.core.json_fields import as_time
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.commands import syntax
 from bot.oot.commands.execute_command import CommandRequest, execute_command
 from bot.oot.commands.syntax import further_commands
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.oot.commands.comment_commands")
 
 MOST_PER_PERSON = 60  # commands in an hour of one person in one repository; further ones get no answer at all
-MOST_ON_PULL = (
-    100  # commands in an hour on one pull request; then only people with write access may give more
-)
+# commands in an hour on one pull request; then only people with write access may give more
+MOST_ON_PULL = 100
 HOUR = 3_600_000  # milliseconds
 REACTION_SEEN = "eyes"
 REACTIONS = {"done": "rocket", "refused": "confused"}  # by the command's state
@@ -229,7 +228,7 @@ async def carry_out_ping(context: Context, comment: Comment) -> None:
     """Ping the backend if a comment asks for it and its author may; do nothing in other repositories."""
     repo, login = comment.request.repo, comment.request.login
     async with context.store.read() as tx:
-        allowlist = await allowlists.read_in_force(tx)
+        allowlist = await versions.read_in_force(tx)
     entry = allowlist.find(repo) if allowlist else None
     given = await asyncio.to_thread(syntax.parse_commands, comment.body) if entry else ()
     if entry is None or not any(command.verb == "ping" for command in given):

@@ -174,9 +174,8 @@ async def _request_cancels(tx: Transaction, head: PullHead, key: str, request: C
     if facts.dispatch["state"] == "held":
         raise CommandRefused(f"{label} is held back: nothing of it runs")
     unsent, identifier = facts.dispatch["state"] in {"pending", "waiting"}, facts.dispatch["id"]
-    reason = (
-        f"dropped by {request.login} before it was sent"  # with a reason it is not dispatched again later
-    )
+    # with a reason it is not dispatched again later
+    reason = f"dropped by {request.login} before it was sent"
     # settled only if it was not sent meanwhile
     if unsent and await dispatches.settle_dispatch(tx, identifier, state="superseded", error=reason):
         return f"{label} is not run on this commit."

@@ -18,10 +18,8 @@ from bot.db import installation
 from bot.db.db_errors import REQUEST_TIMEOUT
 from bot.db.group_commit import GroupCommit
 from bot.db.store import LOCK_TIMEOUT
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.reports import authorization, lifecycle, rows
-from bot.oot.reports import rows as accepted
-from bot.oot.reports import rows as static_keys
 from bot.oot.reports.authorization import TrustedJob, check_callback_token, find_entry
 from bot.oot.reports.bodies import Accepted
 from bot.oot.reports.report import Malformed, parse_report
@@ -65,9 +63,9 @@ async def accept_reports(
     begun = await _begun(tx, admitted.values()) if settings.queue_times == "first" else None
     recorded = await _record_reports(tx, admitted, rates, begun)
     answers = [recorded[at] if isinstance(result, TrustedJob) else result for at, result in enumerate(judged)]
-    await accepted.record_accepted(tx, rates.accepted)
+    await rows.record_accepted(tx, rates.accepted)
     taken = {at for at in admitted if not isinstance(answers[at], Rejected)}
-    await static_keys.record_use(tx, {key for at in taken if (key := submissions[at].claims.key_id)})
+    await rows.record_use(tx, {key for at in taken if (key := submissions[at].claims.key_id)})
     wrong = [
         (job.report.delivery_id, name)
         for job in admitted.values()
@@ -81,7 +79,7 @@ async def accept_relayed(tx: Transaction, settings: Settings, envelope: CheckedE
     job = authorization.admit_relayed(settings, envelope)
     rates = await RateQuota.read(tx, [job])
     answers = await _record_reports(tx, {0: job}, rates)
-    await accepted.record_accepted(tx, rates.accepted)
+    await rows.record_accepted(tx, rates.accepted)
     return answers[0]
 
 
@@ -196,9 +194,8 @@ def _follow_up(tx: Transaction, job: TrustedJob, answer: Answer) -> None:
 MINUTE, HOUR = 60, 3600  # seconds
 NEW_COMMITS = 60  # an hour and backend: each may cost some of the calls that GitHub allows us upstream
 MOST_JOBS = 1_000  # of one dispatch, or of one backend on one commit of a run that was not dispatched
-MOST_TESTS = (
-    4_000_000  # characters of failed tests of these: the page of the pull request or commit reads them
-)
+# characters of failed tests of these: the page of the pull request or commit reads them
+MOST_TESTS = 4_000_000
 WIDENED = 2  # times as long failed tests are stored at most: PostgreSQL puts spaces between them
 
 
@@ -419,7 +416,7 @@ async def accept_ping_report(context: Context, submission: Submission) -> Accept
     """Store a report on a ping; raises Rejected as for any report."""
     report, claims = submission.report, submission.claims
     async with context.store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-        entry = find_entry(await allowlists.read_in_force(tx), context.settings, claims)
+        entry = find_entry(await versions.read_in_force(tx), context.settings, claims)
         if entry is None:
             return Accepted(status="ignored")
         row = await rows.get_ping(tx, report.delivery_id)

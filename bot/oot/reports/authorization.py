@@ -13,7 +13,7 @@ from bot.core.errors import Rejected
 from bot.core.json_fields import as_commit
 from bot.db import installation
 from bot.ingest.repositories import canonical_name
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.allowlist.entry import Level
 from bot.oot.results import dispatches, jobs
 from bot.oot.results.tables import (
@@ -194,7 +194,7 @@ async def look_up_reports(
     wanted = {dispatches.dispatch_id(sent.report.delivery_id, sent.claims.repository) for sent in submissions}
     return ReportLookup(
         settings=settings,
-        allowlist=await allowlists.read_in_force(tx),
+        allowlist=await versions.read_in_force(tx),
         dispatches=await dispatches.get_by_id(tx, wanted),
         secret=await installation.random_key(tx, "callback"),
         now=tx.now,

@@ -17,10 +17,8 @@ from bot.web.answers import REF, Answer, No, Yes, any_of, matching, one_of, refe
 MOST_COUNT = 2**53
 MOST_NUMBER = 2**53
 MOST_REPORTS = 500
-MOST_NAME, MOST_ID = (
-    1000,
-    200,
-)  # characters, and bytes as stored: two of each fit into an entry of PostgreSQL's indexes
+# characters, and bytes as stored: two of each fit into an entry of PostgreSQL's indexes
+MOST_NAME, MOST_ID = (1000, 200)
 MOST_ATTEMPT = 999_999_999
 STATUSES = frozenset({"in_progress", "completed"})
 CONCLUSIONS = frozenset(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bot.core.errors import GitHubRefused, NotYet, RetryLater
 from bot.github import responses
 from bot.ingest import deliveries, inbox
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.reports import rows
 from bot.oot.results import dispatches, jobs, runs, task_keys, visibility
 from bot.oot.results.tables import JobReported, JobTests
@@ -273,7 +273,7 @@ def _first_reported_at(waiting: list[JobRow], attempt: int) -> int:
 
 async def _patience(tx: Transaction, context: Context, backend: str) -> int:
     """Return how many seconds a run may take to end."""
-    allowlist = await allowlists.read_in_force(tx)
+    allowlist = await versions.read_in_force(tx)
     entry = allowlist.find(backend) if allowlist else None
     return (entry.job_timeout if entry else None) or context.settings.job_timeout
 
@@ -310,10 +310,8 @@ async def _request_publishing(tx: Transaction, waiting: list[JobRow]) -> None:
             request_publish(tx, dispatch["upstream_repo"], dispatch["pr_number"])
 
 
-VERIFY_AGAIN, VERIFY_PATIENCE = (
-    3600.0,
-    24 * 3_600_000,
-)  # seconds until GitHub is asked again, milliseconds it is asked for
+# seconds until GitHub is asked again, milliseconds it is asked for
+VERIFY_AGAIN, VERIFY_PATIENCE = (3600.0, 24 * 3_600_000)
 ON_DEFAULT_BRANCH = frozenset({"behind", "identical"})
 
 

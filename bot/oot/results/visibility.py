@@ -48,7 +48,7 @@ async def with_known_spelling(store: Store, settings: Settings) -> Settings:
     return replace(settings, upstream_repo=tuple(chosen))
 
 
-async def private_repositories(tx: Transaction, settings: Settings, asked: Collection[str]) -> Private:
+async def private_repositories(tx: Transaction, settings: Settings, repos: Collection[str]) -> Private:
     """Return the private repositories according to their records, by every name they ever had.
 
     Only those asked for, upstream, the allowlist's own and those our rows are about: there may be any number of others.
@@ -56,7 +56,7 @@ async def private_repositories(tx: Transaction, settings: Settings, asked: Colle
     """
     source = parse_github_source(settings.allowlist)
     named = {*settings.upstream_repo, *([source.repo] if source else [])}
-    wanted = {*asked, *named, *await repositories.read_distinct_upstreams(tx, oot_dispatch, oot_workflow_job)}
+    wanted = {*repos, *named, *await repositories.read_distinct_upstreams(tx, oot_dispatch, oot_workflow_job)}
     ids = await repositories.read_private_ids(tx, wanted)
     names = await repositories.read_names_of_ids(
         tx, ids
