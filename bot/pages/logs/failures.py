@@ -14,10 +14,10 @@ from bot.core.escaping import web_url
 from bot.core.text import plural
 from bot.evidence.logs import failure_costs, failure_spread, rows
 from bot.evidence.logs.failure_costs import FailureRow
+from bot.evidence.logs.failure_lines import job_page
 from bot.evidence.logs.failure_spread import Beginning, Sample
 from bot.evidence.logs.parse.rulesets import KINDS
 from bot.evidence.logs.rows import DAY, FAILURES
-from bot.evidence.logs.sections import job_page
 from bot.evidence.logs.tables import PUBLIC, DayRow
 from bot.pages import job_reads
 from bot.queue import sums
