@@ -264,7 +264,10 @@ async def _until_idle(server: web.Server) -> None:
     """Wait until no request is being served, or for too long."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SHUTDOWN):
-            while any(isinstance(one, Connection) and not one.idle_for() for one in server.connections):  # noqa: ASYNC110 - a connection has no event for that
+            while any(
+                isinstance(connection, Connection) and not connection.idle_for()
+                for connection in server.connections
+            ):  # noqa: ASYNC110 - a connection has no event for that
                 await asyncio.sleep(0.02)
 
 

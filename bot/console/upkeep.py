@@ -78,9 +78,9 @@ def list_tasks(state: str | None, limit: int, config: Path | None, *, as_json: b
 
 def choose_tasks(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose one task by ID, or all dead ones."""
-    one = click.argument("identifier", metavar="[ID]", type=click.IntRange(1), required=False)
+    identifier_argument = click.argument("identifier", metavar="[ID]", type=click.IntRange(1), required=False)
     everyone = click.option("--all-dead", is_flag=True, help="Every task that was given up, instead of one.")
-    return one(everyone(config_option(command)))
+    return identifier_argument(everyone(config_option(command)))
 
 
 @tasks.command()
@@ -129,12 +129,12 @@ class _TaskChange:
 
         async def work(tx: Transaction) -> dict[int, TaskRow | None]:
             these = [identifier] if identifier is not None else await queue_admin.dead(tx)
-            return {one: await self.act(tx, one) for one in these}
+            return {task_id: await self.act(tx, task_id) for task_id in these}
 
-        found = change_database(settings, work)
-        if not found:
+        changed = change_database(settings, work)
+        if not changed:
             click.echo("no task is dead")
-        done = [self._say(one, row) for one, row in found.items()]
+        done = [self._say(task_id, row) for task_id, row in changed.items()]
         if not all(done):
             sys.exit(1)
 
@@ -363,9 +363,9 @@ async def _replay_archive(settings: Settings, url: str) -> None:
     async with make_context(settings, features=features()) as context:
         applier = make_worker(context).applier
         async for batch in reader.batches():
-            for one, error in (await _replay_until_stored(context.store, applier, batch)).items():
+            for guid, error in (await _replay_until_stored(context.store, applier, batch)).items():
                 failed += 1
-                click.echo(f"{one}: {error}", err=True)
+                click.echo(f"{guid}: {error}", err=True)
             done += len(batch)
             click.echo(f"{done:,} deliveries", err=True)
             await context.store.clock.sleep(REPLAY_PAUSE)
@@ -386,9 +386,9 @@ async def _replay_batches(store: Store, applier: Applier, chosen: Selection, tot
             batch = await retention.read_replay_page(tx, chosen, after=last, limit=REPLAY_BATCH)
         if not batch:
             return failed
-        for one, error in (await _replay_until_stored(store, applier, batch)).items():
+        for guid, error in (await _replay_until_stored(store, applier, batch)).items():
             failed += 1
-            click.echo(f"{one}: {error}", err=True)
+            click.echo(f"{guid}: {error}", err=True)
         done, last = done + len(batch), batch[-1]["id"]
         click.echo(f"{done:,} of {total:,}", err=True)
         await store.clock.sleep(REPLAY_PAUSE)

@@ -43,12 +43,12 @@ STORED_KEY = Statement(sa.select(secret.c.value).where(secret.c.name == sa.bindp
 
 async def random_key(tx: Transaction, name: str) -> bytes:
     """Return the key of that name, created on first use."""
-    found: bytes | None = (await tx.run(STORED_KEY, {"key_name": name})).scalar()
-    if found is None:
+    stored: bytes | None = (await tx.run(STORED_KEY, {"key_name": name})).scalar()
+    if stored is None:
         fresh = {"name": name, "value": secrets.token_bytes(KEY_BYTES)}
         await tx.run(tx.insert(secret).values(fresh).on_conflict_do_nothing())
-        found = (await tx.run(STORED_KEY, {"key_name": name})).scalar_one()
-    return bytes(found)
+        stored = (await tx.run(STORED_KEY, {"key_name": name})).scalar_one()
+    return bytes(stored)
 
 
 CLOCK_TOLERANCE = 1_000  # milliseconds two clocks may differ: NTP keeps them closer, and leases last longer

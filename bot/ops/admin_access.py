@@ -101,8 +101,8 @@ def _begun(request: web.Request) -> int | None:
 
 async def _not_before(tx: Transaction, settings: Settings) -> int:
     query = sa.select(OUT.not_before).where(OUT.token_id == _token_id(settings))
-    found: int | None = (await tx.run(query)).scalar()
-    return found or 0
+    signed_out_at: int | None = (await tx.run(query)).scalar()
+    return signed_out_at or 0
 
 
 def _token_id(settings: Settings) -> str:

@@ -101,9 +101,9 @@ async def show_overview(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     async with context.store.read() as tx:
         silent = [
-            one
-            for one in await health.read_backends(tx, NOTHING_HIDDEN, 30, request.app[DAY_SUMS])
-            if one.stale
+            backend
+            for backend in await health.read_backends(tx, NOTHING_HIDDEN, 30, request.app[DAY_SUMS])
+            if backend.stale
         ]
         newest, in_force = await allowlists.read_newest(tx), await allowlists.read_in_force(tx)
         refusals = await publish_rows.comment_refusals(tx)
@@ -116,7 +116,7 @@ async def show_overview(request: web.Request) -> web.Response:
         sweeps = await deliveries.list_sweeps(tx)
         sections = await blocks.admin_sections(context.features, tx, context.settings)
     apps = {app.app_id: app for app in (context.github, context.backend_github)}
-    budgets = [one for app in apps.values() for one in await app.budget_usage()]
+    budgets = [budget for app in apps.values() for budget in await app.budget_usage()]
     return render(
         request,
         "admin.html",

@@ -235,15 +235,15 @@ def routes_of_processes(supervisor: Supervisor) -> list[web.RouteDef]:
 
     async def readyz(request: web.Request) -> web.Response:
         own, others = await asyncio.gather(send_readiness(request), of_others(request))
-        found = _decode_readiness(own)
-        missing = dict.fromkeys([*found.missing, *supervisor.problems()])
+        own_answer = _decode_readiness(own)
+        missing = dict.fromkeys([*own_answer.missing, *supervisor.problems()])
         down = supervisor.down
         missing |= dict.fromkeys(
             f"{name}: does not answer" for name in PROCESS_NAMES if name not in others and name not in down
         )
         for body in others.values():
             missing |= dict.fromkeys(msgspec.json.decode(body, type=Ready).missing)
-        ready = Ready(ok=not missing, role=found.role, missing=list(missing), notes=found.notes)
+        ready = Ready(ok=not missing, role=own_answer.role, missing=list(missing), notes=own_answer.notes)
         return send_json(ready, status=503 if missing else 200)
 
     async def metrics(request: web.Request) -> web.Response:

@@ -76,12 +76,12 @@ class NavigationCache:
 
     def find(self, key: tuple[str, bool], now: float) -> list[NavigationEntry] | None:
         """Return the entries of a repository, None when they are to be looked for."""
-        until, found = self._kept.get(key, (0.0, []))
-        return found if now < until else None
+        until, entries = self._kept.get(key, (0.0, []))
+        return entries if now < until else None
 
-    def keep(self, key: tuple[str, bool], until: float, found: list[NavigationEntry]) -> None:
+    def keep(self, key: tuple[str, bool], until: float, entries: list[NavigationEntry]) -> None:
         """Keep the entries of a repository up to a time."""
-        self._kept[key] = (until, found)
+        self._kept[key] = (until, entries)
         self._kept.move_to_end(key)
         while len(self._kept) > MOST_CACHED:
             self._kept.popitem(last=False)
@@ -105,8 +105,8 @@ async def read_navigation(request: web.Request) -> Navigation:
         entries = await _entries(request, repo)
     except StoreUnavailable:
         return read_site_navigation(request)
-    bars = [_bar(name, entries, path, repo) for name in dict.fromkeys(one.bar for one in entries)]
-    shown = [one for one in bars if one.name != SITE and (one.name == REPOSITORY or _is_on(one))]
+    bars = [_bar(name, entries, path, repo) for name in dict.fromkeys(entry.bar for entry in entries)]
+    shown = [bar for bar in bars if bar.name != SITE and (bar.name == REPOSITORY or _is_on(bar))]
     shown.sort(key=lambda bar: bar.name != REPOSITORY)
     return Navigation(site=_bar(SITE, entries, path, repo), repo=repo, bars=tuple(shown))
 
@@ -127,11 +127,11 @@ async def _entries(request: web.Request, repo: str) -> list[NavigationEntry]:
         return kept
     declared = _declared(context.features)
     if not repo:
-        return [one for one in declared if "{repo}" not in one.path]
+        return [entry for entry in declared if "{repo}" not in entry.path]
     async with open_query(request, (NAMED,), form="page") as asked:
-        found = [one for one in declared if await _has_something(asked, one, repo)]
-    cache.keep(key, now + context.settings.page_cache * 1000, found)
-    return found
+        shown = [entry for entry in declared if await _has_something(asked, entry, repo)]
+    cache.keep(key, now + context.settings.page_cache * 1000, shown)
+    return shown
 
 
 async def _has_something(asked: Query, entry: NavigationEntry, repo: str) -> bool:
@@ -139,18 +139,18 @@ async def _has_something(asked: Query, entry: NavigationEntry, repo: str) -> boo
 
 
 def _declared(features: Features) -> list[NavigationEntry]:
-    found = [one for feature in features for one in feature.navigation]
-    return sorted(found, key=lambda one: one.place)
+    entries = [entry for feature in features for entry in feature.navigation]
+    return sorted(entries, key=lambda entry: entry.place)
 
 
 def _bar(name: str, entries: Iterable[NavigationEntry], path: str, repo: str) -> Bar:
-    own = [one for one in entries if one.bar == name and (repo or "{repo}" not in one.path)]
-    fits = [_fit(one, path, repo) for one in own]
+    own = [entry for entry in entries if entry.bar == name and (repo or "{repo}" not in entry.path)]
+    fits = [_fit(entry, path, repo) for entry in own]
     best = fits.index(max(fits)) if any(fits) else -1
     links = []
-    for place, one in enumerate(own):
-        to = one.path.replace("{repo}", repo)
-        label = one.label.replace("{repo}", repo)
+    for place, entry in enumerate(own):
+        to = entry.path.replace("{repo}", repo)
+        label = entry.label.replace("{repo}", repo)
         links.append(Link(path=to, label=label, current=_current(to, path) if place == best else ""))
     return Bar(name=name, links=tuple(links))
 
@@ -169,7 +169,7 @@ def _fit(entry: NavigationEntry, path: str, repo: str) -> int:
 
 
 def _is_on(bar: Bar) -> bool:
-    return any(one.current for one in bar.links)
+    return any(link.current for link in bar.links)
 
 
 async def find_alternatives(request: web.Request, code: str) -> list[Block]:

@@ -76,7 +76,7 @@ class Query:
 
 def describe_parameters(known: Iterable[Parameter[Any]]) -> list[Schema]:
     """Return what the OpenAPI document says of some parameters."""
-    return [schema for one in known if one.only != "page" for schema in one.schemas]
+    return [schema for parameter in known if parameter.only != "page" for schema in parameter.schemas]
 
 
 @contextlib.asynccontextmanager
@@ -85,8 +85,11 @@ async def open_query(
 ) -> AsyncIterator[Query]:
     """Check the parameters, begin to read, and find out what the request may not see; raises Rejected."""
     context = request.app[CONTEXT]
-    values = {one: one.read(request) if one.only in {"", form} else one.default for one in known}
-    named = [str(name) for one, name in values.items() if one.names_repository and name]
+    values = {
+        parameter: parameter.read(request) if parameter.only in {"", form} else parameter.default
+        for parameter in known
+    }
+    named = [str(name) for parameter, name in values.items() if parameter.names_repository and name]
     async with context.store.read() as tx:
         hidden = await access.hidden_from(request, tx, *named)
         yield Query(request=request, context=context, tx=tx, hidden=hidden, form=form, values=values)
