@@ -1,4 +1,4 @@
-"""The description of a capability: what it adds to the program, by name; findings of its checks; conditions for notices.
+"""The description of a capability: what it adds to the program, by name; findings of checks; conditions for notices.
 
 A plain description, not a framework: `bot/features.py` lists them, `bot.app` and the console read that list and pass
 it on. Heavy parts are named as `"module:attribute"` and loaded on first use.

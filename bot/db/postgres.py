@@ -1,4 +1,4 @@
-"""PostgreSQL: what is found out about the server, its connections, each with a watchdog, and wake-ups between processes.
+"""PostgreSQL: what is known of the server, its connections, each with a watchdog, and wake-ups between processes.
 
 asyncpg is an extra: it is imported on first use.
 """

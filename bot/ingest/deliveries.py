@@ -157,7 +157,7 @@ KNOWN_GUIDS = Statement(
         delivery.c.guid.in_(sa.select(sa.func.json_each(sa.bindparam("guids")).table_valued("value").c.value))
     )
 )
-INSERT_MARKED = f"INSERT INTO delivery ({', '.join(COLUMN_NAMES)}, attempts) VALUES ({', '.join('?' * len(COLUMN_NAMES))}, ?)"  # noqa: S608 - our names
+INSERT_MARKED = f"INSERT INTO delivery ({', '.join(COLUMN_NAMES)}, attempts) VALUES ({', '.join('?' * len(COLUMN_NAMES))}, ?)"  # noqa: S608, E501 - our names
 
 
 async def store_arrivals(

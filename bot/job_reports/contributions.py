@@ -1,4 +1,4 @@
-"""Contributions of outside people: which pull requests they are, how they are stored, and the days they are merged on."""
+"""Contributions of outside people: which pull requests they are, how they are stored, and the days of their merges."""
 
 from __future__ import annotations
 

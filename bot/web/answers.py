@@ -129,7 +129,7 @@ class _FromRow(msgspec.StructMeta):
 class RowAnswer(Struct, frozen=True, metaclass=_FromRow):
     """A struct with the columns of `row`: all, those named by `only` in its order, or all `without` some.
 
-    Times are sent as texts. `bot.web.answers.fill_struct` makes one of a row. A field that the class declares itself takes the
+    Times are sent as texts. `fill_struct` makes one of a row. A field that the class declares itself takes the
     place of the column of its name or of its name in `only`; otherwise it comes last.
     """
 

@@ -1,4 +1,4 @@
-"""Failures on a commit, as features know them: of its jobs and tests, those shared with backends, and jobs elsewhere."""
+"""Failures on a commit, as features know them: of its jobs and tests, shared with backends, and jobs elsewhere."""
 
 from __future__ import annotations
 

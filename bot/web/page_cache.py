@@ -1,4 +1,4 @@
-"""Pages as they are sent: rendered in a thread of their own, cached for some seconds, with an ETag, gzip where accepted.
+"""Pages as they are sent: rendered in a thread of their own, cached for seconds, with an ETag, gzip where accepted.
 
 The thread has an event loop of its own, so that no delivery waits for a page.
 """

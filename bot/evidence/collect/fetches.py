@@ -1,4 +1,4 @@
-"""Rows of fetching logs, artifacts and uploads and of the passes over a run's artifacts, and the keys of their tasks."""
+"""Rows of fetching logs, artifacts and uploads, of the passes over a run's artifacts, and the keys of their tasks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What a store of blobs does and how it fails; blobs in a bucket of S3, Google Cloud Storage or Azure, through obstore
-(extra `s3`).
+"""What a store of blobs does and how it fails; blobs in a bucket of S3, Google Cloud Storage or Azure.
+
+Through obstore, the extra `s3`.
 """
 
 from __future__ import annotations

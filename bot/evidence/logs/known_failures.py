@@ -253,8 +253,8 @@ async def jobs_of_upstream(
     found = await tx.rows(query)
     trusted = await _trusted_runs(tx, settings, {(row["run_id"], row["attempt"]) for row in found})
     return [
-        PastResult(row["repo"], _full_name(row["workflow"], row["job"]), row["head_sha"], (row["repository_id"], row["job_id"]),
-             CONCLUSIONS[row["conclusion"]] or None)
+        PastResult(row["repo"], _full_name(row["workflow"], row["job"]), row["head_sha"],
+             (row["repository_id"], row["job_id"]), CONCLUSIONS[row["conclusion"]] or None)
         for row in found
         if (row["run_id"], row["attempt"]) in trusted
     ]  # fmt: skip

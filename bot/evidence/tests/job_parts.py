@@ -16,7 +16,7 @@ from bot.evidence.collect.tables import ci_fetch, ci_upload
 from bot.evidence.tests.parse.block import EXCLUSIONS, RULES, ExcludedFiles, StoredReports
 from bot.evidence.tests.parse.texts import without_ending
 from bot.evidence.tests.rows import DAY, GENERATIONS, is_of_job, job_key
-from bot.evidence.tests.rows import JOB as JOB_of_rows
+from bot.evidence.tests.rows import JOB as JOB_of_rows  # noqa: N811
 from bot.evidence.tests.tables import (
     BASELINE,
     JOB_KEY,

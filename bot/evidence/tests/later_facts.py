@@ -19,7 +19,7 @@ from bot.evidence.tests.known_tests import in_batches
 from bot.evidence.tests.parse.block import Code, Exceptional, MergedGroup, code_of
 from bot.evidence.tests.parse.texts import digest
 from bot.evidence.tests.rows import DAY, job_key
-from bot.evidence.tests.rows import JOB as JOB_of_rows
+from bot.evidence.tests.rows import JOB as JOB_of_rows  # noqa: N811
 from bot.evidence.tests.tables import (
     BASELINE,
     JOB_KEY,

@@ -14,8 +14,8 @@ from bot.evidence.tests import rows
 from bot.evidence.tests.parse import block
 from bot.evidence.tests.parse.block import FAILING
 from bot.evidence.tests.parse.texts import DIGEST, SHOWN
-from bot.evidence.tests.rows import JOB as JOB_of_rows
-from bot.evidence.tests.rows import JOBS as JOBS_of_rows
+from bot.evidence.tests.rows import JOB as JOB_of_rows  # noqa: N811
+from bot.evidence.tests.rows import JOBS as JOBS_of_rows  # noqa: N811
 from bot.evidence.tests.rows import TESTS
 from bot.evidence.tests.tables import (
     BASELINE,

@@ -21,8 +21,8 @@ from bot.evidence.tests import days as count_days
 from bot.evidence.tests.known_tests import PAUSE, in_batches
 from bot.evidence.tests.parse import block
 from bot.evidence.tests.parse.block import FAILING, PASSING, RULES
-from bot.evidence.tests.rows import DAY as DAY_of_rows
-from bot.evidence.tests.rows import JOB as JOB_of_rows
+from bot.evidence.tests.rows import DAY as DAY_of_rows  # noqa: N811
+from bot.evidence.tests.rows import JOB as JOB_of_rows  # noqa: N811
 from bot.evidence.tests.rows import JOBS, tested_commit
 from bot.evidence.tests.tables import (
     BASELINE,

@@ -228,7 +228,8 @@ def _records(row: ExportedRow) -> Iterator[dict[str, Any]]:
 
 
 def _upstream_copy(
-    name: str, columns: Mapping[str, str], order: tuple[str, ...], rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]]
+    name: str, columns: Mapping[str, str], order: tuple[str, ...],
+    rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]],
 ) -> TableCopy:  # fmt: skip
     """Return the copy in a table in which nothing is replaced: what there is of a job is deleted first."""
 

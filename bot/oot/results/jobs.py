@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement
+from bot.ingest.record_store import follows_row
 from bot.ingest.tables import delivery, records
 from bot.oot.results.dispatches import ON_OPEN_HEAD
 from bot.oot.results.tables import UNREPORTED, JobRow, oot_dispatch, oot_workflow_job
@@ -31,6 +32,8 @@ LENGTH_OF_TESTS = sa.func.coalesce(  # characters, of all jobs of a group
 JOB = oot_workflow_job.c
 MOST_TESTS = 8_000_000  # characters of failed tests that are read for one page: a job may have 2,000,000
 SIZE = sa.func.coalesce(sa.func.length(sa.cast(JOB.failed_tests_json, sa.Text)), 0)
+NEWEST_JOBS = (JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key.desc())
+ORDER_OF_JOBS = ("received_at", "run_attempt", "job_key")  # of a backend, newest first
 
 
 class SizedJobRow(JobRow):
@@ -240,6 +243,36 @@ ANY_REPORT = Statement(
 async def has_reports(tx: Transaction, dispatch_id: str) -> bool:
     """Return whether a dispatch has any report."""
     return await tx.row(ANY_REPORT, {"of_dispatch": dispatch_id}) is not None
+
+
+async def latest_jobs(
+    tx: Transaction,
+    backend: str,
+    *,
+    since: int,
+    limit: int,
+    hidden: Iterable[str] = (),
+    events: Iterable[str] | None = None,
+    before: tuple[str | int, ...] | None = None,
+) -> list[JobRow]:
+    """Return the newest jobs of a backend, without those of `hidden` upstreams (case folded).
+
+    `before` holds the values of `ORDER_OF_JOBS` of the last job already read.
+    """
+    query = WITHOUT_TESTS.where(
+        sa.func.lower(JOB.downstream_repo) == backend.lower(),
+        JOB.received_at >= since,
+        sa.func.lower(JOB.upstream_repo).not_in(list(hidden)),
+        has_event(events),
+    )
+    if before:
+        query = query.where(follows_row([JOB[name] for name in ORDER_OF_JOBS], before))
+    return await rows_with_tests(tx, query.order_by(*NEWEST_JOBS).limit(limit))
+
+
+def has_event(events: Iterable[str] | None) -> sa.ColumnElement[bool]:
+    """Return the condition that jobs are of some events; None: of any."""
+    return sa.true() if events is None else JOB.event_type.in_(sorted(events))
 
 
 async def rows_with_tests(tx: Transaction, query: TypedSelect[SizedJobRow]) -> list[JobRow]:

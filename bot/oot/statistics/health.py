@@ -1,4 +1,4 @@
-"""Health of backends: the dispatches under way, the numbers of a window of days, and the conditions that notices report."""
+"""The health of backends: dispatches under way, numbers of a window of days, conditions that notices report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.core.errors import Rejected
 from bot.core.feature import Condition, ConditionSubject
 from bot.db.rows import select
 from bot.oot.allowlist import versions as allowlists
-from bot.oot.results import dispatches
+from bot.oot.results import dispatches, jobs
 from bot.oot.results.dispatches import OPEN
 from bot.oot.results.tables import AWAITED, UNFINISHED, DispatchRow, oot_dispatch, oot_workflow_job
 from bot.oot.statistics import daily_sums, stats
@@ -33,7 +33,6 @@ from bot.oot.statistics.stats import (
     hourly_counts,
     recent_grades,
 )
-from bot.pages.backends import job_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -238,7 +237,7 @@ async def read_backend(
     allowlist = await allowlists.read_in_force(tx)
     entry = allowlist.find(repo) if allowlist else None
     if entry is None and not known:
-        row = next(iter(await job_rows.latest_jobs(tx, repo, since=0, limit=1, hidden=hidden.names)), None)
+        row = next(iter(await jobs.latest_jobs(tx, repo, since=0, limit=1, hidden=hidden.names)), None)
         if row is None:
             message = f"{repo[:200]} is not on the allowlist and has never reported"
             raise Rejected(404, "unknown_backend", message)

@@ -1,5 +1,6 @@
-"""GET /oot/{org}/{repo}: the page of one backend, with numbers, charts, the grid of its jobs, failing tests,
-its levels so far and the runs that lowered its pass rate.
+"""GET /oot/{org}/{repo}: the page of one backend.
+
+Numbers, charts, the grid of its jobs, failing tests, its levels so far, the runs that lowered its pass rate.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ async def read_backend_page(asked: Query) -> BackendOnPage:
     grid = job_matrix.build_matrix(
         [names.of_row(row, one.repo) for row in found], most=COMMITS, fold=None if wide else job_matrix.FOLD
     )
-    latest = await job_rows.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names)
+    latest = await jobs.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names)
     return BackendOnPage(
         health=one,
         window=window,

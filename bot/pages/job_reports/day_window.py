@@ -1,4 +1,4 @@
-"""Pages of a repository with a window of days: its days, its backends, how numbers are written, and which have content."""
+"""Pages of a repository with a window of days: its days, its backends, how numbers are written, what has content."""
 
 from __future__ import annotations
 

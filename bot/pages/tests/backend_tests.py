@@ -14,7 +14,7 @@ from bot.ingest import repositories
 from bot.oot.allowlist import versions as allowlists
 from bot.pages import job_reads
 from bot.pages.tests.commits import CACHED
-from bot.pages.tests.commits import WholeSha as ANY_SHA
+from bot.pages.tests.commits import WholeSha as ANY_SHA  # noqa: N814
 from bot.pages.tests.test_list import NO_BACKEND
 from bot.web import access, addresses
 from bot.web import openapi as op

@@ -1,5 +1,7 @@
-"""ZIP archives: their directory, read by one reader for all uses and refused where its records contradict each other;
-their members, read as streams within limits and never extracted by name; the parts of a large one to download.
+"""ZIP archives: their directory, their members, and the parts of a large one to download.
+
+One reader reads the directory for all uses and refuses it where its records contradict each other; members are read as
+streams within limits and never extracted by name.
 """
 
 from __future__ import annotations
