@@ -71,10 +71,10 @@ def check(file: IO[bytes], *, as_json: bool, preset: str | None) -> None:
 @config_option
 def show(config: Path | None) -> None:
     """Print the version in force, since when, and what is wrong with the newest; exit 1 if none is in force."""
-    from bot.oot.allowlist import versions as allowlists  # noqa: PLC0415 - check starts without SQLAlchemy
+    from bot.oot.allowlist import versions  # noqa: PLC0415 - check starts without SQLAlchemy
 
     async def work(tx: Transaction) -> tuple[VersionRow | None, VersionRow | None]:
-        return await allowlists.read_last_good(tx), await allowlists.read_newest(tx)
+        return await versions.read_last_good(tx), await versions.read_newest(tx)
 
     settings = load_settings(config)
     version, newest = read_database(settings, work)
@@ -85,7 +85,7 @@ def show(config: Path | None) -> None:
         click.echo(f"no valid version of {settings.allowlist} has been read yet", err=True)
         sys.exit(1)
     click.echo(f"# {version['source']}, in force since {_time_in_words(version['loaded_at'])}")
-    click.echo(f"# {_counted(allowlists.parse_version(version))}")
+    click.echo(f"# {_counted(versions.parse_version(version))}")
     click.echo(version["content"].rstrip("\n"))
 
 
@@ -100,7 +100,7 @@ def explain(pull: str, config: Path | None, *, as_json: bool) -> None:
       ootbot allowlist explain example-org/upstream#123
       ootbot allowlist explain example-org/upstream#123 --json | jq '.asked[] | select(.outcome == "skipped")'
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.oot.allowlist import versions as allowlists  # noqa: PLC0415 - check starts without SQLAlchemy
+    from bot.oot.allowlist import versions  # noqa: PLC0415 - check starts without SQLAlchemy
     from bot.pages.pulls.dispatch_explanation import explain_pull  # noqa: PLC0415
 
     repo, _, number = pull.rpartition("#")
@@ -109,7 +109,7 @@ def explain(pull: str, config: Path | None, *, as_json: bool) -> None:
     settings = load_settings(config)
 
     async def work(tx: Transaction) -> tuple[Explanation | None, bool]:
-        listed = await allowlists.read_in_force(tx) is not None
+        listed = await versions.read_in_force(tx) is not None
         return await explain_pull(tx, settings, repo, int(number)), listed
 
     explained, listed = read_database(settings, work)
@@ -162,7 +162,7 @@ def add(repo: str, note: str, config: Path | None) -> None:
       ootbot keys add example-org/riscv --note jenkins
     """  # noqa: D301 - click's mark for lines to be kept as they are
     from bot.core import setting_types  # noqa: PLC0415 - only this command reads a repository's name
-    from bot.oot.allowlist import versions as allowlists  # noqa: PLC0415 - the other commands start without SQLAlchemy
+    from bot.oot.allowlist import versions  # noqa: PLC0415 - the other commands start without SQLAlchemy
     from bot.oot.reports import rows  # noqa: PLC0415 - see above
 
     try:
@@ -171,7 +171,7 @@ def add(repo: str, note: str, config: Path | None) -> None:
         raise click.BadParameter(str(error) or f"{repo!r} is not one repository") from None
 
     async def work(tx: Transaction) -> tuple[str, Entry | None]:
-        allowlist = await allowlists.read_in_force(tx)
+        allowlist = await versions.read_in_force(tx)
         return await rows.add_key(tx, name, note=note), allowlist.find(name) if allowlist else None
 
     made, entry = change_database(load_settings(config), work)

@@ -237,12 +237,7 @@ def read_file(file: IO[bytes], *, as_json: bool, gap: int, export: Path | None, 
       ootbot utilization read usage_log.txt --export documents
       unzip -p usage-log.zip usage_log.txt | ootbot utilization read -
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.evidence.usage.parse import (  # noqa: PLC0415
-        segments,
-        summary,
-        usage_log,
-    )
-    from bot.evidence.usage.parse import segments as overlap  # noqa: PLC0415
+    from bot.evidence.usage.parse import segments, summary, usage_log  # noqa: PLC0415
 
     file = file if file.seekable() else io.BytesIO(file.read())
     try:
@@ -259,7 +254,7 @@ def read_file(file: IO[bytes], *, as_json: bool, gap: int, export: Path | None, 
         summary.summarize_log(log),
         summary.measure_times(log),
         summary.find_peak(log),
-        overlap.find_overlap(log, pieces),
+        segments.find_overlap(log, pieces),
     )
     if as_json:
         click.echo(json.dumps(_usage_as_json(log, findings)))

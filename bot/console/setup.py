@@ -350,25 +350,24 @@ async def _examine(
     from bot.core.clock import SystemClock  # noqa: PLC0415 - the same
     from bot.core.feature import load  # noqa: PLC0415 - the same
     from bot.db.store import Store  # noqa: PLC0415 - the same
-    from bot.ops import doctor as local  # noqa: PLC0415
-    from bot.ops import doctor as target  # noqa: PLC0415 - the same
+    from bot.ops import doctor as checked  # noqa: PLC0415 - the same
 
     clock = SystemClock()
     here = (
-        *local.check_settings(chosen, warnings),
-        *local.check_preset(chosen),
-        *local.check_key_files(files),
+        *checked.check_settings(chosen, warnings),
+        *checked.check_preset(chosen),
+        *checked.check_key_files(files),
     )
     findings += [_print_finding(each, quiet=quiet) for each in here]
     store = Store(chosen.database, clock=clock)
     try:
         async with http_session(chosen.proxy) as http:
-            apps = target.apps_under_test(chosen, http, clock)
+            apps = checked.apps_under_test(chosen, http, clock)
             checks = tuple((each.name, load(each.doctor)) for each in features() if each.doctor)
-            examined = target.Target(
+            examined = checked.Target(
                 settings=chosen, store=store, http=http, clock=clock, apps=apps, checks=checks
             )
-            async for each in local.run_checks(examined):
+            async for each in checked.run_checks(examined):
                 findings.append(_print_finding(each, quiet=quiet))
     except Misconfigured as problem:
         findings += [

@@ -272,8 +272,7 @@ def backfill(name: str, what: str | None, since: int | None, config: Path | None
       ootbot sink backfill archive --what records --since 2026-01-31
     """  # noqa: D301 - click's mark for lines to be kept as they are
     from bot.app import make_context  # noqa: PLC0415 - see above
-    from bot.sinks import backfill as fill_marks  # noqa: PLC0415 - see above
-    from bot.sinks import queue_rows  # noqa: PLC0415 - see above
+    from bot.sinks import backfill, queue_rows  # noqa: PLC0415 - see above
 
     settings = load_settings(config)
     chosen = choose_queues(settings, name, what)
@@ -285,7 +284,7 @@ def backfill(name: str, what: str | None, since: int | None, config: Path | None
                 async with context.store.transaction() as tx:
                     await queue_rows.add_new_states(tx, [lane])
                     await queue_rows.begin_backfill(tx, lane.sink.name, lane.what, since or 0)
-                total += await fill_marks.backfill_queue(context.store, lane, _progress(lane.what))
+                total += await backfill.backfill_queue(context.store, lane, _progress(lane.what))
         return total
 
     click.echo(f"{run_work(work()):,} rows are to be sent to {name}")

@@ -142,8 +142,10 @@ def _print_history(test: NamedTest) -> None:
 
 def _lines(test: NamedTest) -> list[tuple[int, str, Any]]:
     return [
-        (day, group, test.days[day][group]) for day in sorted(test.days, reverse=True) for group in sorted(test.days[day])
-    ]  # fmt: skip
+        (day, group, test.days[day][group])
+        for day in sorted(test.days, reverse=True)
+        for group in sorted(test.days[day])
+    ]
 
 
 def _date(day: int) -> str:

@@ -26,7 +26,7 @@ class NavigationEntry:
     path: str
     label: str
     place: int = 50  # in its bar; at the same place by the order of the features
-    shown: str = ""  # async (asked, repo) -> whether there is something to show; empty: always
+    shown: str = ""  # async (query, repo) -> whether there is something to show; empty: always
     covers: tuple[str, ...] = ()  # beginnings of the paths of further pages that belong to it
 
 
@@ -83,7 +83,7 @@ class Feature:
     # a tuple of `bot.db.exports.Addition`: what it knows of rows that another one exports
     additions: str = ""
     navigation: tuple[NavigationEntry, ...] = ()  # its pages in the bars of links, see `bot.web.html`
-    # async (asked, words, limit) -> what is called by these words, see `bot.web.search`
+    # async (query, words, limit) -> what is called by these words, see `bot.web.search`
     search: str = ""
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
     # backend, job, run, queue (the runners of a repository), repository (its home); failures: what is known of the

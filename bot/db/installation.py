@@ -15,8 +15,7 @@ import sqlalchemy as sa
 import structlog
 
 from bot.core.errors import Misconfigured, StoreUnavailable
-from bot.db.rows import metadata
-from bot.db.rows import must as _must
+from bot.db.rows import metadata, must
 from bot.db.statements import Statement
 from bot.db.store import parse_url
 
@@ -34,7 +33,7 @@ secret = sa.Table(
     "secret",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    _must("value", sa.LargeBinary),
+    must("value", sa.LargeBinary),
 )
 
 

@@ -14,8 +14,7 @@ import sqlalchemy as sa
 
 from bot.core import metrics
 from bot.core.errors import OverBudget, RetryLater, StoreUnavailable
-from bot.db.rows import BigType, JsonType, metadata
-from bot.db.rows import must as _must
+from bot.db.rows import BigType, JsonType, metadata, must
 from bot.db.statements import Statement
 from bot.github.responses import MAX_WAIT
 
@@ -131,14 +130,14 @@ class RateBudget:
 oot_budget = sa.Table(
     "oot_budget",
     metadata,
-    _must("app_id", BigType),
-    _must("account", sa.Text),  # whose installation; app: the App itself
-    _must("next_write", BigType),  # the earliest time of the write after those reserved
-    _must("blocked_until", BigType),  # GitHub asked for it
-    _must("pressed_until", BigType),  # until then gates and verdicts take precedence
+    must("app_id", BigType),
+    must("account", sa.Text),  # whose installation; app: the App itself
+    must("next_write", BigType),  # the earliest time of the write after those reserved
+    must("blocked_until", BigType),  # GitHub asked for it
+    must("pressed_until", BigType),  # until then gates and verdicts take precedence
     # times of the last hour: a sliding hour needs every single one
-    _must("creations", JsonType),
-    _must("dispatches", JsonType),  # times of the last minute
+    must("creations", JsonType),
+    must("dispatches", JsonType),  # times of the last minute
     sa.PrimaryKeyConstraint("app_id", "account", name="pk_oot_budget"),
 )
 

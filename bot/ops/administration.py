@@ -11,7 +11,7 @@ from bot.core.errors import Rejected
 from bot.core.feature import load
 from bot.core.files import find_shortage
 from bot.ingest import repositories
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.publish import rows as publish_rows
 from bot.oot.statistics import health
 from bot.oot.statistics.daily_sums import DAY_SUMS
@@ -105,7 +105,7 @@ async def show_overview(request: web.Request) -> web.Response:
             for backend in await health.read_backends(tx, NOTHING_HIDDEN, 30, request.app[DAY_SUMS])
             if backend.stale
         ]
-        newest, in_force = await allowlists.read_newest(tx), await allowlists.read_in_force(tx)
+        newest, in_force = await versions.read_newest(tx), await versions.read_in_force(tx)
         refusals = await publish_rows.comment_refusals(tx)
         moved, unreached = await repositories.read_problems(tx, context.settings.upstream_repo)
         dead = await tasks.list_tasks(tx, state="dead", before=None, limit=FEW)

@@ -26,8 +26,7 @@ from bot.ops.admin_access import (
     redirect_with_notice,
 )
 from bot.queue.tasks import TaskRow, task
-from bot.web import addresses
-from bot.web import openapi as op
+from bot.web import addresses, openapi
 from bot.web.access import CONTEXT
 from bot.web.answers import Answer, RowAnswer, fill_struct, matching, one_of
 from bot.web.html import render
@@ -98,7 +97,7 @@ async def list_sweeps(tx: Transaction) -> list[SweepRow]:
 ROWS = 100  # of a list unless ?limit= says otherwise
 MOST_SHOWN = 200_000  # characters of a payload
 FOREIGN = (409, "foreign", "it was meant for another App")
-GUID = op.in_path("guid", Annotated[str, matching(addresses.IDENTIFIER)], "GUID of the delivery")
+GUID = openapi.in_path("guid", Annotated[str, matching(addresses.IDENTIFIER)], "GUID of the delivery")
 
 
 class ListedDelivery(
@@ -265,14 +264,14 @@ DELIVERY_ENDPOINTS = (
             "Deliveries by state",
             Deliveries,
             parameters=[
-                op.in_query(
+                openapi.in_query(
                     "state", Annotated[str, one_of(DELIVERY_STATES)], "only deliveries in this state"
                 ),
-                op.in_query("event", op.Text, "only this event of GitHub's"),
-                op.limit(ROWS),
-                op.before(op.Number),
+                openapi.in_query("event", openapi.Text, "only this event of GitHub's"),
+                openapi.limit(ROWS),
+                openapi.before(openapi.Number),
             ],
-            refusals=[op.WRONG_PARAMETER, *NOT_ADMIN],
+            refusals=[openapi.WRONG_PARAMETER, *NOT_ADMIN],
         ),
     ),
     Endpoint(

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import msgspec
 
-from bot.core import files as presets
 from bot.core.errors import GitHubRefused, Misconfigured, OotbotError, StoreUnavailable, in_words
 from bot.core.feature import Finding, error, ok, warning
-from bot.core.files import GB, LITTLE, TOO_LITTLE, free_bytes
+from bot.core.files import GB, LITTLE, TOO_LITTLE, free_bytes, read_presets
 from bot.core.json_fields import as_time
 from bot.core.setting_types import LOOPBACK
 from bot.core.settings import Settings, options
@@ -140,7 +139,7 @@ def check_preset(chosen: Settings) -> list[Finding]:
     """Say what the preset sets, and what an own setting sets otherwise."""
     if chosen.preset is None:
         return []
-    listed, fields = presets.read_presets()[chosen.preset], options(Settings)
+    listed, fields = read_presets()[chosen.preset], options(Settings)
     own = {
         name for name, text in listed.items() if getattr(chosen, name) != fields[name].metadata["read"](text)
     }

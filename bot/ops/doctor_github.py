@@ -16,7 +16,6 @@ from bot.core.escaping import web_url
 from bot.core.feature import Finding, error, ok, warning
 from bot.github import manifest, responses
 from bot.oot.allowlist import allowlist as allowlist_file
-from bot.oot.allowlist import allowlist as source_file
 from bot.oot.allowlist.allowlist import known_accounts
 from bot.oot.allowlist.entry import Level
 from bot.oot.allowlist.yaml_document import AllowlistError
@@ -173,13 +172,13 @@ async def check_allowlist(target: Target) -> tuple[Finding, Allowlist | None]:
     source, default_events = target.settings.allowlist, frozenset(target.settings.default_events)
     try:
         parsed = allowlist_file.parse_allowlist(
-            await source_file.read_source(source, target.app_for), default_events
+            await allowlist_file.read_source(source, target.app_for), default_events
         )
     except RetryLater as problem:
         return error(
             "allowlist", f"{source} cannot be read: {problem}", "check the network and try again"
         ), None
-    except source_file.NoAllowlistText as problem:
+    except allowlist_file.NoAllowlistText as problem:
         return error("allowlist", f"{source} cannot be read: {problem}", "check ALLOWLIST"), None
     except AllowlistError as problem:
         first, *more = map(str, problem.problems)

@@ -22,8 +22,7 @@ from bot.ops.admin_access import (
 )
 from bot.ops.deliveries import ROWS, next_id
 from bot.queue.tasks import TaskRow, task
-from bot.web import addresses
-from bot.web import openapi as op
+from bot.web import addresses, openapi
 from bot.web.access import CONTEXT
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, one_of
 from bot.web.html import render
@@ -188,11 +187,11 @@ TASK_ENDPOINTS = (
             "Tasks by state",
             Tasks,
             parameters=[
-                op.in_query("state", Annotated[str, one_of(TASK_STATES)], "only tasks in this state"),
-                op.limit(ROWS),
-                op.before(op.Number),
+                openapi.in_query("state", Annotated[str, one_of(TASK_STATES)], "only tasks in this state"),
+                openapi.limit(ROWS),
+                openapi.before(openapi.Number),
             ],
-            refusals=[op.WRONG_PARAMETER, *NOT_ADMIN],
+            refusals=[openapi.WRONG_PARAMETER, *NOT_ADMIN],
         ),
     ),
     Endpoint(
@@ -203,7 +202,7 @@ TASK_ENDPOINTS = (
             "Run a task now",
             Retried,
             status=202,
-            parameters=[op.in_path("id", op.Number, "id of the task")],
+            parameters=[openapi.in_path("id", openapi.Number, "id of the task")],
             refusals=[*NOT_ADMIN, (409, "not_retryable", "it is running, or done")],
         ),
     ),

@@ -102,14 +102,14 @@ def searched_text(text: str) -> str:
     return escaping.one_line(text[:LONGEST_SEARCH])
 
 
-async def find_hits(asked: Query, text: str) -> list[Hit]:
+async def find_hits(query: Query, text: str) -> list[Hit]:
     """Return what the capabilities find by a text, a few of each kind."""
-    words = read_words(text, api_url=asked.settings.github_api_url)
+    words = read_words(text, api_url=query.settings.github_api_url)
     if not words.text:
         return []
     hits: list[Hit] = []
-    for search in load_each(asked.context.features, "search"):
-        hits += await search(asked, words, EACH_MOST)
+    for search in load_each(query.context.features, "search"):
+        hits += await search(query, words, EACH_MOST)
     unique: dict[tuple[HitKind, str], Hit] = {}
     for hit in hits:
         unique.setdefault((hit.kind, hit.path), hit)
