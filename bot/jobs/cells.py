@@ -118,9 +118,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     count: tuple[int, int] | None = None  # shards, and jobs of the same name, like this, and all of these
     failure: Failure | None = None  # why it failed; of several shards with the failed tests of all that did
     kind: str | None = None  # of the failure, where all its runs and shards that failed agree on one
-    span: tuple[int, int] | None = (
-        None  # of shards: when the first of those like this ended, and the last of all
-    )
+    # of shards: when the first of those like this ended, and the last of all
+    span: tuple[int, int] | None = None
 
     @property
     def line(self) -> str | None:

@@ -126,10 +126,8 @@ async def find_artifacts(
 def _conditions(choice: ArtifactChoice) -> list[sa.ColumnElement[bool]]:
     conditions = [ARTIFACT[name] == value for name, value in choice.same.items() if value is not None]
     if choice.sha is not None:
-        conditions += [
-            choice.sha <= ARTIFACT.head_sha,
-            ARTIFACT.head_sha < choice.sha + "g",
-        ]  # the range of its beginning
+        # the range of its beginning
+        conditions += [choice.sha <= ARTIFACT.head_sha, ARTIFACT.head_sha < choice.sha + "g"]
     if choice.before is not None:
         conditions.append(ARTIFACT.id < choice.before)
     return conditions

@@ -269,9 +269,8 @@ BRANCH = declare.in_path(
 class BesideGrid:
     """What only the page shows."""
 
-    took: Mapping[str, float] = field(
-        default_factory=dict
-    )  # seconds until the result of a commit was complete
+    # seconds until the result of a commit was complete
+    took: Mapping[str, float] = field(default_factory=dict)
     opened: opened_cell.OpenedCell | None = None
     deleted: int | None = None
     known: Sequence[str] = ()  # other branches, where this one has no commits
