@@ -19,10 +19,6 @@ FEATURE = Feature(
     tables="bot.job_reports.tables",
     exports="bot.job_reports.exports:DOCUMENT_EXPORTS",
     prune="bot.job_reports.documents:prune_sources",
-    sections={
-        "run": "bot.pages.job_reports.skipped_documents:show_run_documents",
-        "job": "bot.pages.job_reports.skipped_documents:show_job_documents",
-    },
 )
 
 
@@ -136,7 +132,6 @@ BENCHMARKS_FEATURE = Feature(
     ),
     routes="bot.pages.job_reports.views:setup",
     sections={
-        "pull": "bot.job_reports.benchmarks:show_pull",
         "remarks": "bot.job_reports.benchmarks:tell_comment",
     },
     settings="bot.job_reports.benchmark_judgement:BenchmarkSettings",
@@ -158,7 +153,6 @@ SELECTED_TESTS_FEATURE = Feature(
     prune="bot.job_reports.selected_tests:prune_misses",
     views="bot.pages.job_reports.selected_tests:VIEWS",
     routes="bot.pages.job_reports.selected_tests:setup",
-    sections={"run": "bot.pages.job_reports.selected_tests:show_run"},
 )
 
 

@@ -89,10 +89,6 @@ DISPATCH = Feature(
         "sweep": "bot.oot.dispatch.sweep:finish_overdue",
     },
     periodic="bot.oot.feature:dispatch_periodic",
-    sections={
-        "backend": "bot.pages.backends.dispatches:describe_pings",
-        "pull": "bot.pages.pulls.dispatch_explanation:describe_asked",
-    },
     doctor="bot.oot.dispatch.decide:check_selection",
     admin_forms={"/ping": "bot.oot.dispatch.ping:request_by_form"},
     prune="bot.oot.dispatch.sweep:prune_dispatching",
@@ -110,7 +106,6 @@ PUBLISH = Feature(
         "publish_open": "bot.oot.publish.publish:publish_open_pulls",
     },
     on_start="bot.oot.publish.rows:lose_all_intents",
-    sections={"backend": "bot.pages.backends.backend:describe_demotion"},
     reconcile="bot.oot.publish.merge_queue:reconcile_queue_bases",
     prune="bot.oot.publish.merge_queue:prune_groups",
 )

@@ -14,18 +14,19 @@ from bot.core.escaping import web_url
 from bot.core.text import plural
 from bot.evidence.logs import failure_costs, failure_spread, rows
 from bot.evidence.logs.failure_costs import FailureRow
+from bot.evidence.logs.failure_lines import job_page
 from bot.evidence.logs.failure_spread import Beginning, Sample
 from bot.evidence.logs.parse.rulesets import KINDS
 from bot.evidence.logs.rows import DAY, FAILURES
-from bot.evidence.logs.sections import job_page
 from bot.evidence.logs.tables import PUBLIC, DayRow
 from bot.pages import job_reads
+from bot.pages.culprits.sections import describe_failure
 from bot.queue import sums
 from bot.web import addresses
 from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, matching, one_of
-from bot.web.blocks import FailureStart, FailureSubject, gather
+from bot.web.blocks import FailureStart, FailureSubject
 from bot.web.charts import bars, chart
 from bot.web.openapi import DeclaredRefusal
 from bot.web.search import Hit
@@ -238,7 +239,7 @@ async def read_failure(asked: Query) -> FailureDetails:
         counted_until=await sums.counted_until(tx, FAILURES, [PUBLIC], first=since),
         today=asked.context.clock.now() // DAY,
         github=web_url(asked.settings.github_api_url),
-        notes=await gather(asked.context.features, "failure", tx, about) if asked.for_page else (),
+        notes=await describe_failure(tx, about) if asked.for_page else (),
     )
 
 

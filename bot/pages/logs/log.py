@@ -19,6 +19,7 @@ from bot.core.escaping import clean
 from bot.evidence.collect.blobs import BLOBS
 from bot.evidence.collect.remote_blobs import BlobMissing, BlobsUnavailable
 from bot.evidence.logs import rows
+from bot.evidence.logs.failure_lines import job_page, log_page
 from bot.evidence.logs.parse import stored_log
 from bot.evidence.logs.parse.lines import (
     BOM,
@@ -29,7 +30,6 @@ from bot.evidence.logs.parse.lines import (
     timestamp_length,
     valid_utf8,
 )
-from bot.evidence.logs.sections import job_page, log_page
 from bot.jobs import job_cells
 from bot.pages import job_reads
 from bot.web import addresses, answers

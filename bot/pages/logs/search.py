@@ -14,8 +14,8 @@ from msgspec import Meta, Struct
 
 from bot.core.errors import Rejected
 from bot.evidence.logs import search
+from bot.evidence.logs.failure_lines import job_page, log_page
 from bot.evidence.logs.rows import DAY
-from bot.evidence.logs.sections import job_page, log_page
 from bot.jobs import rows as trunk_rows
 from bot.pages import job_reads
 from bot.pages.logs import log

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
+from bot.evidence.logs import failure_lines
 from bot.evidence.tests import days as count_days
 from bot.evidence.tests import result_rows
 from bot.evidence.tests import states as evaluate_states
@@ -16,7 +17,7 @@ from bot.evidence.tests.rows import DAY, tested_commit
 from bot.evidence.tests.tables import FailureRow, StateRow
 from bot.pages.tests import commits, history
 from bot.pages.tests.commits import CACHED
-from bot.web import access, addresses, blocks
+from bot.web import access, addresses
 from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, matching
@@ -201,7 +202,7 @@ async def _log_lines(asked: Query, failures: Sequence[FailureOfTest]) -> dict[tu
     runs = {(str(one["run_id"]), one["run_attempt"]) for one in failures[:LOGS] if one["job_id"] > 0}
     repo = asked[REPO].casefold()
     subject = BackendsSubject(runs={repo: frozenset(runs)} if runs else {}, url="")
-    found = await blocks.job_lines(asked.context.features, asked.tx, subject)
+    found = await failure_lines.backend_lines(asked.tx, subject) if runs else {}
     return {(int(one.run_id), one.run_attempt, one.job): one for one in found.get(repo, ()) if one.url}
 
 
