@@ -62,7 +62,7 @@ class Disabled(Answer, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class DisablingIssues:
-    """The issues of a repository that are about disabling."""
+    """The issues of a repository that disable tests or jobs."""
 
     repo: str
     made_at: int | None  # None: no lists are made of them
@@ -81,7 +81,7 @@ async def read_issues(asked: Query) -> DisablingIssues:
 
 
 async def has_lists(asked: Query, repo: str) -> bool:
-    """Whether issues of a repository disable anything, or lists are made of them."""
+    """Whether issues of a repository disable anything, or lists are made from them."""
     with contextlib.suppress(Rejected):
         repository = (await branch_reads.find_branch(asked.tx, asked.hidden, repo, "")).repository
         identifier = repository["repository_id"]
@@ -90,29 +90,31 @@ async def has_lists(asked: Query, repo: str) -> bool:
     return False
 
 
-def disabled_page(found: DisablingIssues) -> dict[str, Any]:
-    """Return what the page shows."""
-    effective = [one for one in found.issues if one["listed"]]
+def disabled_page(disabling: DisablingIssues) -> dict[str, Any]:
+    """Return the values of the page."""
+    effective = [issue for issue in disabling.issues if issue["listed"]]
     return {
-        "repo": found.repo,
-        "made_at": found.made_at,
-        "tests": [one for one in effective if one["kind"] == "test"],
-        "jobs": [one for one in effective if one["kind"] == "job"],
-        "refused": [one for one in found.issues if not one["listed"]],
+        "repo": disabling.repo,
+        "made_at": disabling.made_at,
+        "tests": [issue for issue in effective if issue["kind"] == "test"],
+        "jobs": [issue for issue in effective if issue["kind"] == "job"],
+        "refused": [issue for issue in disabling.issues if not issue["listed"]],
         "most": ENTRIES_SHOWN,
-        "lists": [(name, f"/api/ci/{found.repo}/{name}.json") for name in LISTS],
+        "lists": [(name, f"/api/ci/{disabling.repo}/{name}.json") for name in LISTS],
     }
 
 
-def disabled_json(found: DisablingIssues) -> Disabled:
-    """Return the issues as they are sent."""
-    return Disabled(made_at=time(found.made_at), issues=[_issue_answer(one) for one in found.issues])
+def disabled_json(disabling: DisablingIssues) -> Disabled:
+    """Return the JSON of the issues."""
+    return Disabled(
+        made_at=time(disabling.made_at), issues=[_issue_answer(issue) for issue in disabling.issues]
+    )
 
 
-def _issue_answer(one: DisablingRow) -> DisablingIssue:
-    effect = "none" if not one["listed"] else "unstable" if one["unstable"] else "disabled"
-    entries = [DisabledEntry(name=name, platforms=platforms) for name, platforms in one["entries"]]
-    return fill_struct(DisablingIssue, one, effect=effect, entries=entries)
+def _issue_answer(issue: DisablingRow) -> DisablingIssue:
+    effect = "none" if not issue["listed"] else "unstable" if issue["unstable"] else "disabled"
+    entries = [DisabledEntry(name=name, platforms=platforms) for name, platforms in issue["entries"]]
+    return fill_struct(DisablingIssue, issue, effect=effect, entries=entries)
 
 
 ISSUES_VIEW = View(
@@ -127,7 +129,7 @@ ISSUES_VIEW = View(
         summary="The issues that disable something, or do not, and why",
         topic=op.CI,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
-        link=lambda found: {"repo": found.repo},
+        link=lambda disabling: {"repo": disabling.repo},
     ),
 )
 
@@ -150,7 +152,7 @@ PARAMETERS = (REPO, PULL, BACKEND)
 def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     @in_render_thread
     async def answer(request: web.Request) -> web.Response:
-        """Answer with a list: as it was made last, or for one backend."""
+        """Send the last version of a list, or a narrowed one."""
         async with open_query(request, PARAMETERS) as asked:
             made = await _read_list(asked, name)
         return lists.send_list(request, made)
@@ -186,7 +188,7 @@ class _Narrowed:
 
 
 async def _narrow(asked: Query, wanted: _Narrowed) -> CachedPage:
-    """Return such a list: a backend gets upstream's tests that are disabled on its device, and what its own issues say.
+    """Narrow a list; a backend gets the tests that upstream disables on its device, and what its own issues say.
 
     Upstream's jobs are no jobs of the backend's.
     """
@@ -226,9 +228,9 @@ async def _make(
 async def _content(
     tx: Transaction, repository: RepositoryRow, name: str, closed: Collection[pull_closes.Issue]
 ) -> dict[str, Any]:
-    """Return a repository's list without some issues; as it was made last where none of them is of the repository."""
+    """Return a repository's list without the closed issues; its last version if none of them is the repository's."""
     repo, identifier = repository["full_name"], repository["repository_id"]
-    if any(one == repo.casefold() for one, _ in closed):
+    if any(name == repo.casefold() for name, _ in closed):
         return LISTS[name](
             pull_closes.without_closed(await rows.effective_issues(tx, identifier), repo, closed)
         )
