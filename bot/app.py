@@ -151,7 +151,7 @@ def make_app(
     app.add_routes(health.routes if supervisor is None else health.routes_of_processes(supervisor))
     if context.settings.role != "worker":
         server.set_up_pages(app, compiled)
-        for templates in sorted(PACKAGE.glob("pages/*/templates")):
+        for templates in sorted((*PACKAGE.glob("*/templates"), *PACKAGE.glob("pages/*/templates"))):
             html.add_templates(app, templates)
         for feature in context.features:
             if feature.views:

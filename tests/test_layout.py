@@ -115,9 +115,8 @@ def test_everything_a_feature_names_is_there(feature):
         value = getattr(feature, field.name)
         if field.name == "navigation":
             value = tuple(entry.shown for entry in value)
-        named = list(
-            value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
-        )
+        named = value.values() if isinstance(value, dict) else [value]
+        named = [name for each in named for name in (each if isinstance(each, tuple | frozenset) else [each])]
         for reference in named if field.name not in {"name", "background"} else ():
             assert not reference or (
                 load(reference) if ":" in reference else importlib.import_module(reference)

@@ -364,7 +364,11 @@ async def _examine(
     try:
         async with http_session(chosen.proxy) as http:
             apps = target.apps_under_test(chosen, http, clock)
-            checks = tuple((each.name, load(each.doctor)) for each in features() if each.doctor)
+            named = (
+                {each.name: each.doctor} if isinstance(each.doctor, str) else each.doctor
+                for each in features()
+            )
+            checks = tuple((name, load(check)) for each in named for name, check in each.items() if check)
             examined = target.Target(
                 settings=chosen, store=store, http=http, clock=clock, apps=apps, checks=checks
             )

@@ -31,12 +31,15 @@ class NavigationEntry:
     covers: tuple[str, ...] = ()  # beginnings of the paths of further pages that belong to it
 
 
+References = str | tuple[str, ...]  # one or several, as `module:attribute`
+
+
 @dataclass(frozen=True, kw_only=True)
 class Feature:
     """One capability. Every field but the name may be left out."""
 
     name: str
-    tables: str = ""  # a module: importing it adds its tables to the schema
+    tables: References = ""  # modules: importing them adds their tables to the schema
     # task kind -> async (context, task): makes true what the task's key names, and may be run again at any time
     tasks: Mapping[str, str] = field(default_factory=dict)
     background: frozenset[str] = frozenset()  # task kinds that yield to all others: see `bot.worker`
@@ -57,13 +60,14 @@ class Feature:
         ""  # (settings, features) -> what is wrong with options that fit together badly, in words
     )
     on_start: str = ""  # async (tx): when the only worker on a database starts
-    prune: str = ""  # async (context) -> {what: how many were deleted}
+    prune: References = ""  # async (context) -> {what: how many were deleted}
     retained: str = ""  # (table) -> condition of the rows that are not to be deleted, or None
     # async (tx, settings) -> Watched: repositories and accounts to look after, beside upstream
     watched: str = ""
     # async (context, repository, Window) -> how many records were behind: compares them with what GitHub lists
-    reconcile: str = ""
-    doctor: str = ""  # async (target) -> findings
+    reconcile: References = ""
+    # async (target) -> findings; several: each by the name of the finding that it could not be made
+    doctor: str | Mapping[str, str] = ""
     # async (tx, settings, hidden) -> the path that / leads to, or None: the first that has one decides
     home: str = ""
     settings: str = ""  # a frozen dataclass of its options, read as `settings.of(ItsSettings)`
@@ -115,8 +119,18 @@ def folder(reference: str) -> Path:
 def load_each(features: Iterable[Feature], part: str) -> Iterator[Any]:
     """Yield one part of every feature that has it, in their order."""
     for feature in features:
-        if reference := getattr(feature, part):
-            yield load(reference)
+        yield from map(load, _listed(getattr(feature, part)))
+
+
+def import_tables(features: Iterable[Feature]) -> None:
+    """Add the tables of some features to the schema."""
+    for feature in features:
+        for module in _listed(feature.tables):
+            importlib.import_module(module)
+
+
+def _listed(references: References) -> tuple[str, ...]:
+    return references if isinstance(references, tuple) else (references,) if references else ()
 
 
 def sections(features: Iterable[Feature], place: str) -> Iterator[Any]:

@@ -19,8 +19,7 @@ from bot.ingest import repositories
 from bot.ingest.record_rows import WorkflowRunRow
 from bot.ingest.tables import records
 from bot.jobs import job_names
-from bot.jobs import runs as collect_rows
-from bot.jobs import runs as trusted_runs
+from bot.jobs import runs as job_runs
 from bot.jobs.cells import CONCLUSIONS
 from bot.jobs.job_names import FAILED
 from bot.jobs.runs import find_merge_target
@@ -205,7 +204,7 @@ async def upstream_head(tx: Transaction, failed: FailedJob) -> UpstreamHead | No
 
 async def _is_public(tx: Transaction, repo: str) -> bool:
     ids = await repositories.read_ids(tx, repo)
-    return bool(ids) and all([(await collect_rows.repository_facts(tx, one)).private is False for one in ids])
+    return bool(ids) and all([(await job_runs.repository_facts(tx, one)).private is False for one in ids])
 
 
 async def find_baseline(
@@ -254,7 +253,7 @@ async def jobs_of_upstream(
     trusted = await _trusted_runs(tx, settings, {(row["run_id"], row["attempt"]) for row in found})
     return [
         PastResult(row["repo"], _full_name(row["workflow"], row["job"]), row["head_sha"],
-             (row["repository_id"], row["job_id"]), CONCLUSIONS[row["conclusion"]] or None)
+                   (row["repository_id"], row["job_id"]), CONCLUSIONS[row["conclusion"]] or None)
         for row in found
         if (row["run_id"], row["attempt"]) in trusted
     ]  # fmt: skip
@@ -297,7 +296,7 @@ async def jobs_of_backends(
     ).where(tx.among((JOB.run_id, JOB.run_attempt), sorted({key[1:] for key in of_run})))
     return [
         PastResult(row["repo"], job_names.parse_name(row["workflow_name"], row["name"] or "").shard_free, sha,
-             (row["repository_id"], row["id"]), row["conclusion"])
+                   (row["repository_id"], row["id"]), row["conclusion"])
         for row in await tx.rows(query.limit(JOBS_MOST))
         if (sha := of_run.get((row["repo"].lower(), row["run_id"], row["run_attempt"])))
     ]  # fmt: skip
@@ -331,7 +330,7 @@ async def _trusted_runs(
     return {
         (run["id"], run["run_attempt"])
         for run in await tx.fetch(query)
-        if await trusted_runs.is_trusted_run(tx, settings, run)
+        if await job_runs.is_trusted_run(tx, settings, run)
     }
 
 

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from bot.core.escaping import clean, shorten
 from bot.evidence.tests import job_parts, result_rows, rows
 from bot.evidence.tests.parse import texts
 from bot.evidence.tests.parse.block import FAILING, Code
 from bot.evidence.tests.verdict import AcrossDevices, Verdict, describe_devices, is_only_here
+from bot.ingest import repositories
+from bot.oot.allowlist import versions as allowlists
+from bot.web import failures
+from bot.web.blocks import BlockLine, HeadTests, TestMark
 from bot.web.failures import FailurePlace, TestCase
 
 if TYPE_CHECKING:
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.evidence.tests.result_rows import FailingRow
     from bot.evidence.tests.tables import NamedTestRow, TestJobRow
+    from bot.web.blocks import HeadSubject, Tone
 
 # what an author wants to see first; what is not judged yet stands with what cannot be
 VERDICT_ORDER = (
@@ -213,6 +219,8 @@ def explain_by_exclusions(little: FewTests, files: int, left_out: int) -> FewTes
 
 UPSTREAM = "upstream"
 LOCATED = 1_000  # failures whose lines are looked at
+LISTED = 1_000  # tests of the list of failures
+NAME_MOST, MESSAGE_MOST = 200, 160  # characters
 UNEXCUSED = frozenset({Verdict.NEW, Verdict.NEW_TEST, Verdict.NO_BASELINE})
 
 
@@ -396,3 +404,117 @@ def _worse(little: FewTests, other: FewTests) -> bool:
 def _of_newest_attempt(jobs: Sequence[TestJobRow]) -> list[TestJobRow]:
     newest = max((job["run_id"], job["run_attempt"]) for job in jobs)
     return [job for job in jobs if (job["run_id"], job["run_attempt"]) == newest]
+
+
+async def find_failures(tx: Transaction, subject: failures.FailuresSubject) -> failures.Failures:
+    """Return the failing tests of a commit, with the same test on all backends as one."""
+    head = await read_shown_head(tx, subject.repo, subject.sha, of_pull=subject.of_pull)
+    if not head.jobs:
+        return failures.Failures()
+    tests = await failing_tests(tx, head, repo=subject.repo)
+    words = (
+        f"all {len(tests):,} failing tests, with their jobs"
+        if tests
+        else f"no test failed: {describe_counts(head.jobs)}"
+    )
+    page = f"/{subject.repo}/commit/{subject.sha}/tests"
+    return failures.Failures(
+        tests=[_describe_failing(test, head, subject.repo) for test in tests[:LISTED]],
+        tests_left=max(len(tests) - LISTED, 0),
+        links=[BlockLine(text=words, url=page, tone=None if tests else "good")],
+    )
+
+
+async def head_tests(tx: Transaction, subject: HeadSubject) -> HeadTests:
+    """Return where tests failed on backends, for check runs, and which backends passed with too few tests."""
+    owners = await repositories.read_ids(tx, subject.repo)
+    head = (await read_head(tx, subject.repo, owners, subject.head_sha, subject.labels)).of_pull()
+    failing_now = replace(head, jobs=[job for job in head.jobs if _fails(job, subject)])
+    little = await backends_with_few_tests(tx, head)
+    return HeadTests(
+        marks=tuple(_mark(failed) for failed in await located_on_head(tx, failing_now)),
+        thin={backend: str(few) for backend, few in little.items() if not few.files},
+    )
+
+
+def _fails(job: TestJobRow, subject: HeadSubject) -> bool:
+    """Whether a job belongs to a backend's run that fails now, not to an attempt that was overtaken."""
+    runs = subject.failing.get((job["backend"] or "").casefold())
+    if not job["backend"] or runs is None:
+        return False
+    return job["run_id"] < 0 or (str(job["run_id"]), job["run_attempt"]) in runs  # below 0: of another CI
+
+
+async def read_shown_head(tx: Transaction, repo: str, sha: str, *, of_pull: bool) -> TestedHead:
+    """Read what may be shown of the tests on a commit of upstream."""
+    listed = await allowlists.read_in_force(tx)
+    labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
+    head = await read_head(tx, repo, await repositories.read_ids(tx, repo), sha, labels)
+    return head.of_pull() if of_pull else head
+
+
+def _describe_failing(same: SameTest, head: TestedHead, repo: str) -> failures.FailingTest:
+    test = same.test
+    return failures.FailingTest(
+        name=shorten_line(same.name, NAME_MOST),
+        cases=same.cases,
+        url=f"/{same.repo}/test/{test.digest}",
+        message=shorten_line(test.message, MESSAGE_MOST),
+        standing=_standing(same.verdict),
+        places=tuple(places_of_test(same.across, head.labels)),
+        jobs=frozenset(_job_key(job, repo) for job in same.jobs),
+        on={name.lower(): _standing(said) for name, said in same.verdicts.items()},
+        words=same.words,
+    )
+
+
+def _standing(of: str | None) -> failures.FailureStanding:
+    return failures.FailureStanding(word=verdict_words(of), why=VERDICT_WORDS[of], tone=verdict_tone(of))
+
+
+def _job_key(job: TestJobRow, repo: str) -> failures.JobKey:
+    return failures.JobKey(
+        (job["backend"] or repo).lower(), str(job["run_id"]), job["run_attempt"], job["name"]
+    )
+
+
+def _mark(failed: FailedCase) -> TestMark:
+    case, job = failed.case, failed.job
+    return TestMark(
+        backend=(job["backend"] or "").casefold(),
+        job=job["name"],
+        file=case["source_file"] or "",
+        line=case["line"] or 0,
+        name=shorten_line(".".join(part for part in (case["suite"], case["name"]) if part), NAME_MOST),
+        message=case["message"],
+    )
+
+
+def verdict_words(of: str | None) -> str:
+    """Return a verdict in a word or two; empty if there is nothing to say."""
+    return "" if of in (None, Verdict.NO_BASELINE) else str(of).replace("_", " ")
+
+
+def verdict_tone(of: str | None) -> Tone:
+    """Return the tone of a verdict."""
+    return "bad" if VERDICT_RANK[of] <= VERDICT_RANK[Verdict.NO_BASELINE] else "warn"
+
+
+def describe_counts(jobs: Sequence[TestJobRow]) -> str:
+    """Describe the counts of jobs in words."""
+    counts = sum_counts(jobs)
+    failed = counts["failed"] + counts["errors"]
+    parts = [
+        f"{counts['tests']:,} tests",
+        f"{counts['passed']:,} passed",
+        f"{failed:,} failed" if failed else "",
+        f"{counts['skipped']:,} skipped" if counts["skipped"] else "",
+        f"{counts['flaky']:,} flaky" if counts["flaky"] else "",
+    ]
+    so_far = "so far " if any(job["partial"] for job in jobs) else ""
+    return so_far + ", ".join(part for part in parts if part)
+
+
+def shorten_line(text: str, most: int) -> str:
+    """Return a text on one line, shortened."""
+    return shorten(" ".join(clean(text).split()), most)

@@ -67,8 +67,8 @@ FEATURE = Feature(
     ),
     search="bot.pages.tests.views:find_hits",
     sections={
-        "failures": "bot.pages.tests.views:find_failures",
-        "head": "bot.pages.tests.views:head_tests",
+        "failures": "bot.evidence.tests.failing:find_failures",
+        "head": "bot.evidence.tests.failing:head_tests",
     },
     admin_forms={
         "/tests/{owner}/{repo}/{digest:[0-9a-f]{16}}/reset": "bot.evidence.tests.states:reset_by_administrator"

@@ -132,7 +132,7 @@ DAY_SPAN, WEEK_SPAN = SPANS
 SLICE = 500  # rows read at a time
 DAY = 86_400_000  # milliseconds
 PAUSE = 10.0  # seconds between two counts of a day
-JOB, STORED_SUMS = utilization_job.c, utilization_day.c
+JOB, DAY_SUMS, RUNNER_DAY = utilization_job.c, utilization_day.c, ci_runner_day.c
 UTILIZATION = Sum(
     name="utilization",
     tables=(utilization_day,),
@@ -179,7 +179,7 @@ async def prune_usage(context: Context) -> dict[str, int]:
     return {
         "measured jobs": await delete_rows(context, utilization_job, JOB.day < first),
         "sums of utilization": await delete_rows(
-            context, utilization_day, STORED_SUMS.day + STORED_SUMS.span - 1 < first
+            context, utilization_day, DAY_SUMS.day + DAY_SUMS.span - 1 < first
         ),
     }
 
@@ -192,9 +192,9 @@ def _jobs_of_day(repository: int, day: int) -> TypedSelect[DayJob]:
 
 def _days_of_week(repository: int, first: int) -> TypedSelect[DayRow]:
     """Return the query for the sums of a week's days."""
-    in_week = STORED_SUMS.day.between(first, first + WEEK_SPAN - 1)
+    in_week = DAY_SUMS.day.between(first, first + WEEK_SPAN - 1)
     return select(DayRow, utilization_day).where(
-        STORED_SUMS.repository_id == repository, STORED_SUMS.span == DAY_SPAN, in_week
+        DAY_SUMS.repository_id == repository, DAY_SUMS.span == DAY_SPAN, in_week
     )
 
 
@@ -210,7 +210,6 @@ def _add_days(found: defaultdict[SumGroup, UsageSums], rows: Sequence[DayRow]) -
         found[group].add_row(row)
 
 
-DAY_SUMS, RUNNER_DAY = utilization_day.c, ci_runner_day.c
 ROWS_MOST = 50_000  # of one report
 
 

@@ -228,9 +228,11 @@ def _records(row: ExportedRow) -> Iterator[dict[str, Any]]:
 
 
 def _upstream_copy(
-    name: str, columns: Mapping[str, str], order: tuple[str, ...],
+    name: str,
+    columns: Mapping[str, str],
+    order: tuple[str, ...],
     rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]],
-) -> TableCopy:  # fmt: skip
+) -> TableCopy:
     """Return the copy in a table in which nothing is replaced: what there is of a job is deleted first."""
 
     def key_values(key: RowKey, _row: ExportedRow | None) -> tuple[Any, ...] | None:

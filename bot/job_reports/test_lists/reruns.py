@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 
 from bot.db.exports import ColumnTable, Export, Shape, StoredObject, TableCopy, copy_of, json_line, object_key
@@ -13,20 +15,21 @@ from bot.evidence.disabled.rows import platforms_of
 from bot.evidence.tests import rows as result_rows
 from bot.evidence.tests.exported_tables import RUN_KEY, read_runs
 from bot.evidence.tests.parse import block
+from bot.evidence.tests.parse.block import FAILING, Code
 from bot.evidence.tests.rows import DAY
 from bot.evidence.tests.tables import test_failure, test_job
 from bot.ingest.retention import delete_rows
 from bot.job_reports.test_lists import times
 from bot.job_reports.test_lists.tables import RerunRow, test_rerun, test_rerun_job
-from bot.job_reports.test_lists.times import RerunCase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from bot.context import Context
     from bot.db.exports import ExportedRow, RowKey
     from bot.db.transaction import Transaction
     from bot.evidence.tests.tables import TestJobRow
+    from bot.job_reports.test_lists.times import NameOfTest
     from bot.queue.tasks import Task
 
 RECENT = 14 * DAY  # milliseconds
@@ -36,6 +39,64 @@ TESTS_MOST = 20_000  # of one job
 BATCH = 500  # rows of one statement
 MOST_READ = 50_000  # rows of a page
 JOB, FAILURE, RERUN, COUNTED = test_job.c, test_failure.c, test_rerun.c, test_rerun_job.c
+RERUNS_MOST = 1_000_000  # repetitions that a note may speak of
+_REPEAT = re.compile(r"(.*)\[\d+(?:-\d+)?\]", re.DOTALL)
+
+
+class RerunCase(NamedTuple):
+    """A case of a job that reruns disabled tests."""
+
+    place: NameOfTest
+    code: Code
+    message: str  # of one that was skipped
+
+
+class Reruns(NamedTuple):
+    """How often a test passed and failed."""
+
+    green: int
+    red: int
+
+    @property
+    def flaky(self) -> bool:
+        """Whether the test is still unreliable: it failed, or was never seen to pass."""
+        return self.red > 0 or self.green == 0
+
+
+class _Note(msgspec.Struct):
+    num_green: int
+    num_red: int
+
+
+_NOTE = msgspec.json.Decoder(_Note)
+
+
+def count_reruns(cases: Iterable[RerunCase]) -> dict[NameOfTest, Reruns]:
+    """Count how often each test of a job passed and failed; tests that were only skipped are left out."""
+    reruns: dict[NameOfTest, Reruns] = {}
+    for case in cases:
+        green, red = _said(case)
+        if not green and not red:
+            continue
+        repeated = _REPEAT.fullmatch(case.place.name)
+        place = case.place._replace(name=repeated[1]) if repeated else case.place
+        before = reruns.get(place, Reruns(0, 0))
+        reruns[place] = Reruns(before.green + green, before.red + red)
+    return reruns
+
+
+def _said(case: RerunCase) -> tuple[int, int]:
+    if case.code is not Code.SKIPPED:
+        return (0, 1) if case.code in FAILING else (1, 0)
+    try:
+        note = _NOTE.decode(case.message.encode("utf-8", "replace"))
+    except msgspec.DecodeError:
+        return 0, 0
+    return _bounded(note.num_green), _bounded(note.num_red)
+
+
+def _bounded(count: int) -> int:
+    return min(max(count, 0), RERUNS_MOST)
 
 
 async def count_new_reruns(context: Context, _task: Task) -> None:
@@ -68,7 +129,7 @@ async def _count(context: Context, job: TestJobRow) -> None:
         for test_id, code in (zip(decoded.ids, decoded.codes, strict=True) if decoded else ())
         if test_id in places
     )
-    counted = await asyncio.to_thread(times.count_reruns, cases)
+    counted = await asyncio.to_thread(count_reruns, cases)
     common = {
         "generation": job["generation"],
         "repository_id": job["repository_id"],
@@ -91,7 +152,7 @@ async def _count(context: Context, job: TestJobRow) -> None:
 async def _messages(tx: Transaction, generation: int) -> Mapping[int, str]:
     """Return the messages of a job's skipped cases."""
     query = sa.select(FAILURE.test_id, FAILURE.message).where(
-        FAILURE.generation == generation, FAILURE.outcome == block.Code.SKIPPED
+        FAILURE.generation == generation, FAILURE.outcome == Code.SKIPPED
     )
     return {row.test_id: row.message for row in await tx.run(query)}
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bot.evidence.disabled.lists import Tests
     from bot.evidence.disabled.tables import DisablingRow
     from bot.job_reports.test_lists.tables import RerunRow
-    from bot.job_reports.test_lists.times import TestName
+    from bot.job_reports.test_lists.times import NameOfTest
 
 HOUR = 3_600_000  # milliseconds
 WINDOW, SEEN_WITHIN = 6 * HOUR, 5 * HOUR
@@ -80,7 +80,7 @@ class Close(NamedTuple):
 
 def to_disable(
     samples: Iterable[Sample],
-    places: Mapping[int, TestName],
+    places: Mapping[int, NameOfTest],
     listed: Tests,
     now: int,
     closed: Mapping[str, Issue] = NONE,
@@ -162,7 +162,7 @@ def _green(reruns: Sequence[RerunRow], platforms: Sequence[str], flaky: Collecti
 
 
 def _single(
-    place: TestName, failures: Sequence[Sample], listed: Tests, closed: Mapping[str, Issue]
+    place: NameOfTest, failures: Sequence[Sample], listed: Tests, closed: Mapping[str, Issue]
 ) -> Disable | None:
     """Suggest disabling a test; None if it is disabled already."""
     name = test_key(place.name, place.suite)

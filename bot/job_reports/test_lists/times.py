@@ -1,8 +1,7 @@
-"""How long files, classes and tests take, and how often disabled tests passed: counts and statements."""
+"""How long files, classes and tests take: means over jobs, and the statements on them."""
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections import defaultdict
 from statistics import fmean
@@ -14,7 +13,7 @@ import sqlalchemy as sa
 from bot.db.rows import select
 from bot.evidence.tests import rows as result_rows
 from bot.evidence.tests.parse import block
-from bot.evidence.tests.parse.block import FAILING, NO_TIME, PASSING, Code
+from bot.evidence.tests.parse.block import NO_TIME, PASSING
 from bot.evidence.tests.rows import DAY
 from bot.evidence.tests.tables import BASELINE, TestJobRow, test, test_class, test_job, test_summary
 from bot.ingest.tables import records
@@ -42,6 +41,14 @@ class Spent(NamedTuple):
     file: str  # that launched it
     suite: str
     milliseconds: int
+
+
+class NameOfTest(NamedTuple):
+    """The name, suite and file of a test."""
+
+    name: str
+    suite: str
+    file: str
 
 
 def file_times(spent: Iterable[Spent]) -> Times:
@@ -170,74 +177,6 @@ def test_key(name: str, suite: str) -> str:
     return f"{name} ({suite if '.' in suite else f'{MAIN}.{suite}'})"
 
 
-RERUNS_MOST = 1_000_000  # repetitions that a note may speak of
-_REPEAT = re.compile(r"(.*)\[\d+(?:-\d+)?\]", re.DOTALL)
-
-
-class TestName(NamedTuple):
-    """The name, suite and file of a test."""
-
-    name: str
-    suite: str
-    file: str
-
-
-class RerunCase(NamedTuple):
-    """A case of a job that reruns disabled tests."""
-
-    place: TestName
-    code: Code
-    message: str  # of one that was skipped
-
-
-class Reruns(NamedTuple):
-    """How often a test passed and failed."""
-
-    green: int
-    red: int
-
-    @property
-    def flaky(self) -> bool:
-        """Whether the test is still unreliable: it failed, or was never seen to pass."""
-        return self.red > 0 or self.green == 0
-
-
-class _Note(msgspec.Struct):
-    num_green: int
-    num_red: int
-
-
-_NOTE = msgspec.json.Decoder(_Note)
-
-
-def count_reruns(cases: Iterable[RerunCase]) -> dict[TestName, Reruns]:
-    """Count how often each test of a job passed and failed; tests that were only skipped are left out."""
-    reruns: dict[TestName, Reruns] = {}
-    for case in cases:
-        green, red = _said(case)
-        if not green and not red:
-            continue
-        repeated = _REPEAT.fullmatch(case.place.name)
-        place = case.place._replace(name=repeated[1]) if repeated else case.place
-        before = reruns.get(place, Reruns(0, 0))
-        reruns[place] = Reruns(before.green + green, before.red + red)
-    return reruns
-
-
-def _said(case: RerunCase) -> tuple[int, int]:
-    if case.code is not Code.SKIPPED:
-        return (0, 1) if case.code in FAILING else (1, 0)
-    try:
-        note = _NOTE.decode(case.message.encode("utf-8", "replace"))
-    except msgspec.DecodeError:
-        return 0, 0
-    return _bounded(note.num_green), _bounded(note.num_red)
-
-
-def _bounded(count: int) -> int:
-    return min(max(count, 0), RERUNS_MOST)
-
-
 BATCH = 200  # jobs or tests of one statement
 RECENT = 30 * DAY  # milliseconds
 JOBS_MOST = 5_000  # looked at, the newest first
@@ -270,16 +209,16 @@ async def suites_of_jobs(tx: Transaction, generations: Sequence[int]) -> list[Su
     return suites
 
 
-async def names_of_tests(tx: Transaction, ids: Collection[int]) -> dict[int, TestName]:
+async def names_of_tests(tx: Transaction, ids: Collection[int]) -> dict[int, NameOfTest]:
     """Return the names of tests by id."""
-    names: dict[int, TestName] = {}
+    names: dict[int, NameOfTest] = {}
     ordered = sorted(ids)
     query = sa.select(test.c.id, test.c.name, CLASS.suite, CLASS.file).join_from(
         test, test_class, CLASS.id == test.c.class_id
     )
     for start in range(0, len(ordered), BATCH):
         some = query.where(test.c.id.in_(ordered[start : start + BATCH]))
-        names |= {row.id: TestName(row.name, row.suite, row.file) for row in await tx.run(some)}
+        names |= {row.id: NameOfTest(row.name, row.suite, row.file) for row in await tx.run(some)}
     return names
 
 

@@ -29,12 +29,12 @@ from bot.oot.results.tables import (
     oot_workflow_job,
 )
 from bot.oot.results.visibility import read_private_names
-from bot.oot.statistics import health, job_matrix
+from bot.oot.statistics import health
 from bot.oot.statistics.countable_jobs import COUNTS, has_flag
 from bot.oot.statistics.health import Window
 from bot.oot.statistics.stats import DAY, FAILED, OUTCOMES
 from bot.oot.verdict.view import job_of
-from bot.pages.backends import dispatches, job_rows
+from bot.pages.backends import dispatches, job_matrix, job_rows
 from bot.pages.backends.interface import BACKEND, DAYS, read_names
 from bot.pages.backends.job_rows import JobFilter
 from bot.pages.backends.levels import read_shared
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from bot.oot.results.tables import DispatchRow, JobRow
     from bot.oot.results.visibility import PrivateNames
     from bot.oot.statistics.health import Health
-    from bot.oot.statistics.job_matrix import GridJob, Matrix, MatrixCell, MatrixRow
     from bot.oot.statistics.stats import Day
     from bot.oot.verdict.view import Job
+    from bot.pages.backends.job_matrix import GridJob, Matrix, MatrixCell, MatrixRow
     from bot.pages.backends.job_rows import PullTitle
     from bot.web.parameters import Query
 

@@ -28,7 +28,7 @@ from bot.oot.results.tables import (
     oot_workflow_job,
 )
 from bot.oot.statistics.countable_jobs import HAS_REPORTS, has_flag
-from bot.oot.statistics.job_matrix import GridJob
+from bot.pages.backends.job_matrix import GridJob
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.escaping import web_url
 from bot.evidence.logs import failure_lines
+from bot.evidence.tests import failing
 from bot.jobs import failures as branch_failures
 from bot.oot.verdict import view
 from bot.oot.verdict.failure import UPSTREAM_JOBS, key_of, keys_by_id, list_own
@@ -16,7 +17,6 @@ from bot.oot.verdict.verdict import RED_CONCLUSIONS
 from bot.oot.verdict.view import job_of
 from bot.pages.backends import job_rows
 from bot.pages.jobs.run import find_jobs_elsewhere
-from bot.pages.tests import views as tests
 from bot.web.failures import FailuresSubject, merge_failures
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ async def read_failure_list(
         [
             await branch_failures.find_failures(asked.tx, subject),
             await failure_lines.find_failures(asked.tx, subject),
-            await tests.find_failures(asked.tx, subject),
+            await failing.find_failures(asked.tx, subject),
         ]
     )
     ended = {keys[row["id"]] for row in own.jobs if row["status"] == "completed"}

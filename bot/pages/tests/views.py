@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from bot.core.escaping import clean, shorten
 from bot.evidence.disabled.feature import DisabledSettings
 from bot.evidence.disabled.lists import SENT_LISTS, BytesCache
 from bot.evidence.tests import failing, losses, result_rows, rows
-from bot.evidence.tests.failing import VERDICT_RANK
+from bot.evidence.tests.failing import (
+    MESSAGE_MOST,
+    NAME_MOST,
+    describe_counts,
+    shorten_line,
+    verdict_tone,
+    verdict_words,
+)
 from bot.evidence.tests.losses import LossKind
 from bot.evidence.tests.parse import texts
 from bot.evidence.tests.tables import test
-from bot.evidence.tests.verdict import Verdict
-from bot.ingest import record_store, repositories
+from bot.ingest import record_store
 from bot.oot.allowlist import versions as allowlists
 from bot.pages import job_reads
 from bot.pages.tests import (
@@ -29,8 +33,7 @@ from bot.pages.tests import (
     test_lists,
 )
 from bot.web import access, html
-from bot.web.blocks import Block, BlockLine, HeadTests, TestMark
-from bot.web.failures import FailingTest, Failures, FailureStanding, JobKey
+from bot.web.blocks import Block, BlockLine
 from bot.web.search import Hit
 
 if TYPE_CHECKING:
@@ -39,19 +42,15 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.db.transaction import Transaction
-    from bot.evidence.tests.failing import FailedCase, FewTests, SameTest, TestedHead
-    from bot.evidence.tests.failing import FailingTest as FailingRow
+    from bot.evidence.tests.failing import FailingTest, FewTests, TestedHead
     from bot.evidence.tests.tables import SuiteRow, TestJobRow, TestRow
     from bot.web.blocks import (
         CellSubject,
         CommitSubject,
-        HeadSubject,
         JobSubject,
         PullSubject,
         RunSubject,
-        Tone,
     )
-    from bot.web.failures import FailuresSubject
     from bot.web.parameters import Query
     from bot.web.search import SearchWords
 
@@ -108,8 +107,6 @@ async def has_suggestions(asked: Query, repo: str) -> bool:
 
 LOSSES = 100  # that are looked at
 SHOWN = 10  # tests of a section or comment; the rest are on the commit's page
-NAME_MOST, MESSAGE_MOST = 200, 160  # characters
-LISTED = 1_000  # tests of the list of failures
 
 
 async def job_blocks(tx: Transaction, subject: JobSubject) -> list[Block]:
@@ -138,30 +135,11 @@ async def commit_blocks(tx: Transaction, subject: CommitSubject) -> list[Block]:
     return await _fewer(tx, subject.repo, subject.sha, of_pull=False)
 
 
-async def find_failures(tx: Transaction, subject: FailuresSubject) -> Failures:
-    """Return the failing tests of a commit, with the same test on all backends as one."""
-    head = await _read_head(tx, subject.repo, subject.sha, of_pull=subject.of_pull)
-    if not head.jobs:
-        return Failures()
-    tests = await failing.failing_tests(tx, head, repo=subject.repo)
-    words = (
-        f"all {len(tests):,} failing tests, with their jobs"
-        if tests
-        else f"no test failed: {_counts(head.jobs)}"
-    )
-    page = f"/{subject.repo}/commit/{subject.sha}/tests"
-    return Failures(
-        tests=[_failing_test(test, head, subject.repo) for test in tests[:LISTED]],
-        tests_left=max(len(tests) - LISTED, 0),
-        links=[BlockLine(text=words, url=page, tone=None if tests else "good")],
-    )
-
-
 async def cell_lines(tx: Transaction, subject: CellSubject) -> dict[int, BlockLine]:
     """Summarize the tests of jobs, by job id."""
     return {
         job["job_id"]: BlockLine(
-            text=_counts([job]),
+            text=describe_counts([job]),
             url=_tests_page(job, subject.repo, subject.sha),
             tone="bad" if job["failed"] or job["errors"] else "good",
         )
@@ -175,26 +153,6 @@ def _tests_page(job: TestJobRow, repo: str, sha: str) -> str:
     return f"/{repo}/run/{job['run_id']}/tests" if job["run_id"] > 0 else f"/{repo}/commit/{sha}/tests"
 
 
-async def head_tests(tx: Transaction, subject: HeadSubject) -> HeadTests:
-    """Return where tests failed on backends, for check runs, and which backends passed with too few tests."""
-    owners = await repositories.read_ids(tx, subject.repo)
-    head = (await failing.read_head(tx, subject.repo, owners, subject.head_sha, subject.labels)).of_pull()
-    failing_now = replace(head, jobs=[job for job in head.jobs if _fails(job, subject)])
-    little = await failing.backends_with_few_tests(tx, head)
-    return HeadTests(
-        marks=tuple(_mark(failed) for failed in await failing.located_on_head(tx, failing_now)),
-        thin={backend: str(few) for backend, few in little.items() if not few.files},
-    )
-
-
-def _fails(job: TestJobRow, subject: HeadSubject) -> bool:
-    """Whether a job belongs to a backend's run that fails now, not to an attempt that was overtaken."""
-    runs = subject.failing.get((job["backend"] or "").casefold())
-    if not job["backend"] or runs is None:
-        return False
-    return job["run_id"] < 0 or (str(job["run_id"]), job["run_attempt"]) in runs  # below 0: of another CI
-
-
 async def _of_jobs(tx: Transaction, jobs: Sequence[TestJobRow], repo: str, page: str) -> list[Block]:
     if not jobs:
         return []
@@ -203,7 +161,11 @@ async def _of_jobs(tx: Transaction, jobs: Sequence[TestJobRow], repo: str, page:
     ]
     tests = failing.group_failures(await result_rows.failing_cases(tx, bad), jobs)
     lines = [
-        BlockLine(text=_counts(jobs), url=page, tone="bad" if any(test.failed for test in tests) else "good")
+        BlockLine(
+            text=describe_counts(jobs),
+            url=page,
+            tone="bad" if any(test.failed for test in tests) else "good",
+        )
     ]
     lines += [_of_test(test, repo) for test in tests[:SHOWN]]
     if len(tests) > SHOWN:
@@ -213,19 +175,12 @@ async def _of_jobs(tx: Transaction, jobs: Sequence[TestJobRow], repo: str, page:
         read = sum(job["files"] for job in jobs)
         first = next(report for job in jobs for report in job["unreadable"])
         words = f"{unreadable:,} of {read + unreadable:,} reports unreadable: {first['member']}: {first['reason']}"
-        lines.append(BlockLine(text=_short(words, NAME_MOST + MESSAGE_MOST), tone="warn"))
+        lines.append(BlockLine(text=shorten_line(words, NAME_MOST + MESSAGE_MOST), tone="warn"))
     return [Block(heading="Tests", lines=tuple(lines))]
 
 
-async def _read_head(tx: Transaction, repo: str, sha: str, *, of_pull: bool) -> TestedHead:
-    listed = await allowlists.read_in_force(tx)
-    labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
-    head = await failing.read_head(tx, repo, await repositories.read_ids(tx, repo), sha, labels)
-    return head.of_pull() if of_pull else head
-
-
 async def _fewer(tx: Transaction, repo: str, sha: str, *, of_pull: bool) -> list[Block]:
-    head = await _read_head(tx, repo, sha, of_pull=of_pull)
+    head = await failing.read_shown_head(tx, repo, sha, of_pull=of_pull)
     if not head.jobs:
         return []
     return [*_thin(await failing.backends_with_few_tests(tx, head), head), *await _lost(tx, head, repo, sha)]
@@ -243,7 +198,7 @@ async def _lost(tx: Transaction, head: TestedHead, repo: str, sha: str) -> list[
         parts = [whose, place, row["family"], loss.words]
         lines.append(
             BlockLine(
-                text=_short(" · ".join(part for part in parts if part), NAME_MOST + MESSAGE_MOST),
+                text=shorten_line(" · ".join(part for part in parts if part), NAME_MOST + MESSAGE_MOST),
                 url=f"/{row['backend'] or repo}/tests/lost",
                 tone="idle" if row["kind"] == LossKind.GONE else "warn",
             )
@@ -270,77 +225,19 @@ def _thin(backends: Mapping[str, FewTests], head: TestedHead) -> list[Block]:
     return [Block(heading="Fewer tests than usual", lines=tuple(lines))] if lines else []
 
 
-def _failing_test(same: SameTest, head: TestedHead, repo: str) -> FailingTest:
-    test = same.test
-    return FailingTest(
-        name=_short(same.name, NAME_MOST),
-        cases=same.cases,
-        url=f"/{same.repo}/test/{test.digest}",
-        message=_short(test.message, MESSAGE_MOST),
-        standing=_standing(same.verdict),
-        places=tuple(failing.places_of_test(same.across, head.labels)),
-        jobs=frozenset(_job_key(job, repo) for job in same.jobs),
-        on={name.lower(): _standing(said) for name, said in same.verdicts.items()},
-        words=same.words,
-    )
-
-
-def _standing(of: str | None) -> FailureStanding:
-    return FailureStanding(word=verdict_words(of), why=failing.VERDICT_WORDS[of], tone=_tone(of))
-
-
-def _job_key(job: TestJobRow, repo: str) -> JobKey:
-    return JobKey((job["backend"] or repo).lower(), str(job["run_id"]), job["run_attempt"], job["name"])
-
-
-def _of_test(test: FailingRow, repo: str) -> BlockLine:
+def _of_test(test: FailingTest, repo: str) -> BlockLine:
     name = " ".join(part for part in (test.file, test.suite, test.name) if part)
     words = verdict_words(test.verdict) if test.failed else "flaky: passed when tried again"
-    parts = [_short(name, NAME_MOST), words, _short(test.message, MESSAGE_MOST)]
+    parts = [
+        shorten_line(name, NAME_MOST),
+        words,
+        shorten_line(test.message, MESSAGE_MOST),
+    ]
     return BlockLine(
         text=" · ".join(part for part in parts if part),
         url=f"/{repo}/test/{test.digest}",
-        tone=_tone(test.verdict) if test.failed else "warn",
+        tone=verdict_tone(test.verdict) if test.failed else "warn",
     )
-
-
-def _mark(failed: FailedCase) -> TestMark:
-    case, job = failed.case, failed.job
-    return TestMark(
-        backend=(job["backend"] or "").casefold(),
-        job=job["name"],
-        file=case["source_file"] or "",
-        line=case["line"] or 0,
-        name=_short(".".join(part for part in (case["suite"], case["name"]) if part), NAME_MOST),
-        message=case["message"],
-    )
-
-
-def verdict_words(of: str | None) -> str:
-    """Return a verdict in a word or two; empty if there is nothing to say."""
-    return "" if of in (None, Verdict.NO_BASELINE) else str(of).replace("_", " ")
-
-
-def _tone(of: str | None) -> Tone:
-    return "bad" if VERDICT_RANK[of] <= VERDICT_RANK[Verdict.NO_BASELINE] else "warn"
-
-
-def _counts(jobs: Sequence[TestJobRow]) -> str:
-    counts = failing.sum_counts(jobs)
-    failed = counts["failed"] + counts["errors"]
-    parts = [
-        f"{counts['tests']:,} tests",
-        f"{counts['passed']:,} passed",
-        f"{failed:,} failed" if failed else "",
-        f"{counts['skipped']:,} skipped" if counts["skipped"] else "",
-        f"{counts['flaky']:,} flaky" if counts["flaky"] else "",
-    ]
-    so_far = "so far " if any(job["partial"] for job in jobs) else ""
-    return so_far + ", ".join(part for part in parts if part)
-
-
-def _short(text: str, most: int) -> str:
-    return shorten(" ".join(clean(text).split()), most)
 
 
 START = "test_"  # may be left out

@@ -250,8 +250,8 @@ class _Reader:
 PATTERN_BYTES_MOST = 2048
 PROGRAM_MOST = 5000  # instructions; counted repetitions make a short pattern long
 LINE_START, LINE_END = "(?m:^)", "(?m:$)"
-# In front of a raw line stand its timestamp and what processes put there, see parse/lines.py, and \r behind
-# it. These are looser: each line found is cleaned and looked at again.
+# A raw line has its timestamp and what processes put there (bot.evidence.logs.parse.lines) in front, and \r behind it.
+# These patterns are looser: each line they match is cleaned and looked at again.
 PREFIXES = (
     r"\([^)\n]*pid=\d+[^)\n]*\) ",
     r"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) [\d-]+ [\d:]+ \[[\w./-]+:\d+\] ",
