@@ -302,36 +302,36 @@ class FormDone:
 def safe_address(url: str | None) -> str | None:
     """Return an address that may be linked, http(s) or a path on this bot; None for any other."""
     if url and url.startswith("/") and not url.startswith("//"):
-        found = escaping.url(f"{HERE}{url}")
-        return found and found.removeprefix(HERE)
+        address = escaping.url(f"{HERE}{url}")
+        return address and address.removeprefix(HERE)
     return escaping.url(url)
 
 
 async def head_tests(features: Features, tx: Transaction, subject: HeadSubject) -> HeadTests:
     """Return what the first feature that has a section there says of a head's tests."""
     for add in sections(features, "head"):
-        found: HeadTests = await add(tx, subject)
-        return found
+        head: HeadTests = await add(tx, subject)
+        return head
     return HeadTests()
 
 
 async def head_remarks(features: Features, tx: Transaction, subject: HeadSubject) -> tuple[BlockLine, ...]:
     """Return the further lines that a pull request's comment has about a head."""
-    found: list[BlockLine] = []
+    remarks: list[BlockLine] = []
     for add in sections(features, "remarks"):
-        found += await add(tx, subject)
-    return tuple(found)
+        remarks += await add(tx, subject)
+    return tuple(remarks)
 
 
 async def job_lines(
     features: Features, tx: Transaction, subject: BackendsSubject
 ) -> dict[str, list[JobLine]]:
     """Return what features say of backends' failed jobs, by backend in lower case."""
-    found: dict[str, list[JobLine]] = {}
+    by_backend: dict[str, list[JobLine]] = {}
     for add in sections(features, "comment") if subject.runs else ():
         for backend, lines in (await add(tx, subject)).items():
-            found.setdefault(backend, []).extend(lines)
-    return found
+            by_backend.setdefault(backend, []).extend(lines)
+    return by_backend
 
 
 async def admin_sections(features: Features, tx: Transaction, settings: Settings) -> list[AdminSection]:

@@ -123,13 +123,13 @@ async def read_failures(features: Features, tx: Transaction, subject: FailuresSu
     return merge_failures([await add(tx, subject) for add in sections(features, "failures")])
 
 
-def merge_failures(found: Sequence[Failures]) -> Failures:
+def merge_failures(parts: Sequence[Failures]) -> Failures:
     """Return what several say of a commit's failures as one."""
     return Failures(
-        jobs=[remark for one in found for remark in one.jobs],
-        tests=[test for one in found for test in one.tests],
-        tests_left=sum(one.tests_left for one in found),
-        links=[link for one in found for link in one.links],
+        jobs=[remark for part in parts for remark in part.jobs],
+        tests=[test for part in parts for test in part.tests],
+        tests_left=sum(part.tests_left for part in parts),
+        links=[link for part in parts for link in part.links],
     )
 
 
