@@ -103,15 +103,17 @@ async def find_broken(
     `backends` are those that merging waits for.
     """
     grid = grid.on_branch()
-    found = {place: one for place in places if (one := branch_history.breakage(grid.column(place)))}
-    shown = dict(list(found.items())[:BROKEN_MOST])
-    lines = {place: _suspect_lines(grid, one) for place, one in shown.items()}
+    breakages = {
+        place: breakage for place in places if (breakage := branch_history.breakage(grid.column(place)))
+    }
+    shown = dict(list(breakages.items())[:BROKEN_MOST])
+    lines = {place: _suspect_lines(grid, breakage) for place, breakage in shown.items()}
     heads = sorted({line["sha"] for each in lines.values() for line in each if line["folded"]})
     identifier = branch.repository["repository_id"]
     folded = await branch_commits.commits_of_heads(tx, identifier, branch.name, heads, most=SUSPECTS_MOST)
     return [
-        _broken(grid, place, one, lines=lines.get(place, []), folded=folded, backends=backends)
-        for place, one in found.items()
+        _broken(grid, place, breakage, lines=lines.get(place, []), folded=folded, backends=backends)
+        for place, breakage in breakages.items()
     ]
 
 
@@ -182,10 +184,10 @@ class OpenedCell:
 
 
 async def read_opened(
-    tx: Transaction, settings: Settings, branch: Branch, found: grid.Grid, chosen: GridFilter
+    tx: Transaction, settings: Settings, branch: Branch, shown_grid: grid.Grid, chosen: GridFilter
 ) -> OpenedCell | None:
     """Return the cell that the page's address names, None where it is not among the commits shown."""
-    cell = grid_view.find_cell(found, chosen.cell) if chosen.cell else None
+    cell = grid_view.find_cell(shown_grid, chosen.cell) if chosen.cell else None
     if cell is None:
         return None
     line, column, shown = cell
