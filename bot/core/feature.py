@@ -61,7 +61,7 @@ class Feature:
     prune: References = ""  # async (context) -> {what: how many were deleted}
     retained: str = ""  # (table) -> condition of the rows that are not to be deleted, or None
     # async (tx, settings) -> Watched: repositories and accounts to look after, beside upstream
-    watched: str = ""
+    repositories: str = ""
     # async (context, repository, Window) -> how many records were behind: compares them with what GitHub lists
     reconcile: References = ""
     # async (target) -> findings; several: each by the name of the finding that it could not be made
