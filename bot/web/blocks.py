@@ -241,7 +241,7 @@ class CommitAbout:
 
 @dataclass(frozen=True, kw_only=True)
 class GridNotes:
-    """What a section at `grid` says."""
+    """The notes of a section at `grid`."""
 
     columns: Mapping[str, tuple[BlockLine, ...]] = field(default_factory=dict)  # of broken ones
     forms: Mapping[str, BlockForm] = field(default_factory=dict)  # of these, by the name of the column
@@ -293,7 +293,7 @@ class AdminSection:
 
 @dataclass(frozen=True, kw_only=True)
 class FormDone:
-    """What a form of the administrator's came to."""
+    """The outcome of a form of the administrator."""
 
     words: str = ""  # shown at the top of /admin
     path: str = ""  # on this bot, to be shown instead of /admin
@@ -344,7 +344,7 @@ async def job_lines(
 
 
 async def cell_lines(features: Features, tx: Transaction, subject: CellSubject) -> dict[int, list[BlockLine]]:
-    """Return a line of each feature that has one about a job, by the job's id."""
+    """Return the lines that features have about jobs, by the job's id."""
     by_job: dict[int, list[BlockLine]] = {}
     for add in sections(features, "cell"):
         for job_id, line in (await add(tx, subject)).items():
@@ -355,7 +355,7 @@ async def cell_lines(features: Features, tx: Transaction, subject: CellSubject) 
 async def backend_run_lines(
     features: Features, tx: Transaction, subject: BackendRunsSubject
 ) -> dict[str, list[BlockLine]]:
-    """Return a line of each feature that has one about a backend's run, by the run's id."""
+    """Return the lines that features have about backends' runs, by the run's id."""
     by_run: dict[str, list[BlockLine]] = {}
     for add in sections(features, "backend_run"):
         for run_id, line in (await add(tx, subject)).items():
@@ -364,7 +364,7 @@ async def backend_run_lines(
 
 
 async def grid_notes(features: Features, tx: Transaction, subject: GridSubject) -> GridNotes:
-    """Return what features say of a branch's broken columns and commits; of two about one, both."""
+    """Return what features say of a branch's broken columns and commits."""
     columns: dict[str, tuple[BlockLine, ...]] = {}
     commits: dict[str, tuple[BlockLine, ...]] = {}
     forms: dict[str, BlockForm] = {}

@@ -95,7 +95,7 @@ class FailurePlace:
 
 @dataclass(frozen=True, kw_only=True)
 class FailingTest:
-    """A test that failed on a commit, the same test of all backends once; its texts come from outside."""
+    """A test that failed on a commit, listed once for all backends; its texts come from outside."""
 
     name: str  # with file and suite
     cases: frozenset[TestCase]  # what it is called: on another device it may have another name
@@ -149,7 +149,7 @@ class SharedFailuresSubject:
 async def find_shared_failures(
     features: Features, tx: Transaction, subject: SharedFailuresSubject
 ) -> frozenset[str]:
-    """Return the keys of jobs whose failures upstream's own jobs share, as the features know of it."""
+    """Return the keys of jobs whose failures upstream's own jobs share, as far as features know."""
     keys: frozenset[str] = frozenset()
     for add in sections(features, "shared_failures") if subject.jobs else ():
         keys |= await add(tx, subject)
