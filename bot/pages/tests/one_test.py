@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
+from bot.evidence.logs import failure_lines
 from bot.evidence.tests import days as count_days
 from bot.evidence.tests import result_rows
 from bot.evidence.tests import states as evaluate_states
@@ -16,7 +17,7 @@ from bot.evidence.tests.rows import DAY, tested_commit
 from bot.evidence.tests.tables import FailureRow, StateRow
 from bot.pages.tests import commits, history
 from bot.pages.tests.commits import CACHED
-from bot.web import access, addresses, blocks
+from bot.web import access, addresses
 from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, matching
@@ -208,7 +209,7 @@ async def _log_lines(query: Query, failures: Sequence[FailureOfTest]) -> dict[tu
     }
     repo = query[REPO].casefold()
     subject = BackendsSubject(runs={repo: frozenset(runs)} if runs else {}, url="")
-    lines = await blocks.job_lines(query.context.features, query.tx, subject)
+    lines = await failure_lines.backend_lines(query.tx, subject) if runs else {}
     return {(int(line.run_id), line.run_attempt, line.job): line for line in lines.get(repo, ()) if line.url}
 
 
