@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
+from bot.evidence.logs import failure_lines
 from bot.evidence.tests import result_rows
 from bot.evidence.tests.days import days_of_tests
 from bot.evidence.tests.failing import LinkedTest, describe_outcome
@@ -16,7 +17,7 @@ from bot.evidence.tests.states import states_of_tests
 from bot.evidence.tests.tables import FailureRow, StateRow
 from bot.pages.tests import commits, history
 from bot.pages.tests.commits import CACHED
-from bot.web import access, addresses, blocks, openapi, parameters
+from bot.web import access, addresses, openapi, parameters
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, matching
 from bot.web.blocks import BackendsSubject
 from bot.web.openapi import NOT_FOUND, UNKNOWN_REPOSITORY, DeclaredRefusal
@@ -204,7 +205,7 @@ async def _log_lines(query: Query, failures: Sequence[FailureOfTest]) -> dict[tu
     }
     repo = query[REPO].casefold()
     subject = BackendsSubject(runs={repo: frozenset(runs)} if runs else {}, url="")
-    lines = await blocks.job_lines(query.context.features, query.tx, subject)
+    lines = await failure_lines.backend_lines(query.tx, subject) if runs else {}
     return {(int(line.run_id), line.run_attempt, line.job): line for line in lines.get(repo, ()) if line.url}
 
 
