@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from bot.evidence.tests import comparing
-from bot.evidence.tests import failing as on_head
+from bot.evidence.tests import comparing, failing
 from bot.evidence.tests.tables import JobCounts, test
 from bot.ingest import repositories
 from bot.oot.allowlist import versions as allowlists
 from bot.pages import job_reads
 from bot.pages.tests.commits import CACHED, WholeSha
 from bot.pages.tests.test_list import NO_BACKEND
-from bot.web import access, addresses
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import access, addresses, openapi, parameters
 from bot.web.answers import Answer, RowAnswer, fill_struct
 from bot.web.openapi import NOT_FOUND, DeclaredRefusal
 from bot.web.view import Json, Page, View
@@ -30,15 +27,15 @@ if TYPE_CHECKING:
 FILES = 200  # of the page; the JSON has up to MOST
 MOST = 5_000
 ONLY_HERE = 100
-BACKEND = declare.repository("org")
-SHA = declare.parsed(
+BACKEND = parameters.repository("org")
+SHA = parameters.parsed(
     "sha",
     WholeSha,
     "a commit of upstream, or its beginning; without it the newest that both tested",
     parse=addresses.commit,
     default="",
 )
-DEVICE = declare.text("device", "of upstream's jobs; without it cuda, where upstream ran there", most=50)
+DEVICE = parameters.text("device", "of upstream's jobs; without it cuda, where upstream ran there", most=50)
 NO_COMPARISON = DeclaredRefusal(404, "no_comparison", "there is no commit on which both ran tests")
 
 
@@ -82,33 +79,33 @@ class BackendParity:
     only_here: list[SameTest] = field(default_factory=list)
 
 
-async def can_compare(asked: Query, repo: str) -> bool:
+async def can_compare(query: Query, repo: str) -> bool:
     """Whether a repository is a backend whose tests are known."""
-    listed = await allowlists.read_in_force(asked.tx)
+    listed = await allowlists.read_in_force(query.tx)
     is_backend = listed is not None and listed.find(repo) is not None
-    return is_backend and await job_reads.has_rows(asked, repo, test.c.repository_id)
+    return is_backend and await job_reads.has_rows(query, repo, test.c.repository_id)
 
 
-async def read_backend_tests(asked: Query) -> BackendParity:
+async def read_backend_tests(query: Query) -> BackendParity:
     """Read the comparison of a backend with upstream."""
-    request, tx, repo = asked.request, asked.tx, asked[BACKEND]
+    request, tx, repo = query.request, query.tx, query[BACKEND]
     listed = await allowlists.read_in_force(tx)
     entry = listed.find(repo) if listed else None
     owners = await job_reads.visible_ids(request, tx, entry.repo if entry else repo)
-    upstream = asked.settings.upstream_repo[0]
+    upstream = query.settings.upstream_repo[0]
     if not owners and (entry is None or (await access.hidden_from(request, tx, entry.repo)).has(entry.repo)):
         raise NO_BACKEND.because(f"nothing of {repo} may be shown here")
     if not owners:  # as long as GitHub has not said that it is public
         return BackendParity(repo=repo, upstream=upstream)
-    hidden = (await access.hidden_from(request, tx, *asked.settings.upstream_repo)).ids
-    both = await comparing.read_sides(tx, owners, asked[SHA], asked[DEVICE], hidden)
+    hidden = (await access.hidden_from(request, tx, *query.settings.upstream_repo)).ids
+    both = await comparing.read_sides(tx, owners, query[SHA], query[DEVICE], hidden)
     if both is None:
         return BackendParity(repo=repo, upstream=upstream)
     upstream = both.upstream[0]["upstream_repo"] or upstream
     labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
-    head = await on_head.read_head(tx, upstream, await repositories.read_ids(tx, upstream), both.sha, labels)
-    failing = await on_head.failing_tests(tx, head, repo=upstream)
-    only_here = [test for test in failing if test.fails_only_on(owners)]
+    head = await failing.read_head(tx, upstream, await repositories.read_ids(tx, upstream), both.sha, labels)
+    failing_there = await failing.failing_tests(tx, head, repo=upstream)
+    only_here = [test for test in failing_there if test.fails_only_on(owners)]
     return BackendParity(
         repo=repo,
         upstream=upstream,
@@ -159,7 +156,7 @@ BACKEND_VIEW = View(
         content=ParityAnswer,
         name="parity",
         summary="A backend's tests held against upstream's own",
-        topic=op.CI,
+        topic=openapi.CI,
         description=CACHED,
         refusals=(NOT_FOUND, NO_BACKEND, NO_COMPARISON),
         etag=True,

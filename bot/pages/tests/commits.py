@@ -16,9 +16,7 @@ from bot.evidence.tests.tables import FailureRow, JobCounts, NamedTestRow
 from bot.evidence.tests.verdict import Verdict
 from bot.oot.allowlist import versions as allowlists
 from bot.pages import job_reads
-from bot.web import access, addresses
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import access, addresses, openapi, parameters
 from bot.web.answers import Answer, RowAnswer, fill_struct, matching, one_of
 from bot.web.openapi import NOT_FOUND, UNKNOWN_REPOSITORY, DeclaredRefusal
 from bot.web.parameters import REPO, REPOSITORY, Parameter
@@ -84,11 +82,11 @@ class Tested:
         ]
 
 
-async def visible_repositories(asked: Query) -> set[int]:
+async def visible_repositories(query: Query) -> set[int]:
     """Return the repositories in the path; raises Rejected 404, alike for private and unknown ones."""
-    visible = await job_reads.visible_ids_of(asked, asked[REPO])
+    visible = await job_reads.visible_ids_of(query, query[REPO])
     if not visible:
-        raise UNKNOWN_REPOSITORY.because(f"nothing of {asked[REPO]} may be shown here")
+        raise UNKNOWN_REPOSITORY.because(f"nothing of {query[REPO]} may be shown here")
     return visible
 
 
@@ -173,7 +171,7 @@ WholeSha = Annotated[str, matching(addresses.SHA)]
 
 
 def _needed_commit(name: str) -> Parameter[str]:
-    schema = op.needed(name, WholeSha, "a commit, or its beginning")
+    schema = openapi.needed(name, WholeSha, "a commit, or its beginning")
     return Parameter(name, lambda request: addresses.commit(addresses.needed(request, name)), "", (schema,))
 
 
@@ -249,17 +247,17 @@ class ComparedWith(NamedTuple):
     earlier: str | None  # the newest trusted commit on which the same jobs ran before
 
 
-async def read_compared_with(asked: Query, owners: set[int], jobs: list[TestJobRow]) -> ComparedWith:
+async def read_compared_with(query: Query, owners: set[int], jobs: list[TestJobRow]) -> ComparedWith:
     """Read what changed since the commit in ?base= and since the previous commit."""
-    if not asked.for_page:
+    if not query.for_page:
         return ComparedWith(None, None)
     compared = None
-    if asked[BASE]:
-        base = await _whole_sha(asked.tx, owners, asked[BASE])
-        jobs_before = await rows.jobs_on(asked.tx, owners, base)
-        result, tests = await compare_jobs(asked.tx, jobs_before, jobs, most=CHANGED)
+    if query[BASE]:
+        base = await _whole_sha(query.tx, owners, query[BASE])
+        jobs_before = await rows.jobs_on(query.tx, owners, base)
+        result, tests = await compare_jobs(query.tx, jobs_before, jobs, most=CHANGED)
         compared = ComparedHeads(base=base, result=result, tests=tests)
-    earlier = await result_rows.trusted_before(asked.tx, owners, jobs[0]) if jobs else None
+    earlier = await result_rows.trusted_before(query.tx, owners, jobs[0]) if jobs else None
     return ComparedWith(compared, earlier)
 
 
@@ -270,14 +268,14 @@ async def _whole_sha(tx: Transaction, owners: set[int], sha: str) -> str:
     return whole
 
 
-async def read_comparison(asked: Query) -> ComparedHeads:
+async def read_comparison(query: Query) -> ComparedHeads:
     """Read what changed between two commits."""
-    owners = await visible_repositories(asked)
+    owners = await visible_repositories(query)
     base, head = [
-        await _whole_sha(asked.tx, owners, asked[parameter]) for parameter in (NEEDED_BASE, NEEDED_HEAD)
+        await _whole_sha(query.tx, owners, query[parameter]) for parameter in (NEEDED_BASE, NEEDED_HEAD)
     ]
-    sides = [await rows.jobs_on(asked.tx, owners, sha) for sha in (base, head)]
-    result, tests = await compare_jobs(asked.tx, *sides)
+    sides = [await rows.jobs_on(query.tx, owners, sha) for sha in (base, head)]
+    result, tests = await compare_jobs(query.tx, *sides)
     return ComparedHeads(base=base, head=head, result=result, tests=tests)
 
 
@@ -316,7 +314,7 @@ COMPARE_VIEW = View(
         content=ComparedTests,
         name="compareTests",
         summary="What changed between two commits, test by test",
-        topic=op.CI,
+        topic=openapi.CI,
         description=CACHED,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, UNKNOWN_COMMIT),
         etag=True,
@@ -324,7 +322,7 @@ COMPARE_VIEW = View(
 )
 
 
-COMMIT_SHA = declare.commit("a commit, or its beginning")
+COMMIT_SHA = parameters.commit("a commit, or its beginning")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,17 +338,17 @@ class TestsOfCommit:
     earlier: str | None
 
 
-async def read_commit_tests(asked: Query) -> TestsOfCommit:
+async def read_commit_tests(query: Query) -> TestsOfCommit:
     """Read the tests of a commit, upstream's own and those of backends."""
-    tx, repo = asked.tx, asked[REPO]
-    owners = await visible_repositories(asked)
-    sha = await result_rows.full_sha(tx, owners, asked[COMMIT_SHA]) or asked[COMMIT_SHA]
+    tx, repo = query.tx, query[REPO]
+    owners = await visible_repositories(query)
+    sha = await result_rows.full_sha(tx, owners, query[COMMIT_SHA]) or query[COMMIT_SHA]
     tested = await tests_on_commit(tx, owners, sha)
-    backends = await tests_of_backends(asked.request, tx, sha)
+    backends = await tests_of_backends(query.request, tx, sha)
     across = await _across(tx, repo, owners, sha) if backends else []
-    beside = await read_compared_with(asked, owners, tested.jobs)
+    beside = await read_compared_with(query, owners, tested.jobs)
     if not tested.jobs and not backends:
-        raise Rejected(404, "not_found", f"no test of commit {asked[COMMIT_SHA][:12]} is known here")
+        raise Rejected(404, "not_found", f"no test of commit {query[COMMIT_SHA][:12]} is known here")
     return TestsOfCommit(
         repo=repo,
         sha=sha,
@@ -398,11 +396,11 @@ COMMIT_VIEW = View(
 
 ROWS = 500  # failures in one answer, unless ?limit= says otherwise
 NO_RUN = DeclaredRefusal(404, "not_found", "not the name of a repository, or no run of that id may be shown")
-ID = declare.identifier("id", "GitHub's id of the run")
-ATTEMPT = declare.optional_whole("attempt", 1_000_000, "one attempt only")
-VERDICT = declare.choice("verdict", ["", *Verdict], "only failures that are held to be this", only="json")
-LIMIT = declare.limit(ROWS, most=result_rows.MOST_FAILURES)
-BEFORE = Parameter("before", addresses.before_id, None, (op.before(op.Number),), only="json")
+ID = parameters.identifier("id", "GitHub's id of the run")
+ATTEMPT = parameters.optional_whole("attempt", 1_000_000, "one attempt only")
+VERDICT = parameters.choice("verdict", ["", *Verdict], "only failures that are held to be this", only="json")
+LIMIT = parameters.limit(ROWS, most=result_rows.MOST_FAILURES)
+BEFORE = Parameter("before", addresses.before_id, None, (openapi.before(openapi.Number),), only="json")
 
 
 class TestCounts(RowAnswer, row=JobCounts, frozen=True, kw_only=True):
@@ -461,19 +459,19 @@ class TestsOfRun:
     earlier: str | None
 
 
-async def read_run_tests(asked: Query) -> TestsOfRun:
+async def read_run_tests(query: Query) -> TestsOfRun:
     """Read what a run tested."""
-    shown = await job_reads.visible_ids_of(asked, asked[REPO])
-    newest = (await job_reads.shown_attempts(asked.tx, shown, asked[ID]))[0]
+    shown = await job_reads.visible_ids_of(query, query[REPO])
+    newest = (await job_reads.shown_attempts(query.tx, shown, query[ID]))[0]
     owners = {newest["repository_id"]}
-    tested = await tests_of_run(asked.tx, newest["repository_id"], newest["id"], asked[ATTEMPT])
-    beside = await read_compared_with(asked, owners, tested.jobs)
+    tested = await tests_of_run(query.tx, newest["repository_id"], newest["id"], query[ATTEMPT])
+    beside = await read_compared_with(query, owners, tested.jobs)
     return TestsOfRun(
         run=newest,
         tested=tested,
-        verdict=asked[VERDICT],
-        limit=asked[LIMIT],
-        skipped=asked[BEFORE] or 0,
+        verdict=query[VERDICT],
+        limit=query[LIMIT],
+        skipped=query[BEFORE] or 0,
         compared=beside.compared,
         earlier=beside.earlier,
     )
@@ -539,7 +537,7 @@ RUN_VIEW = View(
         content=RunTests,
         name="runTests",
         summary="The tests of a run",
-        topic=op.CI,
+        topic=openapi.CI,
         description=CACHED,
         refusals=(NO_RUN,),
         etag=True,

@@ -16,8 +16,7 @@ from bot.evidence.disabled.lists import LISTS, SENT_LISTS, disabled_tests, for_b
 from bot.evidence.disabled.tables import DisablingRow
 from bot.jobs import branch_reads
 from bot.oot.allowlist import versions as allowlists
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import openapi, parameters
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, time
 from bot.web.openapi import NOT_FOUND, UNKNOWN_BACKEND, UNKNOWN_REPOSITORY, DeclaredRefusal, unknown_backend
 from bot.web.page_cache import in_render_thread
@@ -69,24 +68,24 @@ class DisablingIssues:
     issues: list[DisablingRow]
 
 
-async def read_issues(asked: Query) -> DisablingIssues:
+async def read_issues(query: Query) -> DisablingIssues:
     """Read the issues of the repository; raises Rejected 404."""
-    repository = (await branch_reads.find_branch(asked.tx, asked.hidden, asked[REPO], "")).repository
-    mark = await lists.find_mark(asked.tx, repository["repository_id"], next(iter(LISTS)))
+    repository = (await branch_reads.find_branch(query.tx, query.hidden, query[REPO], "")).repository
+    mark = await lists.find_mark(query.tx, repository["repository_id"], next(iter(LISTS)))
     return DisablingIssues(
         repo=repository["full_name"],
         made_at=mark and mark["made_at"],
-        issues=await rows.disabling_issues(asked.tx, repository["repository_id"]),
+        issues=await rows.disabling_issues(query.tx, repository["repository_id"]),
     )
 
 
-async def has_lists(asked: Query, repo: str) -> bool:
+async def has_lists(query: Query, repo: str) -> bool:
     """Whether issues of a repository disable anything, or lists are made from them."""
     with contextlib.suppress(Rejected):
-        repository = (await branch_reads.find_branch(asked.tx, asked.hidden, repo, "")).repository
+        repository = (await branch_reads.find_branch(query.tx, query.hidden, repo, "")).repository
         identifier = repository["repository_id"]
-        mark = await lists.find_mark(asked.tx, identifier, next(iter(LISTS)))
-        return mark is not None or bool(await rows.disabling_issues(asked.tx, identifier))
+        mark = await lists.find_mark(query.tx, identifier, next(iter(LISTS)))
+        return mark is not None or bool(await rows.disabling_issues(query.tx, identifier))
     return False
 
 
@@ -127,7 +126,7 @@ ISSUES_VIEW = View(
         content=Disabled,
         name="disabled",
         summary="The issues that disable something, or do not, and why",
-        topic=op.CI,
+        topic=openapi.CI,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
         link=lambda disabling: {"repo": disabling.repo},
     ),
@@ -142,10 +141,10 @@ OF_TESTS = dict[str, Annotated[list[str | list[str]], Meta(min_length=3, max_len
 OF_JOBS = dict[str, Annotated[list[str], Meta(min_length=6, max_length=6)]]
 NO_LIST = DeclaredRefusal(404, "no_list", "no list is made of the issues of this repository")
 
-PULL = declare.optional_whole(
+PULL = parameters.optional_whole(
     "pr", MOST_PULL, "a pull request: without the issues that its description or commits close"
 )
-BACKEND = declare.another_repository("backend", "for a backend, owner/repo: with what its own issues say")
+BACKEND = parameters.another_repository("backend", "for a backend, owner/repo: with what its own issues say")
 PARAMETERS = (REPO, PULL, BACKEND)
 
 
@@ -153,16 +152,16 @@ def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     @in_render_thread
     async def answer(request: web.Request) -> web.Response:
         """Send the last version of a list, or a narrowed one."""
-        async with open_query(request, PARAMETERS) as asked:
-            made = await _read_list(asked, name)
+        async with open_query(request, PARAMETERS) as query:
+            made = await _read_list(query, name)
         return lists.send_list(request, made)
 
     return answer
 
 
-async def _read_list(asked: Query, name: str) -> CachedPage:
-    tx, repo, pull, backend = asked.tx, asked[REPO], asked[PULL], asked[BACKEND]
-    repository = (await branch_reads.find_branch(tx, asked.hidden, repo, "")).repository
+async def _read_list(query: Query, name: str) -> CachedPage:
+    tx, repo, pull, backend = query.tx, query[REPO], query[PULL], query[BACKEND]
+    repository = (await branch_reads.find_branch(tx, query.hidden, repo, "")).repository
     repository_id = repository["repository_id"]
     mark = await lists.find_mark(tx, repository_id, name)
     if mark is None:
@@ -172,9 +171,9 @@ async def _read_list(asked: Query, name: str) -> CachedPage:
     own = {(repository_id, number) for named, number in closed if named == full_name}
     if backend or (own and await rows.known_numbers(tx, own)):  # most pull requests close other issues
         return await _narrow(
-            asked, _Narrowed(repository=repository, mark=mark, closed=closed, backend=backend)
+            query, _Narrowed(repository=repository, mark=mark, closed=closed, backend=backend)
         )
-    return await lists.page_for_request(tx, asked.request, mark)
+    return await lists.page_for_request(tx, query.request, mark)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,12 +186,12 @@ class _Narrowed:
     backend: str  # empty: for none
 
 
-async def _narrow(asked: Query, wanted: _Narrowed) -> CachedPage:
+async def _narrow(query: Query, wanted: _Narrowed) -> CachedPage:
     """Narrow a list; a backend gets the tests that upstream disables on its device, and what its own issues say.
 
     Upstream's jobs are no jobs of the backend's.
     """
-    tx, hidden = asked.tx, asked.hidden
+    tx, hidden = query.tx, query.hidden
     device, theirs, mark = "", None, None
     if wanted.backend:
         listed = await allowlists.read_in_force(tx)
@@ -205,7 +204,7 @@ async def _narrow(asked: Query, wanted: _Narrowed) -> CachedPage:
             mark = await lists.find_mark(tx, theirs["repository_id"], wanted.mark["name"])
     marks = tuple(wanted.mark.values()), tuple((mark or {}).values())
     key = (marks, bool(wanted.backend), device, frozenset(wanted.closed))
-    cache = asked.request.app[SENT_LISTS]
+    cache = query.request.app[SENT_LISTS]
     made = cache.find(key)
     if made is None:
         made = lists.seal_list(await _make(tx, wanted, theirs, device))
@@ -238,23 +237,30 @@ async def _content(
     return dict(msgspec.json.decode(made)) if made else {}
 
 
-def _list(name: str, operation: str, summary: str, content: op.Content) -> Endpoint:
+def _list(name: str, operation: str, summary: str, content: openapi.Content) -> Endpoint:
     path = f"/api/ci/{{owner}}/{{repo}}/{name}.json"
-    described = op.Operation(
+    described = openapi.Operation(
         f"GET {path}",
         operation,
         summary,
         content,
-        topic=op.CI,
-        callers=op.READER,
+        topic=openapi.CI,
+        callers=openapi.READER,
         parameters=describe_parameters(PARAMETERS),
-        refusals=[op.WRONG_PARAMETER, NOT_FOUND, UNKNOWN_REPOSITORY, NO_LIST, UNKNOWN_BACKEND, *op.READING],
+        refusals=[
+            openapi.WRONG_PARAMETER,
+            NOT_FOUND,
+            UNKNOWN_REPOSITORY,
+            NO_LIST,
+            UNKNOWN_BACKEND,
+            *openapi.READING,
+        ],
         description="With an `ETag`, good for five minutes.",
     )
     return Endpoint(web.get(path, _handler(name)), described)
 
 
-JOBS = op.Content(
+JOBS = openapi.Content(
     OF_JOBS,
     "by job: author, number and address of the issue, workflow, platform, configuration",
     {"pull / linux / test": ["octocat", "123", ISSUE, "pull", "linux", "test"]},
@@ -265,7 +271,7 @@ LIST_ENDPOINTS = (
         "disabled-tests-condensed",
         "disabledTests",
         "Tests that CI may skip",
-        op.Content(
+        openapi.Content(
             OF_TESTS,
             "by test: number and address of the issue, and the platforms (none: all)",
             {"test_x (__main__.TestY)": ["123", ISSUE, ["linux", "npu"]]},

@@ -9,21 +9,16 @@ from msgspec import Meta, Struct
 
 from bot.core.errors import Rejected
 from bot.core.json_fields import FULL_NAME
-from bot.evidence.tests import days as count_days
-from bot.evidence.tests import days as day_counts
 from bot.evidence.tests import result_rows
-from bot.evidence.tests import states as evaluate_states
-from bot.evidence.tests.days import Counts
+from bot.evidence.tests.days import Counts, days_of_tests, page_of_test
 from bot.evidence.tests.failing import LinkedTest
 from bot.evidence.tests.result_rows import TestFilter
 from bot.evidence.tests.rows import DAY
+from bot.evidence.tests.states import states_of_tests
 from bot.pages import job_reads
 from bot.pages.tests import commits
-from bot.pages.tests import commits as heads
-from bot.pages.tests.commits import CACHED
-from bot.web import addresses
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.pages.tests.commits import CACHED, visible_repositories
+from bot.web import addresses, openapi, parameters
 from bot.web.answers import Answer, Time, fill_struct
 from bot.web.openapi import NOT_FOUND, UNKNOWN_REPOSITORY, DeclaredRefusal
 from bot.web.parameters import REPO, REPOSITORY, Parameter
@@ -71,14 +66,12 @@ class Counted(NamedTuple):
 
 async def count_runs(tx: Transaction, choice: TestFilter, test_ids: Collection[int], *, days: int) -> Counted:
     """Count the runs of tests in the chosen environments, over fewer days if the tests are spread far apart."""
-    pages = len({day_counts.page_of_test(test_id) for test_id in test_ids})
+    pages = len({page_of_test(test_id) for test_id in test_ids})
     counted = max(min(days, SUMS_MOST // max(pages, 1)), 1)
     last = tx.now // DAY
     totals: dict[int, Counts] = {}
     for repository_id in sorted(choice.repository_ids):
-        by_test = await count_days.days_of_tests(
-            tx, repository_id, test_ids, since=last - counted + 1, until=last
-        )
+        by_test = await days_of_tests(tx, repository_id, test_ids, since=last - counted + 1, until=last)
         for test_id, by_day in by_test.items():
             for by_group in by_day.values():
                 for group, counts in by_group.items():
@@ -98,21 +91,21 @@ WORDS = Parameter(
     "q",
     addresses.words,
     "",
-    (op.in_query("q", op.Text, "only tests with these words in name, suite or file"),),
+    (openapi.in_query("q", openapi.Text, "only tests with these words in name, suite or file"),),
 )
-FILE = declare.text("file", "only tests of this file", most=LONGEST)
-SUITE = declare.text("suite", "only tests of this suite", most=LONGEST)
-STATE = declare.choice("state", ("", *STATES), "only tests in this state anywhere")
-ENV = declare.text("env", "only failures in this group of environments", most=LONGEST)
-BACKEND = declare.another_repository("backend", "the tests of a backend, owner/repo, instead")
-DAYS = declare.days("the window of failures", default=WINDOW)
-SORT = declare.choice(
+FILE = parameters.text("file", "only tests of this file", most=LONGEST)
+SUITE = parameters.text("suite", "only tests of this suite", most=LONGEST)
+STATE = parameters.choice("state", ("", *STATES), "only tests in this state anywhere")
+ENV = parameters.text("env", "only failures in this group of environments", most=LONGEST)
+BACKEND = parameters.another_repository("backend", "the tests of a backend, owner/repo, instead")
+DAYS = parameters.days("the window of failures", default=WINDOW)
+SORT = parameters.choice(
     "sort",
     SORTS,
     "the most or newest failures first, the slowest, or all by age; `name` and `slow` count no failures",
 )
-LIMIT = declare.whole("limit", op.MOST_ROWS, "how many rows at most", default=100)
-BEFORE = Parameter("before", lambda request: addresses.given(request, "before"), "", (op.before(),))
+LIMIT = parameters.whole("limit", openapi.MOST_ROWS, "how many rows at most", default=100)
+BEFORE = Parameter("before", lambda request: addresses.given(request, "before"), "", (openapi.before(),))
 PARAMETERS = (REPO, WORDS, FILE, SUITE, STATE, ENV, BACKEND, DAYS, SORT, LIMIT, BEFORE)
 
 
@@ -194,35 +187,35 @@ class Listing:
         }
 
 
-async def read_test_list(asked: Query) -> Listing:
+async def read_test_list(query: Query) -> Listing:
     """Read a repository's tests."""
-    return await read_list(asked)
+    return await read_list(query)
 
 
-async def read_list(asked: Query, *, file: str = "") -> Listing:
+async def read_list(query: Query, *, file: str = "") -> Listing:
     """Read the tests that the query asks for; with `file`, those of that file."""
-    tx, days = asked.tx, asked[DAYS]
-    gone = asked[STATE] == result_rows.GONE  # such tests have no failures to be sorted by
-    sort = "name" if gone else asked[SORT]
+    tx, days = query.tx, query[DAYS]
+    gone = query[STATE] == result_rows.GONE  # such tests have no failures to be sorted by
+    sort = "name" if gone else query[SORT]
     choice = TestFilter(
-        repository_ids=await _owners(asked),
+        repository_ids=await _owners(query),
         since=tx.now - days * DAY,
-        words=asked[WORDS],
-        file=file or asked[FILE],
-        suite=asked[SUITE],
-        state=asked[STATE],
-        env_group=asked[ENV],
+        words=query[WORDS],
+        file=file or query[FILE],
+        suite=query[SUITE],
+        state=query[STATE],
+        env_group=query[ENV],
     )
-    tests, times, following = await _sorted(asked, choice, sort)
+    tests, times, following = await _sorted(query, choice, sort)
     ids = [row["id"] for row in tests]
-    states = await evaluate_states.states_of_tests(tx, ids)
+    states = await states_of_tests(tx, ids)
     counted = await count_runs(tx, choice, ids, days=days)
     environments = []
-    if asked.for_page and not file:
+    if query.for_page and not file:
         environments = await result_rows.env_groups(tx, choice.repository_ids, limit=ENVIRONMENTS)
     return Listing(
-        in_path=asked[REPO],
-        of_backend=asked[BACKEND],
+        in_path=query[REPO],
+        of_backend=query[BACKEND],
         rows=[
             ListedRow(
                 test=LinkedTest(row=row),
@@ -245,17 +238,17 @@ async def read_list(asked: Query, *, file: str = "") -> Listing:
 
 
 async def _sorted(
-    asked: Query, choice: TestFilter, sort: str
+    query: Query, choice: TestFilter, sort: str
 ) -> tuple[list[ListedTest], dict[int, int], str | None]:
     """Return tests in order, the times of slow ones, and the `before` of the next page."""
-    tx, limit = asked.tx, asked[LIMIT]
+    tx, limit = query.tx, query[LIMIT]
     if sort == "slow":
-        return await _slow(asked, choice, limit)
+        return await _slow(query, choice, limit)
     if sort == "name":
-        after = addresses.before_id(asked.request) or 0
+        after = addresses.before_id(query.request) or 0
         tests = await result_rows.tests_by_age(tx, choice, after=after, limit=limit + 1)
         return tests[:limit], {}, str(tests[limit - 1]["id"]) if len(tests) > limit else None
-    position = addresses.before(asked.request, [False, False])
+    position = addresses.before(query.request, [False, False])
     before = (int(position[0]), int(position[1])) if position else None
     tests = await result_rows.failing_tests(tx, choice, order=sort, before=before, limit=limit + 1)
     if len(tests) <= limit:
@@ -266,11 +259,11 @@ async def _sorted(
 
 
 async def _slow(
-    asked: Query, choice: TestFilter, limit: int
+    query: Query, choice: TestFilter, limit: int
 ) -> tuple[list[ListedTest], dict[int, int], str | None]:
-    skipped = addresses.before_id(asked.request) or 0
-    slow = await result_rows.slowest_tests(asked.tx, choice.repository_ids, since=choice.since, limit=SLOWEST)
-    chosen_tests = await result_rows.filtered_tests(asked.tx, choice, [test.test_id for test in slow])
+    skipped = addresses.before_id(query.request) or 0
+    slow = await result_rows.slowest_tests(query.tx, choice.repository_ids, since=choice.since, limit=SLOWEST)
+    chosen_tests = await result_rows.filtered_tests(query.tx, choice, [test.test_id for test in slow])
     known = {row["id"]: row for row in chosen_tests}
     chosen = [test for test in slow if test.test_id in known]
     shown = chosen[skipped : skipped + limit]
@@ -279,12 +272,12 @@ async def _slow(
     return [known[test.test_id] for test in shown], times, str(skipped + limit) if more else None
 
 
-async def _owners(asked: Query) -> set[int]:
+async def _owners(query: Query) -> set[int]:
     """Return the repositories whose tests are listed: those in the path, or in ?backend=."""
-    owners, backend = await heads.visible_repositories(asked), asked[BACKEND]
+    owners, backend = await visible_repositories(query), query[BACKEND]
     if not backend:
         return owners
-    theirs = await job_reads.visible_ids_of(asked, backend) if FULL_NAME.fullmatch(backend) else set()
+    theirs = await job_reads.visible_ids_of(query, backend) if FULL_NAME.fullmatch(backend) else set()
     if not theirs:
         raise NO_BACKEND.because(f"nothing of {backend[:200]} may be shown here")
     return theirs
@@ -338,7 +331,7 @@ LIST_VIEW = View(
         content=TestList,
         name="tests",
         summary="A repository's tests",
-        topic=op.CI,
+        topic=openapi.CI,
         description=CACHED,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, NO_BACKEND),
         etag=True,
@@ -348,8 +341,8 @@ LIST_VIEW = View(
 
 
 SUMMARIES = 1_000  # newest sums that are looked at for the last one of every suite
-PATH = declare.in_path(
-    "path", op.Text, "a file of tests", parse=lambda text: text[:LONGEST], default="", only="page"
+PATH = parameters.in_path(
+    "path", openapi.Text, "a file of tests", parse=lambda text: text[:LONGEST], default="", only="page"
 )
 CLASSES = 500  # suites of which a file's page tells the last result
 
@@ -373,13 +366,13 @@ class FileTests:
     listed: Listing
 
 
-async def read_test_file(asked: Query) -> FileTests:
+async def read_test_file(query: Query) -> FileTests:
     """Read the tests of a file."""
-    repo, path = asked[REPO], asked[PATH]
-    suites = await _suites(asked.tx, await commits.visible_repositories(asked), path)
+    repo, path = query[REPO], query[PATH]
+    suites = await _suites(query.tx, await commits.visible_repositories(query), path)
     if not suites:
         raise Rejected(404, "unknown_file", f"no test of that file is known in {repo}")
-    return FileTests(repo=repo, path=path, suites=suites, listed=await read_list(asked, file=path))
+    return FileTests(repo=repo, path=path, suites=suites, listed=await read_list(query, file=path))
 
 
 def file_page(file_tests: FileTests) -> dict[str, Any]:

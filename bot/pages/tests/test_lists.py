@@ -24,9 +24,7 @@ from bot.evidence.tests.tables import TestJobRow
 from bot.job_reports.test_lists import reruns, suggestions, times
 from bot.jobs import branch_reads
 from bot.oot.allowlist import versions as allowlists
-from bot.web import addresses, bodies
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import addresses, bodies, openapi, parameters
 from bot.web.answers import Answer, RowAnswer, Time, one_of, send_json, time
 from bot.web.openapi import (
     INVALID_PARAMETER,
@@ -49,24 +47,24 @@ if TYPE_CHECKING:
     from bot.jobs.rows import RepositoryRow
     from bot.web.parameters import Query
 
-BACKEND = declare.another_repository("backend", "the times of a backend instead, owner/repo")
+BACKEND = parameters.another_repository("backend", "the times of a backend instead, owner/repo")
 NO_LIST = DeclaredRefusal(404, "no_list", "no times are known yet")
 REFUSALS = (NOT_FOUND, UNKNOWN_REPOSITORY, NO_LIST, UNKNOWN_BACKEND)
 PARAMETERS = (REPO, BACKEND)
 Seconds = dict[str, float]
 
 
-async def find_repository(asked: Query) -> RepositoryRow:
+async def find_repository(query: Query) -> RepositoryRow:
     """Find the repository; raises Rejected 404."""
-    repository = (await branch_reads.find_branch(asked.tx, asked.hidden, asked[REPO], "")).repository
-    backend = asked[BACKEND]
+    repository = (await branch_reads.find_branch(query.tx, query.hidden, query[REPO], "")).repository
+    backend = query[BACKEND]
     if not backend:
         return repository
-    listed = await allowlists.read_in_force(asked.tx)
+    listed = await allowlists.read_in_force(query.tx)
     entry = listed.find(backend) if listed else None
-    if entry is None or entry.level < disabled_rows.LEAST_LEVEL or asked.hidden.has(entry.repo):
+    if entry is None or entry.level < disabled_rows.LEAST_LEVEL or query.hidden.has(entry.repo):
         raise unknown_backend(backend)
-    return (await branch_reads.find_branch(asked.tx, asked.hidden, entry.repo, "")).repository
+    return (await branch_reads.find_branch(query.tx, query.hidden, entry.repo, "")).repository
 
 
 def no_list(repository: RepositoryRow) -> Rejected:
@@ -78,28 +76,28 @@ def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     @in_render_thread
     async def answer(request: web.Request) -> web.Response:
         """Send a list."""
-        async with open_query(request, PARAMETERS) as asked:
-            repository = await find_repository(asked)
-            mark = await lists.find_mark(asked.tx, repository["repository_id"], name)
+        async with open_query(request, PARAMETERS) as query:
+            repository = await find_repository(query)
+            mark = await lists.find_mark(query.tx, repository["repository_id"], name)
             if mark is None:
                 raise no_list(repository)
-            made = await lists.page_for_request(asked.tx, request, mark)
+            made = await lists.page_for_request(query.tx, request, mark)
         return lists.send_list(request, made)
 
     return answer
 
 
-def _list(name: str, operation: str, summary: str, content: op.Content) -> Endpoint:
+def _list(name: str, operation: str, summary: str, content: openapi.Content) -> Endpoint:
     path = f"/api/ci/{{owner}}/{{repo}}/{name}.json"
-    described = op.Operation(
+    described = openapi.Operation(
         f"GET {path}",
         operation,
         summary,
         content,
-        topic=op.CI,
-        callers=op.READER,
+        topic=openapi.CI,
+        callers=openapi.READER,
         parameters=describe_parameters(PARAMETERS),
-        refusals=[op.WRONG_PARAMETER, *REFUSALS, *op.READING],
+        refusals=[openapi.WRONG_PARAMETER, *REFUSALS, *openapi.READING],
         description="With an `ETag`, good for five minutes.",
     )
     return Endpoint(web.get(path, _handler(name)), described)
@@ -110,7 +108,7 @@ TIMES_ENDPOINTS = (
         "test-times",
         "testTimes",
         "How long the files of tests take",
-        op.Content(
+        openapi.Content(
             dict[str, dict[str, Seconds]],
             "seconds by base name, configuration and file; `default` stands for those not known",
             {"linux-jammy": {"default": {"test_ops": 312.5}}},
@@ -120,7 +118,7 @@ TIMES_ENDPOINTS = (
         "test-class-times",
         "testClassTimes",
         "How long the classes of tests take",
-        op.Content(
+        openapi.Content(
             dict[str, dict[str, dict[str, Seconds]]],
             "seconds by base name, configuration, file and class; `default` stands for those not known",
             {"linux-jammy": {"default": {"test_ops": {"TestCommon": 200.0}}}},
@@ -130,7 +128,7 @@ TIMES_ENDPOINTS = (
         "slow-tests",
         "slowTests",
         "Tests that take more than a minute",
-        op.Content(Seconds, "seconds by test", {"test_x (__main__.TestY)": 75.2}),
+        openapi.Content(Seconds, "seconds by test", {"test_x (__main__.TestY)": 75.2}),
     ),
 )
 
@@ -214,20 +212,20 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 COUNT = Parameter(
-    "n", _count, 1, (op.needed("n", Annotated[int, Meta(ge=1, le=SHARDS_MOST)], "how many shards"),)
+    "n", _count, 1, (openapi.needed("n", Annotated[int, Meta(ge=1, le=SHARDS_MOST)], "how many shards"),)
 )
-BASE = declare.text("base", "base name of the job: what is built", most=LONG)
-CONFIG = declare.text("config", "its configuration", most=LONG)
-TESTS: Parameter[tuple[str, ...]] = declare.parsed(
-    "tests", op.Text, "names of files, commas between; without any all", parse=_split, default=()
+BASE = parameters.text("base", "base name of the job: what is built", most=LONG)
+CONFIG = parameters.text("config", "its configuration", most=LONG)
+TESTS: Parameter[tuple[str, ...]] = parameters.parsed(
+    "tests", openapi.Text, "names of files, commas between; without any all", parse=_split, default=()
 )
 OF_ANY = (REPO, COUNT, BASE, CONFIG, BACKEND)
 
 
-async def read_shards(asked: Query) -> Shards:
+async def read_shards(query: Query) -> Shards:
     """Divide the tests of the query; without any, all tests with known times."""
-    names = asked[TESTS]
-    return await _divide(asked, names)
+    names = query[TESTS]
+    return await _divide(query, names)
 
 
 async def divide_posted(request: web.Request) -> web.Response:
@@ -241,23 +239,23 @@ async def divide_posted(request: web.Request) -> web.Response:
 
     @in_render_thread
     async def answer(request: web.Request) -> web.Response:
-        async with open_query(request, OF_ANY) as asked:
-            shards = await _divide(asked, names)
+        async with open_query(request, OF_ANY) as query:
+            shards = await _divide(query, names)
         return send_json(shards)
 
     return await answer(request)
 
 
-async def _divide(asked: Query, names: Sequence[str]) -> Shards:
+async def _divide(query: Query, names: Sequence[str]) -> Shards:
     if len(names) > TESTS_MOST or any(len(name) > NAME_MOST for name in names):
         raise INVALID_PARAMETER.because(f"tests: at most {TESTS_MOST:,}, with {NAME_MOST:,} characters each")
-    repository = await find_repository(asked)
-    mark = await lists.find_mark(asked.tx, repository["repository_id"], "test-times")
+    repository = await find_repository(query)
+    mark = await lists.find_mark(query.tx, repository["repository_id"], "test-times")
     if mark is None:
         raise no_list(repository)
-    base_name, config = asked[BASE] or times.DEFAULT, asked[CONFIG] or times.DEFAULT
-    seconds = await _seconds(asked.tx, asked.request.app[TIMES], mark, base_name, config)
-    division = divide_tests(names or seconds, seconds, asked[COUNT])
+    base_name, config = query[BASE] or times.DEFAULT, query[CONFIG] or times.DEFAULT
+    seconds = await _seconds(query.tx, query.request.app[TIMES], mark, base_name, config)
+    division = divide_tests(names or seconds, seconds, query[COUNT])
     return Shards(
         shards=[
             Shard(tests=shard.tests, seconds=round(shard.seconds, times.DIGITS)) for shard in division.shards
@@ -295,27 +293,27 @@ SHARDS_VIEW = View(
         content=Shards,
         name="shards",
         summary="A suite in shards that take about the same time",
-        topic=op.CI,
+        topic=openapi.CI,
         refusals=REFUSALS,
     ),
 )
 POSTED_SHARDS = Endpoint(
     web.post(SHARDS_PATH, divide_posted),
-    op.Operation(
+    openapi.Operation(
         f"POST {SHARDS_PATH}",
         "shardsOf",
         "The same for many tests",
         Shards,
-        topic=op.CI,
-        callers=op.READER,
+        topic=openapi.CI,
+        callers=openapi.READER,
         parameters=describe_parameters(OF_ANY),
-        body=op.Content(Names, f"at most {TESTS_MOST:,} names of files", ["test_ops", "test_nn"]),
+        body=openapi.Content(Names, f"at most {TESTS_MOST:,} names of files", ["test_ops", "test_nn"]),
         refusals=[
             (400, "invalid_body", "the body is no list of names"),
-            op.WRONG_PARAMETER,
+            openapi.WRONG_PARAMETER,
             *REFUSALS,
-            *op.READING,
-            *op.SENDING[:-1],
+            *openapi.READING,
+            *openapi.SENDING[:-1],
         ],
     ),
 )
@@ -377,12 +375,12 @@ class RepositorySuggestions:
     close: list[Close]
 
 
-async def read_suggestions(asked: Query) -> RepositorySuggestions:
+async def read_suggestions(query: Query) -> RepositorySuggestions:
     """Read the suggestions for a repository; raises Rejected 404, also if they are turned off."""
-    tx, options = asked.tx, asked.settings.of(DisabledSettings)
+    tx, options = query.tx, query.settings.of(DisabledSettings)
     if options.ci_disable != "suggest":
         raise NOT_FOUND.because("suggestions are off: set CI_DISABLE=suggest to see some")
-    repository = (await branch_reads.find_branch(tx, asked.hidden, asked[REPO], "")).repository
+    repository = (await branch_reads.find_branch(tx, query.hidden, query[REPO], "")).repository
     identifier, now = repository["repository_id"], tx.now
     issues = await disabled_rows.disabling_issues(tx, identifier)
     devices = await disabled_rows.devices(tx)
@@ -401,7 +399,7 @@ async def read_suggestions(asked: Query) -> RepositorySuggestions:
             where[times.test_key(place.name, place.suite)] |= {*sample.platforms, ""}
     listed = lists.disabled_tests(issues)
     disable = suggestions.to_disable(flaky, places, listed, now, closed)
-    repo, web_address = repository["full_name"], web_url(asked.settings.github_api_url)
+    repo, web_address = repository["full_name"], web_url(query.settings.github_api_url)
     return RepositorySuggestions(
         repo=repo,
         disable=[
@@ -471,7 +469,7 @@ SUGGESTIONS_VIEW = View(
         content=Suggestions,
         name="disableSuggestions",
         summary="Tests to disable, and issues to close",
-        topic=op.CI,
+        topic=openapi.CI,
         description="404 unless `CI_DISABLE=suggest`.",
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
         link=lambda suggested: {"repo": suggested.repo},

@@ -14,7 +14,6 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from bot.core.feature import sections
 from bot.core.json_fields import Kind
 from bot.core.json_fields import read_member as read_field
 from bot.evidence.collect.blobs import BLOBS
@@ -27,6 +26,7 @@ from bot.evidence.usage.tables import JobRow
 from bot.jobs import runs as collected
 from bot.pages import job_reads
 from bot.pages import job_reads as ci_jobs
+from bot.pages.logs import sections as logs
 from bot.pages.usage import chart
 from bot.pages.usage.run import RUN
 from bot.web import answers
@@ -106,8 +106,7 @@ async def read_job(query: Query) -> JobPage:
     verdicts: list[Mapping[str, Any]] = []
     if usage.job is not None:
         subject = ci_jobs.job_subject(query.request, usage.job)
-        for add in sections(query.context.features, "job_json"):
-            verdicts += (await add(query.tx, subject)).get("verdicts", [])
+        verdicts = (await logs.job_json(query.tx, subject))["verdicts"]
     chosen = chart.ChartQuery(
         path=query.request.path,
         series=query[SERIES],
