@@ -34,15 +34,16 @@ from bot.oot.statistics.countable_jobs import COUNTS, has_flag
 from bot.oot.statistics.health import Window
 from bot.oot.statistics.stats import DAY, FAILED, OUTCOMES
 from bot.oot.verdict.view import job_of
-from bot.pages.backends import job_matrix, job_rows
+from bot.pages.backends import dispatches, job_matrix, job_rows
 from bot.pages.backends.interface import BACKEND, DAYS, read_names
 from bot.pages.backends.job_rows import JobFilter
 from bot.pages.backends.levels import read_shared
 from bot.pages.backends.metrics import charts_of
 from bot.pages.backends.template_filters import make_cells
-from bot.web import access, addresses, blocks
+from bot.pages.usage import sections as usage
+from bot.web import access, addresses
 from bot.web import parameters as declare
-from bot.web.blocks import BackendPageSubject, Block, BlockLine
+from bot.web.blocks import BackendPageSubject, Block, BlockLine, order_blocks
 from bot.web.parameters import Parameter
 from bot.web.view import Page, View
 
@@ -213,11 +214,16 @@ async def _read_tab(
 
 
 async def _read_blocks(asked: Query, repo: str) -> list[Block]:
-    """Return what other features and our own rows say below the jobs."""
+    """Return what is said below the jobs."""
+    tx = asked.tx
     shown = tuple(one for one in asked.settings.upstream_repo if not asked.hidden.has(one))
     subject = BackendPageSubject(repo=repo, upstreams=shown)
-    others = await blocks.gather(asked.context.features, "backend", asked.tx, subject)
-    return [*others, *await describe_backend(asked, subject)]
+    first = order_blocks(
+        await dispatches.describe_pings(tx, subject),
+        await describe_demotion(tx, subject),
+        await usage.show_backend(tx, subject),
+    )
+    return [*first, *await describe_backend(asked, subject)]
 
 
 def show_backend(found: BackendOnPage) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from bot.core.escaping import web_url
 from bot.db.rows import select
+from bot.evidence.tests.judging_rows import find_shared
 from bot.oot.allowlist import versions as allowlists
 from bot.oot.results.tables import JobIdentity, JobSubject, JobTests, oot_workflow_job
 from bot.oot.statistics import readiness
@@ -28,7 +29,7 @@ from bot.oot.statistics.readiness import (
 from bot.oot.statistics.stats import DAY
 from bot.pages.backends.interface import NOTHING_TO_SHOW, ONCALL, RESULTS, WORDS, Level
 from bot.web.answers import Answer, Time, fill_struct, time
-from bot.web.failures import FailedJob, SharedFailuresSubject, find_shared_failures
+from bot.web.failures import FailedJob, SharedFailuresSubject
 from bot.web.view import Json, Page, View
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ async def read_shared(asked: Query, entry: Entry, *, since: int) -> frozenset[st
         jobs=tuple(one for job in failed if (one := _with_all_tests(job)) is not None),
         devices=frozenset(word.lower() for word in (entry.device, *entry.aka) if word),
     )
-    return await find_shared_failures(asked.context.features, asked.tx, subject)
+    return await find_shared(asked.tx, subject) if subject.jobs else frozenset()
 
 
 def _with_all_tests(job: FailedJobRow) -> FailedJob | None:

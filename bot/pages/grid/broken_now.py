@@ -17,13 +17,12 @@ from bot.oot.statistics import health
 from bot.oot.statistics import health as dispatch_rows
 from bot.oot.statistics.countable_jobs import COUNTS, has_flag
 from bot.oot.statistics.stats import FAILED, OUTCOMES, grade
-from bot.web import blocks
+from bot.pages.culprits.sections import mark_grid
 from bot.web.blocks import GridSubject
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from bot.core.feature import Features
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.jobs.branch_reads import Branch
@@ -216,12 +215,12 @@ class BrokenFilter:
 
 
 async def read_broken(
-    tx: Transaction, settings: Settings, features: Features, cache: DaySumsCache, wanted: BrokenFilter
+    tx: Transaction, settings: Settings, cache: DaySumsCache, wanted: BrokenFilter
 ) -> BrokenNow:
     """Read everything that is red now."""
     oncalls = await _oncalls(tx)
     branches = await read_standings(tx, settings, wanted.hidden, repo=wanted.repo)
-    broken = [one for each in branches for one in await _broken_jobs(tx, settings, features, each, oncalls)]
+    broken = [one for each in branches for one in await _broken_jobs(tx, settings, each, oncalls)]
     week = await health.read_backends(tx, wanted.hidden, DAYS_BEFORE, cache)
     queues = [*await _runner_queues(tx, settings, branches), *await _backend_queues(tx, wanted, week)]
     return BrokenNow(
@@ -250,14 +249,13 @@ async def _oncalls(tx: Transaction) -> dict[str, tuple[str, ...]]:
 async def _broken_jobs(
     tx: Transaction,
     settings: Settings,
-    features: Features,
     one: StandingBranch,
     oncalls: Mapping[str, tuple[str, ...]],
 ) -> list[BrokenJob]:
     branch, standing = one
     if not standing.troubles:
         return []
-    notes = await blocks.grid_notes(features, tx, _grid_subject(branch, standing.troubles, settings))
+    notes = await mark_grid(tx, _grid_subject(branch, standing.troubles, settings))
     return [
         BrokenJob(
             repo=branch.repository["full_name"],

@@ -120,8 +120,7 @@ class BrokenOnPage:
 async def read_broken_now(asked: Query) -> BrokenOnPage:
     """Read what is red now."""
     wanted = BrokenFilter(hidden=asked.hidden, oncall=asked[ONCALL], repo=asked[REPO])
-    cache, features = asked.request.app[DAY_SUMS], asked.context.features
-    red = await read_broken(asked.tx, asked.settings, features, cache, wanted)
+    red = await read_broken(asked.tx, asked.settings, asked.request.app[DAY_SUMS], wanted)
     return BrokenOnPage(now=red, oncall=asked[ONCALL], repo=asked[REPO])
 
 

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from bot.core.escaping import web_url
 from bot.ingest import record_store
+from bot.jobs.failures import about_commit
 from bot.oot.allowlist import versions as allowlists
 from bot.oot.verdict.failure import list_jobs, list_unfailed
 from bot.oot.verdict.verdict import SKIPPED_BY, latest_attempts
@@ -17,13 +18,17 @@ from bot.oot.verdict.view import job_of
 from bot.pages.backends import job_rows, template_filters
 from bot.pages.backends.interface import EVENTS, NOTHING_TO_SHOW, NOWHERE, RESULTS, hide_in_jobs, job_answer
 from bot.pages.backends.interface import Job as JobAnswer
+from bot.pages.culprits import sections as culprits
+from bot.pages.jobs import artifact_pages, run
 from bot.pages.pulls.failures import list_earlier, read_failure_list, read_upstream_ci
 from bot.pages.pulls.pull_request import MOST_FULL
-from bot.web import addresses, blocks, html
+from bot.pages.tests import views as tests
+from bot.pages.usage import sections as usage
+from bot.web import addresses, html
 from bot.web import parameters as declare
 from bot.web.access import CONTEXT
 from bot.web.answers import Answer
-from bot.web.blocks import CommitAbout, CommitSubject
+from bot.web.blocks import CommitAbout, CommitSubject, order_blocks
 from bot.web.html import page, render
 from bot.web.openapi import DeclaredRefusal
 from bot.web.parameters import REPO, Parameter, open_query
@@ -32,6 +37,7 @@ from bot.web.view import Endpoint, Json, View
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.db.transaction import Transaction
     from bot.oot.results.tables import DispatchRow, JobRow
     from bot.oot.verdict.failure import FailureList
     from bot.oot.verdict.view import Job
@@ -156,7 +162,7 @@ async def _find_commit(asked: Query) -> _CommitOnPage | None:
     return _CommitOnPage(
         sha=whole,
         pull=pull,
-        blocks=await blocks.gather(asked.context.features, "commit", tx, subject),
+        blocks=await _read_blocks(tx, subject),
         backends=backends,
         own=own,
         failures=await read_failure_list(
@@ -168,16 +174,26 @@ async def _find_commit(asked: Query) -> _CommitOnPage | None:
     )
 
 
+async def _read_blocks(tx: Transaction, subject: CommitSubject) -> list[Block]:
+    return order_blocks(
+        await artifact_pages.commit_artifacts(tx, subject),
+        await run.draw_commit(tx, subject),
+        await tests.commit_blocks(tx, subject),
+        await usage.show_commit(tx, subject),
+        await culprits.describe_commit(tx, subject),
+    )
+
+
 async def _is_on_branch(asked: Query, repo: str, sha: str) -> bool:
     """Whether a branch is known to have this commit, on which nothing ran: others were pushed with it."""
     github = web_url(asked.settings.github_api_url)
     subject = CommitSubject(repo=repo, sha=sha, github=github, settings=asked.settings)
-    return await blocks.about_commit(asked.context.features, asked.tx, subject) is not None
+    return await about_commit(asked.tx, subject) is not None
 
 
 async def _about(asked: Query, subject: CommitSubject) -> CommitAbout:
     """Return what is known of the commit itself; of one that is on no branch, what its push said."""
-    found = await blocks.about_commit(asked.context.features, asked.tx, subject)
+    found = await about_commit(asked.tx, subject)
     if found is not None:
         return found
     titles = await job_rows.titles_of_commits(asked.tx, subject.repo, [subject.sha])

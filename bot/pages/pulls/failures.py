@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.core.escaping import web_url
+from bot.evidence.logs import failure_lines
+from bot.evidence.tests import failing
+from bot.jobs import failures as branch_failures
 from bot.oot.verdict import view
 from bot.oot.verdict.failure import UPSTREAM_JOBS, key_of, keys_by_id, list_own
 from bot.oot.verdict.failure_list import list_failures
 from bot.oot.verdict.verdict import RED_CONCLUSIONS
 from bot.oot.verdict.view import job_of
 from bot.pages.backends import job_rows
-from bot.web.failures import FailuresSubject, read_failures, read_jobs_elsewhere
+from bot.pages.jobs.run import find_jobs_elsewhere
+from bot.web.failures import FailuresSubject, merge_failures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +27,8 @@ if TYPE_CHECKING:
     from bot.oot.results.tables import JobRow
     from bot.oot.verdict.failure import FailedJob, FailureList
     from bot.oot.verdict.view import Job
-    from bot.web.failures import JobElsewhere, JobKey
+    from bot.pages.jobs.run import JobElsewhere
+    from bot.web.failures import JobKey
     from bot.web.parameters import Query
 
 _WORDS = {"success": "passed", "failure": "failed", "in_progress": "running"}  # as for backends
@@ -180,10 +185,7 @@ async def read_upstream_ci(asked: Query, repo: str, sha: str) -> UpstreamCi:
     tx, ours = asked.tx, asked.settings.app_id
     jobs = await job_rows.upstream_jobs(tx, repo, sha, limit=MOST_UPSTREAM)
     checks = await job_rows.upstream_checks(tx, repo, sha, limit=MOST_UPSTREAM)
-    others = {
-        job.id: _check_elsewhere(job)
-        for job in await read_jobs_elsewhere(asked.context.features, tx, repo, sha)
-    }
+    others = {job.id: _check_elsewhere(job) for job in await find_jobs_elsewhere(tx, repo, sha)}
     merged = merge_checks(jobs, checks, others.values(), ours=ours)
     return UpstreamCi(jobs=jobs, elsewhere=others, checks=merged)
 
@@ -315,7 +317,13 @@ async def read_failure_list(
         github=web_url(asked.settings.github_api_url),
         settings=asked.settings,
     )
-    found = await read_failures(asked.context.features, asked.tx, subject)
+    found = merge_failures(
+        [
+            await branch_failures.find_failures(asked.tx, subject),
+            await failure_lines.find_failures(asked.tx, subject),
+            await failing.find_failures(asked.tx, subject),
+        ]
+    )
     ended = {keys[row["id"]] for row in own.jobs if row["status"] == "completed"}
     ended |= {keys[number] for number, one in own.elsewhere.items() if one.status == "completed"}
     others = ended - {job.key for job in failed}

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from bot.core.errors import Rejected
 from bot.core.escaping import web_url
 from bot.ingest.record_rows import PullRow
+from bot.job_reports import benchmarks
 from bot.oot.publish import check_text
 from bot.oot.results.tables import JobRow
 from bot.oot.verdict.failure import list_judged, list_passed, list_reported
@@ -29,14 +30,19 @@ from bot.pages.backends.interface import (
     job_answer,
     read_names,
 )
+from bot.pages.culprits import sections as culprits
+from bot.pages.jobs import artifact_pages, run
 from bot.pages.pulls import pull_request
 from bot.pages.pulls.commit import answer_unknown
+from bot.pages.pulls.dispatch_explanation import describe_asked
 from bot.pages.pulls.failures import CurrentJobs, list_earlier, read_failure_list, read_upstream_ci
-from bot.web import addresses, blocks, html
+from bot.pages.tests import views as tests
+from bot.pages.usage import sections as usage
+from bot.web import addresses, html
 from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, matching, one_of, time
-from bot.web.blocks import PullSubject
+from bot.web.blocks import PullSubject, order_blocks
 from bot.web.html import page, render
 from bot.web.parameters import REPO, Parameter, open_query
 from bot.web.view import Endpoint, Json, View
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
     from bot.oot.verdict.failure import Failure, FailureList
     from bot.pages.pulls.failures import EarlierFailure, UpstreamCi
     from bot.pages.pulls.pull_request import BackendSection, HeadLine, PullPage
@@ -383,7 +390,19 @@ async def _read_page(asked: Query) -> _ShownPull:
         own=own,
         failures=failures,
         earlier=await _read_earlier(asked, found, own),
-        blocks=await blocks.gather(asked.context.features, "pull", tx, subject),
+        blocks=await _read_blocks(tx, subject),
+    )
+
+
+async def _read_blocks(tx: Transaction, subject: PullSubject) -> list[Block]:
+    return order_blocks(
+        await describe_asked(tx, subject),
+        await artifact_pages.pull_artifacts(tx, subject),
+        await run.draw_pull(tx, subject),
+        await tests.pull_blocks(tx, subject),
+        await usage.show_pull(tx, subject),
+        await culprits.describe_pull(tx, subject),
+        await benchmarks.show_pull(tx, subject),
     )
 
 

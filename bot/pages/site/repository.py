@@ -10,8 +10,9 @@ from bot.ingest import record_store
 from bot.oot.allowlist import versions as allowlists
 from bot.oot.statistics import health
 from bot.oot.statistics.daily_sums import DAY_SUMS
+from bot.pages.grid import home
 from bot.pages.pulls import pull_list, pull_rows
-from bot.web import access, blocks
+from bot.web import access
 from bot.web.blocks import Block, BlockLine, RepositorySubject
 from bot.web.openapi import UNKNOWN_REPOSITORY
 from bot.web.parameters import REPO, REPOSITORY
@@ -56,7 +57,7 @@ async def read_home(asked: Query) -> RepositoryHome:
     return RepositoryHome(
         repo=repo,
         is_upstream=is_upstream,
-        blocks=await blocks.gather(asked.context.features, "repository", asked.tx, subject),
+        blocks=await home.describe_repository(asked.tx, subject),
         pulls=await pull_list.read_lines(asked, pulls),
         open_pulls=await pull_rows.count_open(asked.tx, repo),
         backends=[one for one in backends if one.level > 1],
@@ -112,7 +113,7 @@ MOST_BACKENDS = 200
 
 async def describe_missing(tx: Transaction, subject: MissingSubject) -> list[Block]:
     """Return the repositories that are watched, and what is nearer to the address."""
-    found = []
+    found = await home.describe_branches(tx, subject)
     hidden, settings = subject.asked.hidden, subject.asked.settings
     if subject.path.startswith("/oot"):
         found += await _backends(tx, subject)
