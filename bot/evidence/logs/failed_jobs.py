@@ -48,30 +48,6 @@ JOB, LOG, UPLOAD, CELL, COLUMN = (
     records["workflow_job"].c, ci_log.c, ci_upload.c, ci_cell.c, ci_column.c,
 )  # fmt: skip
 _OWNER, _later = records["repository"].c, ci_cell.alias("later_cell")
-
-
-class JobName(TypedDict):
-    """What GitHub, a backend or another CI calls a job."""
-
-    name: Text | None
-    workflow_name: Text | None
-
-
-def with_jobs(rows: sa.FromClause, repository_id: Column, job_id: Column) -> sa.Join:
-    """Return rows about jobs together with what is known of these."""
-    of_github = sa.and_(JOB.repository_id == repository_id, JOB.id == job_id)
-    elsewhere = sa.and_(
-        job_id <= job_cells.LARGEST_NUMBER, CELL.repository_id == repository_id, CELL.job_id == job_id
-    )
-    return (
-        rows.outerjoin(records["workflow_job"], of_github)
-        .outerjoin(ci_upload, UPLOAD.id == -job_id)
-        .outerjoin(ci_cell, elsewhere)
-        .outerjoin(ci_column, COLUMN.id == CELL.column_id)
-    )
-
-
-LOGS = with_jobs(ci_log, LOG.repository_id, LOG.job_id)
 _FULL_NAME = (
     sa.select(_OWNER.full_name)
     .where(_OWNER.repository_id == CELL.repository_id)
@@ -98,7 +74,6 @@ OVERTAKEN = (
     | _PASSED_ELSEWHERE
 )
 
-
 GITHUB_RUN_ID = re.compile(r"[1-9][0-9]{0,17}")  # GitHub's; other CIs have ids of all kinds
 RUNS_MOST = 1_000  # that backends reported for one commit
 VERDICT = ci_verdict.c
@@ -106,6 +81,14 @@ REPORTED, NAMED = oot_workflow_job.c, repository_name.c
 # put together once: it is run for every batch of reports
 _REPOS: sa.BindParameter[Any] = sa.bindparam("repos", expanding=True)
 NAMES = Statement(sa.select(NAMED.repository_id, NAMED.name).where(NAMED.name.in_(_REPOS)))
+AttemptKey = tuple[str, int]  # id and attempt
+
+
+class JobName(TypedDict):
+    """What GitHub, a backend or another CI calls a job."""
+
+    name: Text | None
+    workflow_name: Text | None
 
 
 class ReportedRun(TypedDict):
@@ -133,14 +116,28 @@ class FailedJob(
     public: Bool  # its repository is, and was when the log was read
 
 
+def with_jobs(rows: sa.FromClause, repository_id: Column, job_id: Column) -> sa.Join:
+    """Return rows about jobs together with what is known of these."""
+    of_github = sa.and_(JOB.repository_id == repository_id, JOB.id == job_id)
+    elsewhere = sa.and_(
+        job_id <= job_cells.LARGEST_NUMBER, CELL.repository_id == repository_id, CELL.job_id == job_id
+    )
+    return (
+        rows.outerjoin(records["workflow_job"], of_github)
+        .outerjoin(ci_upload, UPLOAD.id == -job_id)
+        .outerjoin(ci_cell, elsewhere)
+        .outerjoin(ci_column, COLUMN.id == CELL.column_id)
+    )
+
+
+LOGS = with_jobs(ci_log, LOG.repository_id, LOG.job_id)
+
+
 class Reported(NamedTuple):
     """The runs that backends reported for a commit of upstream."""
 
     repos: frozenset[str]  # in lower case
     runs: tuple[AttemptKey, ...]
-
-
-AttemptKey = tuple[str, int]  # id and attempt
 
 
 async def failures_on_commit(

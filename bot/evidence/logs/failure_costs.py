@@ -109,6 +109,38 @@ class RunCounter:
 
 
 RUN_COUNTER: Resource[RunCounter] = Resource("runs_of_jobs", RunCounter)
+WITHOUT_LOG = [
+    FetchState.ABSENT,
+    FetchState.EXPIRED,
+    FetchState.TOO_LARGE,
+    FetchState.REFUSED,
+    FetchState.BROKEN,
+    FetchState.FORBIDDEN,
+]
+UNNAMED = ("generic", "none")  # kinds that do not say why a job failed
+PRUNED_AT_ONCE = 200
+
+
+class FailureRow(SignatureTimes, SignatureTitle, SignatureTotal, SignatureCost):
+    """A signature and what it cost since a day; `repos` is the most on one day."""
+
+    signature: Text
+    rate: Rate | None  # None: of no run of its jobs there is a record
+
+
+class Coverage(TypedDict):
+    """How many failed jobs have a log that was classified, and of how many it is known why."""
+
+    jobs: int
+    named: int
+
+
+class LastDay(TypedDict):
+    """Failed jobs of the last day: named, generic or without a match, without a log."""
+
+    named: int
+    generic: int
+    no_log: int
 
 
 async def rates_of_signatures(
@@ -197,39 +229,6 @@ def _ended(since: int) -> sa.ColumnElement[bool]:
         CELL.state == COMPLETED,
         CELL.conclusion != SKIPPED,
     )
-
-
-WITHOUT_LOG = [
-    FetchState.ABSENT,
-    FetchState.EXPIRED,
-    FetchState.TOO_LARGE,
-    FetchState.REFUSED,
-    FetchState.BROKEN,
-    FetchState.FORBIDDEN,
-]
-UNNAMED = ("generic", "none")  # kinds that do not say why a job failed
-
-
-class FailureRow(SignatureTimes, SignatureTitle, SignatureTotal, SignatureCost):
-    """A signature and what it cost since a day; `repos` is the most on one day."""
-
-    signature: Text
-    rate: Rate | None  # None: of no run of its jobs there is a record
-
-
-class Coverage(TypedDict):
-    """How many failed jobs have a log that was classified, and of how many it is known why."""
-
-    jobs: int
-    named: int
-
-
-class LastDay(TypedDict):
-    """Failed jobs of the last day: named, generic or without a match, without a log."""
-
-    named: int
-    generic: int
-    no_log: int
 
 
 async def failures_by_cost(
@@ -438,9 +437,6 @@ async def answer_issue_form(request: web.Request, fields: Mapping[str, str]) -> 
     return FormDone(
         words="the failure is tied to the issue" if address else "the failure is tied to no issue"
     )
-
-
-PRUNED_AT_ONCE = 200
 
 
 async def prune_logs(context: Context) -> dict[str, int]:

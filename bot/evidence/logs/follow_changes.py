@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from bot.queue.tasks import Task
 
 QUERIED = 1_000  # repositories named in one statement: an installation may bring very many
+MOVED_AT_ONCE = 200  # jobs moved in one transaction
+REPOSITORY, VERDICT, NAMED = records["repository"].c, ci_verdict.c, ci_signature.c
+JOBS_MOST = 500  # of one run
+RunKey = tuple[str, str, int]  # the backend in lower case, run and attempt
 
 
 async def before_commit(tx: Transaction, changed: Changed) -> None:
@@ -51,10 +55,6 @@ async def move_private_failures(context: Context, task: Task) -> None:
                 return
             if not await move_batch(tx, int(task.key)):
                 return
-
-
-MOVED_AT_ONCE = 200  # jobs moved in one transaction
-REPOSITORY, VERDICT, NAMED = records["repository"].c, ci_verdict.c, ci_signature.c
 
 
 async def counted_in_public(tx: Transaction, repository_ids: Collection[int] | None = None) -> set[int]:
@@ -104,10 +104,6 @@ async def _titles(tx: Transaction, signatures: Collection[str]) -> dict[str, Sig
     return {
         row.signature: {"title": row.title, "rule": row.rule, "kind": row.kind} for row in await tx.run(query)
     }
-
-
-JOBS_MOST = 500  # of one run
-RunKey = tuple[str, str, int]  # the backend in lower case, run and attempt
 
 
 async def follow_reports(tx: Transaction, changed: Changed) -> None:

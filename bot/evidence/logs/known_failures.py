@@ -36,6 +36,12 @@ if TYPE_CHECKING:
 
 PULLS = 2  # other pull requests with the same failure, from which on it is hardly the change
 JobKey = tuple[int, int]  # repository and id
+NEWEST_HEADS = 3  # newest commits of the branch, at the time of the failure
+JOBS_MOST = 3_000  # of one comparison
+RUNS_MOST = 500  # reported ones
+JOB, RUN, COMMIT = records["workflow_job"].c, records["workflow_run"].c, branch_commit.c
+CELL, COLUMN, REPORTED = ci_cell.c, ci_column.c, oot_workflow_job.c
+LOG, VERDICT = ci_log.c, ci_verdict.c
 
 
 class Judgement(NamedTuple):
@@ -50,6 +56,32 @@ class Judgement(NamedTuple):
     def text(self) -> str:
         """Both in one line."""
         return f"{self.word}: {self.why}"
+
+
+class UpstreamHead(NamedTuple):
+    """A commit of upstream that jobs failed on."""
+
+    repo: str
+    sha: str
+
+
+class PastResult(NamedTuple):
+    """A job on a trusted commit."""
+
+    repo: str
+    job: str  # without shard and runner
+    sha: str  # upstream's commit
+    key: tuple[int, int]  # of the job: repository and id
+    conclusion: str | None  # None: it has not ended
+
+
+class Baseline(NamedTuple):
+    """What a head is compared with."""
+
+    ids: frozenset[int]  # of upstream's repository
+    branch: str
+    merged_into: frozenset[str]  # its merge base, and the base's head when it was pushed
+    shas: tuple[str, ...]  # these, then the newest commits of the branch
 
 
 async def judge_failures(
@@ -146,40 +178,6 @@ def _shard_free_name(job: FailedJob) -> str:
 
 def _key_of_job(job: FailedJob) -> JobKey:
     return job["repository_id"], job["job_id"]
-
-
-NEWEST_HEADS = 3  # newest commits of the branch, at the time of the failure
-JOBS_MOST = 3_000  # of one comparison
-RUNS_MOST = 500  # reported ones
-JOB, RUN, COMMIT = records["workflow_job"].c, records["workflow_run"].c, branch_commit.c
-CELL, COLUMN, REPORTED = ci_cell.c, ci_column.c, oot_workflow_job.c
-LOG, VERDICT = ci_log.c, ci_verdict.c
-
-
-class UpstreamHead(NamedTuple):
-    """A commit of upstream that jobs failed on."""
-
-    repo: str
-    sha: str
-
-
-class PastResult(NamedTuple):
-    """A job on a trusted commit."""
-
-    repo: str
-    job: str  # without shard and runner
-    sha: str  # upstream's commit
-    key: tuple[int, int]  # of the job: repository and id
-    conclusion: str | None  # None: it has not ended
-
-
-class Baseline(NamedTuple):
-    """What a head is compared with."""
-
-    ids: frozenset[int]  # of upstream's repository
-    branch: str
-    merged_into: frozenset[str]  # its merge base, and the base's head when it was pushed
-    shas: tuple[str, ...]  # these, then the newest commits of the branch
 
 
 async def upstream_head(tx: Transaction, failed: FailedJob) -> UpstreamHead | None:

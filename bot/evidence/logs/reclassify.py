@@ -51,6 +51,24 @@ if TYPE_CHECKING:
 logger = structlog.get_logger("bot.evidence.logs.reclassify")
 
 RULES_READ_EVERY = 600.0  # seconds
+PARSER = "bot.evidence.logs.parse.parse_log:classify_stored"
+LOOKED_AT = 100  # verdicts in one run
+SLICE = 5.0  # seconds of reading in one run
+PAUSE = 3.0  # as long again, and twice more: at most a quarter of a core
+MIB = 1024 * 1024
+_FINDINGS = msgspec.msgpack.Decoder(LogFindings)
+UNEXPLAINED, EXPLAINED, DONE = 0, 1, 2  # new rules are tried on jobs first that no rule explains
+LAST = 2**62  # later than any time, greater than any id
+PROGRESS, VERDICT, REPOSITORY = ci_reclassified.c, ci_verdict.c, records["repository"].c
+
+
+class Candidate(LogKey, VerdictRuleset, JobName, VerdictAt):
+    """A verdict that other rules may change."""
+
+    blob: Text
+    sha256: Text  # of the log
+    repo: Text | None
+    steps: Json[Any] | None
 
 
 def periodic(_settings: Settings) -> dict[str, float]:
@@ -99,14 +117,6 @@ async def _read_source(context: Context, place: str, source: str, *, optional: b
             "rules for logs are wrong; the last good version stays in force", source=source, error=error
         )
     return None
-
-
-PARSER = "bot.evidence.logs.parse.parse_log:classify_stored"
-LOOKED_AT = 100  # verdicts in one run
-SLICE = 5.0  # seconds of reading in one run
-PAUSE = 3.0  # as long again, and twice more: at most a quarter of a core
-MIB = 1024 * 1024
-_FINDINGS = msgspec.msgpack.Decoder(LogFindings)
 
 
 async def enqueue_due(tx: Transaction, settings: Settings) -> None:
@@ -195,20 +205,6 @@ async def _classify_stored(
         if reply.state != "parsed":
             return None
         return _FINDINGS.decode(paths["answer"].read_bytes())
-
-
-UNEXPLAINED, EXPLAINED, DONE = 0, 1, 2  # new rules are tried on jobs first that no rule explains
-LAST = 2**62  # later than any time, greater than any id
-PROGRESS, VERDICT, REPOSITORY = ci_reclassified.c, ci_verdict.c, records["repository"].c
-
-
-class Candidate(LogKey, VerdictRuleset, JobName, VerdictAt):
-    """A verdict that other rules may change."""
-
-    blob: Text
-    sha256: Text  # of the log
-    repo: Text | None
-    steps: Json[Any] | None
 
 
 async def repository_name(tx: Transaction, repository_id: int) -> str:

@@ -34,6 +34,18 @@ if TYPE_CHECKING:
     from bot.queue.sums import CountedSum
 
 DAY = 86_400_000  # milliseconds
+PAUSE = 10.0  # seconds between two counts of a day
+VERDICT = ci_verdict.c
+FAILURES = Sum(
+    name="failures",
+    tables=(ci_signature_day,),
+    group=("family", "signature"),
+    count="bot.evidence.logs.rows:count_failures",
+    after="bot.evidence.logs.rows:update_totals",
+    pause=PAUSE,
+)
+WORDS_KIND, NO_REPOSITORY = "failure", 0
+SIGNATURE, TITLE = ci_signature.c, title.c
 
 
 def family_of(repository_id: int, *, private: bool) -> str:
@@ -164,18 +176,6 @@ async def delete_logs(tx: Transaction, keys: Sequence[tuple[int, int]]) -> None:
         await tx.run(sa.delete(table).where(tx.among((table.c.repository_id, table.c.job_id), keys)))
 
 
-PAUSE = 10.0  # seconds between two counts of a day
-VERDICT = ci_verdict.c
-FAILURES = Sum(
-    name="failures",
-    tables=(ci_signature_day,),
-    group=("family", "signature"),
-    count="bot.evidence.logs.rows:count_failures",
-    after="bot.evidence.logs.rows:update_totals",
-    pause=PAUSE,
-)
-
-
 async def request_count(
     tx: Transaction,
     concerned: Iterable[tuple[str, str, int]],
@@ -237,10 +237,6 @@ async def update_totals(tx: Transaction, place: SumPlace) -> None:
     at = [value for value in (*times.values(), *(known or {}).values()) if value is not None]
     values = {"first_at": min(at), "last_at": max(at), "jobs_total": int(total)}
     await tx.run(sa.update(ci_signature).where(of_signature).values(values))
-
-
-WORDS_KIND, NO_REPOSITORY = "failure", 0
-SIGNATURE, TITLE = ci_signature.c, title.c
 
 
 async def keep_words(tx: Transaction, titles: Mapping[str, str]) -> None:

@@ -57,6 +57,21 @@ if TYPE_CHECKING:
 
 LOGS_OF_COMMIT_MOST = 2_000  # of one commit
 COMMIT = branch_commit.c
+AT_ONCE = 2
+WINDOW, A_MINUTE = 60, 10  # seconds; searches of one address in them
+ADDRESSES_MOST = 10_000
+PARSER = "bot.evidence.logs.parse.parse_log:search_stored"
+SEARCHED_MOST = 60  # of one search
+HITS_OF_JOB, HITS = 20, 200
+BUDGET = 2.0  # seconds of the child's processor time
+WALL = 10.0  # seconds, after which no further log is begun, and for one log
+MIB = 1024 * 1024
+BYTES_MOST = 1024 * MIB  # of plain logs, after which no further one is begun
+_RESULT = msgspec.msgpack.Decoder(SearchResult)
+# a page of GitHub's, of any host, or one of ours
+JOB_ADDRESS = re.compile(
+    r"https?://[^/\s]+/([\w.-]+/[\w.-]+)/(?:actions/runs/\d{1,18}/)?job/(\d{1,18})(?:[/?#].*)?"
+)
 
 
 class SearchableRow(LogKey, JobName):
@@ -67,6 +82,59 @@ class SearchableRow(LogKey, JobName):
     blob: Text
     bytes: Big  # of the plain log
     sha: Text  # of the commit, of upstream for a backend's job
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchedLog:
+    """What was found in one log."""
+
+    log: SearchableRow
+    searched: SearchResult | None  # None: it could not be searched
+    problem: str = ""
+
+
+class Searches:
+    """The children that search, and who has searched how often."""
+
+    def __init__(self, context: Context) -> None:
+        self._clock = context.clock
+        self.children = ParserPool(AT_ONCE, wall=WALL)
+        self._running = 0
+        self._times: TTLCache[str, deque[float]] = TTLCache(ADDRESSES_MOST, WINDOW, timer=self._now)
+
+    @contextlib.contextmanager
+    def admitted(self, address: str) -> Iterator[None]:
+        """Hold one of the places for a search; raises Rejected 429."""
+        now = self._now()
+        times = self._times.get(address) or deque(maxlen=A_MINUTE)
+        if len(times) == A_MINUTE and times[0] > now - WINDOW:
+            raise _too_many(f"{A_MINUTE} searches a minute", max(int(times[0] + WINDOW - now), 1))
+        if self._running >= AT_ONCE:
+            raise _too_many(f"{AT_ONCE} searches at once", 2)
+        times.append(now)
+        self._times[address] = times
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+
+    async def close(self) -> None:
+        """End the children."""
+        await self.children.close()
+
+    def _now(self) -> float:
+        return self._clock.now() / 1000
+
+
+SEARCHES: Resource[Searches] = Resource("log_searches", Searches)
+
+
+class JobAddress(NamedTuple):
+    """A job, as its page's address names it."""
+
+    repo: str
+    job_id: int
 
 
 async def reporting_backends(tx: Transaction, repo: str, sha: str) -> set[str]:
@@ -129,65 +197,6 @@ async def commits_with_logs(
     return set((await tx.run(own.union(reported))).scalars())
 
 
-AT_ONCE = 2
-WINDOW, A_MINUTE = 60, 10  # seconds; searches of one address in them
-ADDRESSES_MOST = 10_000
-PARSER = "bot.evidence.logs.parse.parse_log:search_stored"
-SEARCHED_MOST = 60  # of one search
-HITS_OF_JOB, HITS = 20, 200
-BUDGET = 2.0  # seconds of the child's processor time
-WALL = 10.0  # seconds, after which no further log is begun, and for one log
-MIB = 1024 * 1024
-BYTES_MOST = 1024 * MIB  # of plain logs, after which no further one is begun
-_RESULT = msgspec.msgpack.Decoder(SearchResult)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchedLog:
-    """What was found in one log."""
-
-    log: SearchableRow
-    searched: SearchResult | None  # None: it could not be searched
-    problem: str = ""
-
-
-class Searches:
-    """The children that search, and who has searched how often."""
-
-    def __init__(self, context: Context) -> None:
-        self._clock = context.clock
-        self.children = ParserPool(AT_ONCE, wall=WALL)
-        self._running = 0
-        self._times: TTLCache[str, deque[float]] = TTLCache(ADDRESSES_MOST, WINDOW, timer=self._now)
-
-    @contextlib.contextmanager
-    def admitted(self, address: str) -> Iterator[None]:
-        """Hold one of the places for a search; raises Rejected 429."""
-        now = self._now()
-        times = self._times.get(address) or deque(maxlen=A_MINUTE)
-        if len(times) == A_MINUTE and times[0] > now - WINDOW:
-            raise _too_many(f"{A_MINUTE} searches a minute", max(int(times[0] + WINDOW - now), 1))
-        if self._running >= AT_ONCE:
-            raise _too_many(f"{AT_ONCE} searches at once", 2)
-        times.append(now)
-        self._times[address] = times
-        self._running += 1
-        try:
-            yield
-        finally:
-            self._running -= 1
-
-    async def close(self) -> None:
-        """End the children."""
-        await self.children.close()
-
-    def _now(self) -> float:
-        return self._clock.now() / 1000
-
-
-SEARCHES: Resource[Searches] = Resource("log_searches", Searches)
-
-
 async def search_logs(context: Context, logs: Sequence[SearchableRow], pattern: str) -> list[SearchedLog]:
     """Search logs in order, as many as the limits allow; at least one. Raises Rejected for a wrong pattern."""
     searched: list[SearchedLog] = []
@@ -236,19 +245,6 @@ async def _search_log(
 def _too_many(limit: str, wait: int) -> Rejected:
     detail = f"{limit} are answered: come back in {wait} s"
     return Rejected(429, "rate_limited", detail, headers={"Retry-After": str(wait)})
-
-
-# a page of GitHub's, of any host, or one of ours
-JOB_ADDRESS = re.compile(
-    r"https?://[^/\s]+/([\w.-]+/[\w.-]+)/(?:actions/runs/\d{1,18}/)?job/(\d{1,18})(?:[/?#].*)?"
-)
-
-
-class JobAddress(NamedTuple):
-    """A job, as its page's address names it."""
-
-    repo: str
-    job_id: int
 
 
 def parse_address(text: str) -> JobAddress | None:

@@ -55,6 +55,15 @@ NO_LOG: ParsedLog = {
     "first_error": None,
 }
 RULES_CHANGED = "the rules for logs changed while it was read"
+ANNOTATIONS_MOST = 20  # of one job
+MESSAGE_MOST = 1_000  # characters
+
+logger = structlog.get_logger("bot.evidence.logs.store_log")
+OWN_RULES = ".github/ootbot-log-rules.toml"  # a repository's own rules, on its default branch
+REPOSITORIES_MOST = 200  # that are asked for rules of their own
+
+_parsed_rules = lru_cache(maxsize=64)(rulesets.parse_rules)  # pure: the same text is the same ruleset
+_shipped_rules = lru_cache(maxsize=1)(rulesets.shipped_rules)
 
 
 async def parser_options(context: Context, fetched: Fetched) -> Any:
@@ -217,12 +226,6 @@ RECEIVER = Receiver(
 )
 
 
-ANNOTATIONS_MOST = 20  # of one job
-MESSAGE_MOST = 1_000  # characters
-
-logger = structlog.get_logger("bot.evidence.logs.store_log")
-
-
 async def read_annotations(context: Context, fetched: Fetched) -> tuple[str, ...]:
     """Return the errors that GitHub notes beside a job; none where it does not answer, or the budget is used up.
 
@@ -251,13 +254,6 @@ def _error_message(annotation: Any) -> str:
     if not isinstance(message, str) or annotation.get("annotation_level") != "failure":
         return ""
     return message.strip().split("\n", 1)[0][:MESSAGE_MOST]
-
-
-OWN_RULES = ".github/ootbot-log-rules.toml"  # a repository's own rules, on its default branch
-REPOSITORIES_MOST = 200  # that are asked for rules of their own
-
-_parsed_rules = lru_cache(maxsize=64)(rulesets.parse_rules)  # pure: the same text is the same ruleset
-_shipped_rules = lru_cache(maxsize=1)(rulesets.shipped_rules)
 
 
 def own_source(repo: str) -> str:

@@ -37,6 +37,20 @@ SPANS = (1, 7)  # days
 MONDAY = 4  # days from the Thursday that 1970 began with to a Monday
 TOTALS = tuple(f"{name}_sum" for name in METRIC_COLUMNS.values())  # columns, as METRICS
 COUNTS = ("jobs", "records", "idle_gpu_s", "gpu_s")
+DAY_SPAN, WEEK_SPAN = SPANS
+SLICE = 500  # rows read at a time
+DAY = 86_400_000  # milliseconds
+PAUSE = 10.0  # seconds between two counts of a day
+JOB, DAY_SUMS, RUNNER_DAY = utilization_job.c, utilization_day.c, ci_runner_day.c
+UTILIZATION = Sum(
+    name="utilization",
+    tables=(utilization_day,),
+    group=("repository_id", "span"),
+    count="bot.evidence.usage.daily_sums:count_span",
+    after="bot.evidence.usage.daily_sums:request_week",
+    pause=PAUSE,
+)
+ROWS_MOST = 50_000  # of one report
 
 
 class SumGroup(NamedTuple):
@@ -128,21 +142,6 @@ def first_day(day: int, span: int) -> int:
     return day if span == 1 else day - (day - MONDAY) % 7
 
 
-DAY_SPAN, WEEK_SPAN = SPANS
-SLICE = 500  # rows read at a time
-DAY = 86_400_000  # milliseconds
-PAUSE = 10.0  # seconds between two counts of a day
-JOB, DAY_SUMS, RUNNER_DAY = utilization_job.c, utilization_day.c, ci_runner_day.c
-UTILIZATION = Sum(
-    name="utilization",
-    tables=(utilization_day,),
-    group=("repository_id", "span"),
-    count="bot.evidence.usage.daily_sums:count_span",
-    after="bot.evidence.usage.daily_sums:request_week",
-    pause=PAUSE,
-)
-
-
 def request_days(tx: Transaction, *rows: JobRow | None) -> None:
     """Have the days counted again that a job was or is on."""
     days = {(row["repository_id"], row["day"]) for row in rows if row is not None}
@@ -208,9 +207,6 @@ def _add_days(totals: defaultdict[SumGroup, UsageSums], rows: Sequence[DayRow]) 
     for row in rows:
         group = SumGroup(row["kind"], row["group_key"], row["parent"], row["trusted"])
         totals[group].add_row(row)
-
-
-ROWS_MOST = 50_000  # of one report
 
 
 async def period_rows(

@@ -35,6 +35,20 @@ if TYPE_CHECKING:
 VERSION = "v_1.5"
 UUID = "uuid:"
 SERIES_AT_ONCE = 8  # series in memory
+WHOLE, TEXT = "Int64", "String"
+SECOND = "DateTime64(0, 'UTC')"
+SEGMENT = f"level {TEXT}, name {TEXT}, start_at {SECOND}, end_at {SECOND}, extra_info Map({TEXT}, {TEXT})"
+ID_COLUMNS = {"job_id": "UInt64", "workflow_id": "UInt64", "run_attempt": "UInt32"}
+JOB_COLUMNS = {
+    **dict.fromkeys(("created_at", "start_at", "end_at"), SECOND), "repo": TEXT, **ID_COLUMNS,
+    **dict.fromkeys(("workflow_name", "job_name", "data_model_version", "gpu_type"), TEXT),
+    "usage_collect_interval": "Float32", "gpu_count": "UInt32", "cpu_count": "UInt32",
+    "segments": f"Array(Tuple({SEGMENT}))", "tags": f"Array({TEXT})",
+}  # fmt: skip
+POINT_COLUMNS = {
+    "created_at": SECOND, "type": TEXT, "tags": f"Array({TEXT})", "time_stamp": SECOND, "repo": TEXT, **ID_COLUMNS,
+    "workflow_name": TEXT, "job_name": TEXT, "json_data": TEXT,
+}  # fmt: skip
 
 
 def copy_metadata(export: Export, row: ExportedRow) -> list[StoredObject]:
@@ -169,22 +183,6 @@ EXPORTS = (
         },
     ),
 )
-
-
-WHOLE, TEXT = "Int64", "String"
-SECOND = "DateTime64(0, 'UTC')"
-SEGMENT = f"level {TEXT}, name {TEXT}, start_at {SECOND}, end_at {SECOND}, extra_info Map({TEXT}, {TEXT})"
-ID_COLUMNS = {"job_id": "UInt64", "workflow_id": "UInt64", "run_attempt": "UInt32"}
-JOB_COLUMNS = {
-    **dict.fromkeys(("created_at", "start_at", "end_at"), SECOND), "repo": TEXT, **ID_COLUMNS,
-    **dict.fromkeys(("workflow_name", "job_name", "data_model_version", "gpu_type"), TEXT),
-    "usage_collect_interval": "Float32", "gpu_count": "UInt32", "cpu_count": "UInt32",
-    "segments": f"Array(Tuple({SEGMENT}))", "tags": f"Array({TEXT})",
-}  # fmt: skip
-POINT_COLUMNS = {
-    "created_at": SECOND, "type": TEXT, "tags": f"Array({TEXT})", "time_stamp": SECOND, "repo": TEXT, **ID_COLUMNS,
-    "workflow_name": TEXT, "job_name": TEXT, "json_data": TEXT,
-}  # fmt: skip
 
 
 def copy_points(export: Export) -> TableCopy:

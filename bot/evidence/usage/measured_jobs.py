@@ -29,6 +29,29 @@ JOB = utilization_job.c
 KEY = tuple(JobKey.__annotations__)
 RUNS_MOST = 1_000  # that backends reported for one commit
 REPORTED = oot_workflow_job.c
+ARTIFACT, FETCH, LISTING = ci_artifact.c, ci_fetch.c, ci_listing.c
+NO_USAGE_LOG = "the job left no usage log"
+ARTIFACTS = (
+    sa.select(ARTIFACT.name, FETCH.state, FETCH.error, FETCH.tries)
+    .join_from(
+        ci_artifact,
+        ci_fetch,
+        (FETCH.repository_id == ARTIFACT.repository_id)
+        & (FETCH.kind == "artifact")
+        & (FETCH.object_id == ARTIFACT.id),
+        isouter=True,
+    )
+    .order_by(ARTIFACT.id.desc())
+    .limit(1)
+)
+NAME_MOST = 80  # characters of a command
+IDLE_MUCH = 0.5  # share from which on idle accelerators are worth a warning
+GPUS = frozenset({"pynvml", "nvidia-smi", "amdsmi", "amd-smi", "rocm-smi", "xpu-smi"})
+WHY_NOT = {
+    "no_records": "the usage log holds no records",
+    "legacy": "the usage log is of an older model",
+    "refused": "the usage log was refused",
+}
 
 
 async def find_measured_job(
@@ -134,23 +157,6 @@ async def reported_runs(tx: Transaction, repo: str, sha: str) -> list[tuple[str,
     return [(name, run_id, attempt) for name, run_id, attempt in await tx.run(query)]
 
 
-ARTIFACT, FETCH, LISTING = ci_artifact.c, ci_fetch.c, ci_listing.c
-NO_USAGE_LOG = "the job left no usage log"
-ARTIFACTS = (
-    sa.select(ARTIFACT.name, FETCH.state, FETCH.error, FETCH.tries)
-    .join_from(
-        ci_artifact,
-        ci_fetch,
-        (FETCH.repository_id == ARTIFACT.repository_id)
-        & (FETCH.kind == "artifact")
-        & (FETCH.object_id == ARTIFACT.id),
-        isouter=True,
-    )
-    .order_by(ARTIFACT.id.desc())
-    .limit(1)
-)
-
-
 async def explain_absence(tx: Transaction, job: WorkflowJobRow) -> str:
     """Return why a job has no utilization."""
     repository_id, run_id = job["repository_id"], job["run_id"] or 0
@@ -173,16 +179,6 @@ async def explain_absence(tx: Transaction, job: WorkflowJobRow) -> str:
         return "the run's artifacts have not been listed yet"
     state, error = listing
     return NO_USAGE_LOG if state == "listed" else f"{NO_USAGE_LOG} that is known: {error}"
-
-
-NAME_MOST = 80  # characters of a command
-IDLE_MUCH = 0.5  # share from which on idle accelerators are worth a warning
-GPUS = frozenset({"pynvml", "nvidia-smi", "amdsmi", "amd-smi", "rocm-smi", "xpu-smi"})
-WHY_NOT = {
-    "no_records": "the usage log holds no records",
-    "legacy": "the usage log is of an older model",
-    "refused": "the usage log was refused",
-}
 
 
 def summarize_job(job: JobSummary) -> str:

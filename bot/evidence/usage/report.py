@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 GRANULARITIES = ("day", "week", "month", "all")
 SECONDS = 86_400
+Key = TypeVar("Key", bound="Hashable")
+Costs = tuple[tuple[str, float], ...]  # glob over a label -> money an hour
+SHARES = (0.5, 0.9, 0.95, 0.98)
+HOUR = 3600
+SORTS = ("memory", "idle", "cpu", "gpu", "jobs", "cost", "name")
 
 
 class Period(NamedTuple):
@@ -33,6 +38,41 @@ class SumPiece(NamedTuple):
 
     span: int
     day: int
+
+
+class Distribution(Struct, frozen=True, kw_only=True):
+    """Maxima of intervals, percent: their mean, and quantiles to within a point; null without any"""
+
+    avg: float | None
+    p50: int | None
+    p90: int | None
+    p95: int | None
+    p98: int | None
+
+
+class Numbers(Struct, frozen=True, kw_only=True):
+    """Measured jobs of a group; of accelerators, the busiest of an interval counts, and their mean in averages"""
+
+    jobs: int
+    records: int
+    cpu: Distribution
+    memory: Distribution
+    gpu: Distribution
+    gpu_mem: Distribution
+    gpu_alloc: Distribution
+    hours: float
+    gpu_hours: float
+    idle_gpu_hours: float
+    idle_share: float | None
+    cost: float | None
+    wasted: float | None
+
+
+class JobGroup(NamedTuple):
+    """A group of jobs: its name and, of a job, its workflow."""
+
+    key: str
+    parent: str
 
 
 def split_periods(first: int, last: int, granularity: str) -> list[Period]:
@@ -86,48 +126,6 @@ def _end_of_period(start: int, granularity: str) -> int:
     date_of_start = date_of(start)
     following = date(date_of_start.year + date_of_start.month // 12, date_of_start.month % 12 + 1, 1)
     return start + (following - date_of_start).days - 1
-
-
-Key = TypeVar("Key", bound="Hashable")
-Costs = tuple[tuple[str, float], ...]  # glob over a label -> money an hour
-SHARES = (0.5, 0.9, 0.95, 0.98)
-HOUR = 3600
-SORTS = ("memory", "idle", "cpu", "gpu", "jobs", "cost", "name")
-
-
-class Distribution(Struct, frozen=True, kw_only=True):
-    """Maxima of intervals, percent: their mean, and quantiles to within a point; null without any"""
-
-    avg: float | None
-    p50: int | None
-    p90: int | None
-    p95: int | None
-    p98: int | None
-
-
-class Numbers(Struct, frozen=True, kw_only=True):
-    """Measured jobs of a group; of accelerators, the busiest of an interval counts, and their mean in averages"""
-
-    jobs: int
-    records: int
-    cpu: Distribution
-    memory: Distribution
-    gpu: Distribution
-    gpu_mem: Distribution
-    gpu_alloc: Distribution
-    hours: float
-    gpu_hours: float
-    idle_gpu_hours: float
-    idle_share: float | None
-    cost: float | None
-    wasted: float | None
-
-
-class JobGroup(NamedTuple):
-    """A group of jobs: its name and, of a job, its workflow."""
-
-    key: str
-    parent: str
 
 
 def numbers_of(sums: UsageSums, costs: Costs = ()) -> Numbers:

@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from bot.ingest.record_rows import WorkflowJobRow
     from bot.queue.tasks import Task
 
+ELSEWHERE = 2**52  # from here on ids of runs and jobs of other CIs; GitHub's are far below
+DAY = 86_400_000  # milliseconds
+UNKNOWN = "unknown"  # a runner without label
+AROUND = 3600  # seconds before and after the run in which a record may still belong to it
+SEVERAL = "several_logs"
+TASK_KIND = "utilization"
+
 
 class ParsedUsage(TypedDict):
     """What the parser child says of a usage log: columns of its row, and what only the log itself claims."""
@@ -35,6 +42,16 @@ class ParsedUsage(TypedDict):
     row: LogRow
     claims: tuple[str, str]  # the ids of run and job that the log names, empty where it names none
     first_at: int | None  # seconds; the first of the records
+
+
+class LogOwner(NamedTuple):
+    """The job that a log is of, and what is known of it. Times are milliseconds."""
+
+    key: JobKey
+    names: JobNames
+    claims: tuple[str, str]  # what the log should say: ids of run and job, empty where they are not known
+    started_at: int | None = None
+    completed_at: int | None = None
 
 
 async def store_log(
@@ -75,21 +92,6 @@ RECEIVER = Receiver(
     members=("*usage_log.txt",),
     blob_prefix="util",
 )
-
-
-ELSEWHERE = 2**52  # from here on ids of runs and jobs of other CIs; GitHub's are far below
-DAY = 86_400_000  # milliseconds
-UNKNOWN = "unknown"  # a runner without label
-
-
-class LogOwner(NamedTuple):
-    """The job that a log is of, and what is known of it. Times are milliseconds."""
-
-    key: JobKey
-    names: JobNames
-    claims: tuple[str, str]  # what the log should say: ids of run and job, empty where they are not known
-    started_at: int | None = None
-    completed_at: int | None = None
 
 
 def with_owner(row: JobRow, owner: LogOwner) -> JobRow:
@@ -222,10 +224,6 @@ async def job_of_upload(tx: Transaction, upload: UploadRow) -> LogOwner:
     )
 
 
-AROUND = 3600  # seconds before and after the run in which a record may still belong to it
-SEVERAL = "several_logs"
-
-
 def find_contradictions(log: ParsedUsage, owner: LogOwner) -> list[str]:
     """Return flags for what of a log does not fit its run; the run's own ids are used all the same."""
     flags = []
@@ -267,9 +265,6 @@ def _rank(row: JobRow) -> tuple[int, bool, int]:
         row["source_id"] > 0,
         abs(row["source_id"]),
     )
-
-
-TASK_KIND = "utilization"
 
 
 async def request_attribution(tx: Transaction, changed: Changed) -> None:

@@ -51,6 +51,62 @@ if TYPE_CHECKING:
 
 AROUND, AROUND_MOST = 30, 500
 BLOCKS = 16  # inflated at a time for a download
+logger = structlog.get_logger("bot.ci.logs")
+
+NO_LOG = DeclaredRefusal(404, "not_found", "no such log may be shown")
+TAIL = 64 * 1024  # bytes read at once from the end of a blob
+LINES = 100  # unless ?to= says otherwise
+LINES_MOST = 1_000
+NUMBER_MOST = 10**9
+JSON_LINE_MOST = 10_000  # characters of a line
+
+JOB = declare.identifier("id", "GitHub's id of the job")
+FROM = declare.whole("from", NUMBER_MOST, "the first line", default=1)
+TO = declare.optional_whole("to", NUMBER_MOST, f"the last line, at most {LINES_MOST:,} later")
+LINE_SHOWN = 2_000  # characters of a line
+PIECES = 200  # of different colours in a line
+MARKERS = {
+    "##[error]": "bad",
+    "##[warning]": "warn",
+    "##[notice]": "wait",
+    "##[command]": "command",
+    "##[debug]": "idle",
+    "##[group]": "group",
+    "##[endgroup]": "endgroup",
+}
+
+
+class LogLine(Struct, frozen=True, kw_only=True):
+    """A line, without timestamp and escape sequences."""
+
+    number: int
+    at: Time | None
+    text: str
+
+
+class LogLines(Answer, frozen=True, kw_only=True):
+    """Lines of a job's log"""
+
+    total: Annotated[int, Meta(description="lines of the whole log")]
+    lines: list[LogLine]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownLine:
+    """A line: pieces of (classes, text); the classes are ours, the text comes from outside."""
+
+    number: int
+    at: int | None  # epoch milliseconds
+    marker: str  # a value of MARKERS, or nothing
+    pieces: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fold:
+    """Lines that belong together; `title` begins a group."""
+
+    title: ShownLine | None
+    lines: tuple[ShownLine, ...]
 
 
 @page
@@ -161,12 +217,6 @@ LOG_ENDPOINTS = tuple(
 )
 
 
-logger = structlog.get_logger("bot.ci.logs")
-
-NO_LOG = DeclaredRefusal(404, "not_found", "no such log may be shown")
-TAIL = 64 * 1024  # bytes read at once from the end of a blob
-
-
 @dataclass(frozen=True, kw_only=True)
 class LoggedJob:
     """The job that a log is of: GitHub's, another CI's, or a backend's that uploaded it."""
@@ -240,32 +290,6 @@ async def read_index(context: Context, row: LogRow) -> LogIndex:
     return stored_log.parse_index(content)
 
 
-LINES = 100  # unless ?to= says otherwise
-LINES_MOST = 1_000
-NUMBER_MOST = 10**9
-JSON_LINE_MOST = 10_000  # characters of a line
-
-
-JOB = declare.identifier("id", "GitHub's id of the job")
-FROM = declare.whole("from", NUMBER_MOST, "the first line", default=1)
-TO = declare.optional_whole("to", NUMBER_MOST, f"the last line, at most {LINES_MOST:,} later")
-
-
-class LogLine(Struct, frozen=True, kw_only=True):
-    """A line, without timestamp and escape sequences."""
-
-    number: int
-    at: Time | None
-    text: str
-
-
-class LogLines(Answer, frozen=True, kw_only=True):
-    """Lines of a job's log"""
-
-    total: Annotated[int, Meta(description="lines of the whole log")]
-    lines: list[LogLine]
-
-
 async def send_lines(request: web.Request) -> web.Response:
     """Answer with the lines asked for."""
     context = request.app[CONTEXT]
@@ -303,37 +327,6 @@ LINES_ENDPOINTS = (
         ),
     ),
 )
-
-
-LINE_SHOWN = 2_000  # characters of a line
-PIECES = 200  # of different colours in a line
-MARKERS = {
-    "##[error]": "bad",
-    "##[warning]": "warn",
-    "##[notice]": "wait",
-    "##[command]": "command",
-    "##[debug]": "idle",
-    "##[group]": "group",
-    "##[endgroup]": "endgroup",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownLine:
-    """A line: pieces of (classes, text); the classes are ours, the text comes from outside."""
-
-    number: int
-    at: int | None  # epoch milliseconds
-    marker: str  # a value of MARKERS, or nothing
-    pieces: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fold:
-    """Lines that belong together; `title` begins a group."""
-
-    title: ShownLine | None
-    lines: tuple[ShownLine, ...]
 
 
 def colour_lines(lines: Sequence[bytes], *, first: int) -> list[ShownLine]:

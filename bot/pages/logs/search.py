@@ -46,6 +46,20 @@ TOO_MANY: op.Refusal = (
     "rate_limited",
     "two searches run already, or the address has had ten in a minute",
 )
+RUN_MOST = 2**53  # the largest id of a run
+
+REPO = declare.REPO
+SHA = declare.commit("the whole SHA of the commit")
+RUN = declare.optional_whole("run", RUN_MOST, "a run; left out: all runs of the commit")
+FROM = declare.whole(
+    "from", search.LOGS_OF_COMMIT_MOST, "the log to go on with, `next` of an answer", default=1
+)
+NOTHING_HERE = "no log of that commit may be shown here; it takes the whole SHA"
+COMMITS, COMMITS_MOST = 20, 200
+DAYS_MOST = 90
+CURSOR = re.compile(r"([0-9a-f]{40,64})\.(\d{1,6})\.(\d{1,6})")
+BRANCH = declare.text("branch", "the branch; left out: the default one")
+DAYS = declare.optional_whole("days", DAYS_MOST, "only commits of so many days")
 
 
 class LogHit(Struct, frozen=True, kw_only=True):
@@ -65,6 +79,73 @@ class LogHits(Struct, frozen=True, kw_only=True):
     hits: list[LogHit]
     more: Annotated[bool, Meta(description="there are more lines that match")]
     problem: Annotated[str | None, Meta(description="why the log was not searched, or only its beginning")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitLogs:
+    """The logs that a request may search."""
+
+    repo: str
+    sha: str
+    run: int | None
+    first: int  # the log to begin with, counted from 1
+    logs: list[SearchableRow]
+
+
+class LogSearch(Answer, frozen=True, kw_only=True):
+    """Lines of a commit's logs, or of a run's, that match a pattern"""
+
+    searched: Annotated[int, Meta(description="logs, those before `from` included")]
+    total: Annotated[int, Meta(description="stored logs of the commit, or of the run")]
+    next: Annotated[int | None, Meta(description="the `from` that goes on; null: all were searched")]
+    jobs: list[LogHits]
+
+
+class BranchLogSearch(Answer, frozen=True, kw_only=True):
+    """Lines of the logs of a branch's commits that match a pattern, the newest commits first"""
+
+    branch: str
+    commits: Annotated[int, Meta(description="of the branch that are looked at, from the newest one back")]
+    searched_commits: Annotated[int, Meta(description="of these: all their logs were searched")]
+    searched: Annotated[int, Meta(description="logs, in this answer")]
+    next: Annotated[str | None, Meta(description="the `before` that goes on; null: all were searched")]
+    jobs: list[LogHits]
+
+
+class SearchCursor(NamedTuple):
+    """Where a search goes on."""
+
+    sha: str | None  # the commit; None: the newest
+    logs: int = 0  # of that commit, searched before
+    commits: int = 0  # before it, done
+
+    def __str__(self) -> str:
+        """The cursor as answers and addresses have it."""
+        return f"{self.sha}.{self.logs}.{self.commits}"
+
+
+class CommitRange(NamedTuple):
+    """Which commits of which branch are looked at."""
+
+    repo: str
+    branch: str
+    commits: int
+    days: int | None
+    cursor: SearchCursor
+
+
+class BranchLogs(NamedTuple):
+    """Logs that one search may look at, and the commits that they are of."""
+
+    of: CommitRange
+    shas: list[str]  # from the cursor's commit back
+    rows: list[SearchableRow]
+    whole: int  # of these commits: how many have all their logs among the rows
+
+    @property
+    def unknown(self) -> bool:
+        """Whether no commit of the branch is known in the time that is asked for."""
+        return not self.shas and self.of.cursor.sha is None
 
 
 async def search_for_request(
@@ -99,38 +180,6 @@ def _log_hits(log: SearchedLog) -> LogHits:
         more=seen is not None and seen.more,
         problem=problem or None,
     )
-
-
-RUN_MOST = 2**53  # the largest id of a run
-
-
-REPO = declare.REPO
-SHA = declare.commit("the whole SHA of the commit")
-RUN = declare.optional_whole("run", RUN_MOST, "a run; left out: all runs of the commit")
-FROM = declare.whole(
-    "from", search.LOGS_OF_COMMIT_MOST, "the log to go on with, `next` of an answer", default=1
-)
-NOTHING_HERE = "no log of that commit may be shown here; it takes the whole SHA"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommitLogs:
-    """The logs that a request may search."""
-
-    repo: str
-    sha: str
-    run: int | None
-    first: int  # the log to begin with, counted from 1
-    logs: list[SearchableRow]
-
-
-class LogSearch(Answer, frozen=True, kw_only=True):
-    """Lines of a commit's logs, or of a run's, that match a pattern"""
-
-    searched: Annotated[int, Meta(description="logs, those before `from` included")]
-    total: Annotated[int, Meta(description="stored logs of the commit, or of the run")]
-    next: Annotated[int | None, Meta(description="the `from` that goes on; null: all were searched")]
-    jobs: list[LogHits]
 
 
 async def show_commit_page(request: web.Request) -> web.Response:
@@ -217,34 +266,6 @@ COMMIT_ENDPOINTS = (
 )
 
 
-COMMITS, COMMITS_MOST = 20, 200
-DAYS_MOST = 90
-CURSOR = re.compile(r"([0-9a-f]{40,64})\.(\d{1,6})\.(\d{1,6})")
-
-
-class BranchLogSearch(Answer, frozen=True, kw_only=True):
-    """Lines of the logs of a branch's commits that match a pattern, the newest commits first"""
-
-    branch: str
-    commits: Annotated[int, Meta(description="of the branch that are looked at, from the newest one back")]
-    searched_commits: Annotated[int, Meta(description="of these: all their logs were searched")]
-    searched: Annotated[int, Meta(description="logs, in this answer")]
-    next: Annotated[str | None, Meta(description="the `before` that goes on; null: all were searched")]
-    jobs: list[LogHits]
-
-
-class SearchCursor(NamedTuple):
-    """Where a search goes on."""
-
-    sha: str | None  # the commit; None: the newest
-    logs: int = 0  # of that commit, searched before
-    commits: int = 0  # before it, done
-
-    def __str__(self) -> str:
-        """The cursor as answers and addresses have it."""
-        return f"{self.sha}.{self.logs}.{self.commits}"
-
-
 def parse_cursor(text: str) -> SearchCursor:
     """Return where to go on; raises Rejected."""
     match = CURSOR.fullmatch(text)
@@ -257,7 +278,6 @@ def _read_commits(request: web.Request) -> int | None:
     return addresses.whole(request, "commits", default=0, most=COMMITS_MOST) or None
 
 
-BRANCH = declare.text("branch", "the branch; left out: the default one")
 COMMITS_LOOKED_AT = Parameter(
     "commits",
     _read_commits,
@@ -271,7 +291,6 @@ COMMITS_LOOKED_AT = Parameter(
         ),
     ),
 )
-DAYS = declare.optional_whole("days", DAYS_MOST, "only commits of so many days")
 BEFORE = declare.parsed(
     "before",
     Annotated[str, matching(CURSOR)],
@@ -280,30 +299,6 @@ BEFORE = declare.parsed(
     default=SearchCursor(None),
 )
 BRANCH_PARAMETERS = (declare.REPO, BRANCH, COMMITS_LOOKED_AT, DAYS, BEFORE)
-
-
-class CommitRange(NamedTuple):
-    """Which commits of which branch are looked at."""
-
-    repo: str
-    branch: str
-    commits: int
-    days: int | None
-    cursor: SearchCursor
-
-
-class BranchLogs(NamedTuple):
-    """Logs that one search may look at, and the commits that they are of."""
-
-    of: CommitRange
-    shas: list[str]  # from the cursor's commit back
-    rows: list[SearchableRow]
-    whole: int  # of these commits: how many have all their logs among the rows
-
-    @property
-    def unknown(self) -> bool:
-        """Whether no commit of the branch is known in the time that is asked for."""
-        return not self.shas and self.of.cursor.sha is None
 
 
 async def show_branch_page(request: web.Request) -> web.Response:

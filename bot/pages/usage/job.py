@@ -47,6 +47,23 @@ if TYPE_CHECKING:
     from bot.web.parameters import Query
 
 ATTEMPT = declare.optional_whole("attempt", 1_000_000, "the attempt of the run; without it the newest")
+SERIES_MOST = 500  # characters
+LATEST = 2**33  # seconds
+OOM = "oom"  # the kind of a verdict on a log
+JOB_OF_PAGE = declare.identifier("id", "GitHub's id of the job")
+ALL = declare.choice("all", ("", "1"), "commands in the background, too")
+FROM = declare.whole("from", LATEST, "the first second of the chart", default=0)
+TO = declare.whole("to", LATEST, "its last second", default=0)
+SERIES = declare.text("series", "the series of the chart", most=SERIES_MOST)
+NO_JOB = DeclaredRefusal(404, "not_found", "no usage log of that job may be shown")
+JOB = declare.identifier("job", "GitHub's id of the job")
+RAW = declare.choice("raw", ("", "1"), "every record, too")
+JOB_PARAMETERS = (REPO, RUN, JOB, ATTEMPT)
+SERIES_PARAMETERS = (*JOB_PARAMETERS, RAW)
+SERIES_PATH = r"/api/ci/utilization/{owner}/{repo}/{run:\d+}/{job:\d+}"
+_operation = partial(
+    op.Operation, topic=op.CI, callers=op.READER, refusals=[op.WRONG_PARAMETER, NO_JOB, *op.READING]
+)
 
 
 class JobUsage(NamedTuple):
@@ -55,6 +72,75 @@ class JobUsage(NamedTuple):
     job: WorkflowJobRow | None
     row: JobRow | None
     absence: str  # why there is no utilization
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobPage:
+    """A job, its utilization, and what its log says."""
+
+    usage: JobUsage
+    query: chart.ChartQuery
+    verdicts: Sequence[Mapping[str, Any]]
+    stored: StoredUsage | None = None
+
+
+class UsageSegment(Struct, frozen=True, kw_only=True):
+    """A piece of time in which a command ran; seconds since 1970"""
+
+    level: str
+    name: str
+    start_at: int
+    end_at: int
+    extra_info: dict[str, Any]
+
+
+class UsageMetadata(
+    RowAnswer,
+    row=JobRow,
+    only=(
+        "repo", "workflow_id", "run_attempt", "job_id", "workflow_name", "job_name", "usage_collect_interval",
+        "data_model_version", "gpu_count", "cpu_count", "gpu_type", "start_at", "end_at",
+    ),
+    frozen=True,
+    kw_only=True,
+):  # fmt: skip
+    """A job whose machine was watched; seconds since 1970, ids are GitHub's"""
+
+    workflow_id: Annotated[int, Meta(description="the run")]
+    usage_collect_interval: float | None
+    data_model_version: str | None
+    segments: list[UsageSegment]
+    tags: list[str]
+
+
+class UsagePoint(Struct, frozen=True, kw_only=True):
+    """A point of a series"""
+
+    ts: Annotated[int, Meta(description="seconds since 1970")]
+    value: Annotated[float, Meta(description="percent")]
+
+
+class UsageSeries(Struct, frozen=True, kw_only=True):
+    """A series of a job"""
+
+    id: Annotated[str, Meta(description="the path to the number", examples=["cpu|max"])]
+    name: Annotated[str, Meta(description="what pages call it", examples=["gpu_0_util"])]
+    records: list[UsagePoint]
+
+
+class UsageRaw(Struct, frozen=True, kw_only=True):
+    """The numbers of one record, by series"""
+
+    ts: int
+    data: dict[str, float]
+
+
+class JobUtilization(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job's utilization, as upstream's tools read it"""
+
+    metadata: UsageMetadata
+    ts_list: list[UsageSeries]
+    raw: Annotated[list[UsageRaw] | None, Meta(description="every record, with raw=1 only")] = None
 
 
 async def find_usage(query: Query, identifier: int, attempt: int | None) -> JobUsage:
@@ -76,28 +162,6 @@ async def read_series(context: Context, row: JobRow) -> columns.StoredUsage | No
         return await asyncio.to_thread(columns.decode_usage, content)
     except (BlobMissing, columns.DamagedBlob):
         return None
-
-
-SERIES_MOST = 500  # characters
-LATEST = 2**33  # seconds
-OOM = "oom"  # the kind of a verdict on a log
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobPage:
-    """A job, its utilization, and what its log says."""
-
-    usage: JobUsage
-    query: chart.ChartQuery
-    verdicts: Sequence[Mapping[str, Any]]
-    stored: StoredUsage | None = None
-
-
-JOB_OF_PAGE = declare.identifier("id", "GitHub's id of the job")
-ALL = declare.choice("all", ("", "1"), "commands in the background, too")
-FROM = declare.whole("from", LATEST, "the first second of the chart", default=0)
-TO = declare.whole("to", LATEST, "its last second", default=0)
-SERIES = declare.text("series", "the series of the chart", most=SERIES_MOST)
 
 
 async def read_job(query: Query) -> JobPage:
@@ -172,72 +236,6 @@ JOB_VIEW = View(
         path=r"/{owner}/{repo}/job/{id:\d+}/utilization", template="utilization_job.html", values=show_job
     ),
 )
-
-
-NO_JOB = DeclaredRefusal(404, "not_found", "no usage log of that job may be shown")
-JOB = declare.identifier("job", "GitHub's id of the job")
-RAW = declare.choice("raw", ("", "1"), "every record, too")
-JOB_PARAMETERS = (REPO, RUN, JOB, ATTEMPT)
-SERIES_PARAMETERS = (*JOB_PARAMETERS, RAW)
-
-
-class UsageSegment(Struct, frozen=True, kw_only=True):
-    """A piece of time in which a command ran; seconds since 1970"""
-
-    level: str
-    name: str
-    start_at: int
-    end_at: int
-    extra_info: dict[str, Any]
-
-
-class UsageMetadata(
-    RowAnswer,
-    row=JobRow,
-    only=(
-        "repo", "workflow_id", "run_attempt", "job_id", "workflow_name", "job_name", "usage_collect_interval",
-        "data_model_version", "gpu_count", "cpu_count", "gpu_type", "start_at", "end_at",
-    ),
-    frozen=True,
-    kw_only=True,
-):  # fmt: skip
-    """A job whose machine was watched; seconds since 1970, ids are GitHub's"""
-
-    workflow_id: Annotated[int, Meta(description="the run")]
-    usage_collect_interval: float | None
-    data_model_version: str | None
-    segments: list[UsageSegment]
-    tags: list[str]
-
-
-class UsagePoint(Struct, frozen=True, kw_only=True):
-    """A point of a series"""
-
-    ts: Annotated[int, Meta(description="seconds since 1970")]
-    value: Annotated[float, Meta(description="percent")]
-
-
-class UsageSeries(Struct, frozen=True, kw_only=True):
-    """A series of a job"""
-
-    id: Annotated[str, Meta(description="the path to the number", examples=["cpu|max"])]
-    name: Annotated[str, Meta(description="what pages call it", examples=["gpu_0_util"])]
-    records: list[UsagePoint]
-
-
-class UsageRaw(Struct, frozen=True, kw_only=True):
-    """The numbers of one record, by series"""
-
-    ts: int
-    data: dict[str, float]
-
-
-class JobUtilization(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job's utilization, as upstream's tools read it"""
-
-    metadata: UsageMetadata
-    ts_list: list[UsageSeries]
-    raw: Annotated[list[UsageRaw] | None, Meta(description="every record, with raw=1 only")] = None
 
 
 @in_render_thread
@@ -342,10 +340,6 @@ def _csv_records(stored: StoredUsage) -> str:
     return answers.write_csv(names, lines)
 
 
-SERIES_PATH = r"/api/ci/utilization/{owner}/{repo}/{run:\d+}/{job:\d+}"
-_operation = partial(
-    op.Operation, topic=op.CI, callers=op.READER, refusals=[op.WRONG_PARAMETER, NO_JOB, *op.READING]
-)
 SERIES_ENDPOINTS = (
     Endpoint(
         web.get(SERIES_PATH, send_series),

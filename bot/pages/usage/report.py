@@ -40,6 +40,28 @@ if TYPE_CHECKING:
 DAY = 86_400_000  # milliseconds
 NO_REPORT = DeclaredRefusal(404, "not_found", "nothing of that repository may be shown")
 RUNS = declare.choice("runs", ("trusted", "others"), "of trusted branches, or the others")
+LISTED_MOST = 300  # listed
+BACKENDS_MOST = 50
+GROUP_KINDS = ("job", "workflow", "runner")
+METRICS = (
+    ("CPU", "cpu"),
+    ("Memory", "memory"),
+    ("Accelerators", "gpu"),
+    ("Their memory bandwidth", "gpu_mem"),
+)
+BY = declare.choice("by", GROUP_KINDS, "what is a group")
+DAYS = declare.days()
+PAGE_GRANULARITY = declare.choice("granularity", report.GRANULARITIES, "periods of the charts")
+SORT = declare.choice("sort", ("", *report.SORTS), "the order of groups")
+GROUP = declare.text("group", "the group of the charts")
+PAGE_PARENT = declare.text("parent", "of a job: its workflow")
+DATE_PATTERN = matching(r"20[2-9]\d-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])")
+KIND_OF_FIELD = {"job_name": "job", "workflow_name": "workflow", "runner_label": "runner"}
+ANSWERED_MOST = 2_000
+EXAMPLE = Meta(examples=["2026-01-31"])
+GROUP_BY = declare.choice("group_by", tuple(KIND_OF_FIELD), "what is a group")
+PARENT_GROUP = declare.text("parent_group", "only jobs of this workflow")
+JSON_GRANULARITY = declare.choice("granularity", ("all", "day", "week", "month"), "periods")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +73,93 @@ class ReportWindow:
     first: int
     last: int
     trusted: bool
+
+
+class ListedGroup(NamedTuple):
+    """A group in the table."""
+
+    group: JobGroup
+    numbers: Numbers
+    link: str
+
+
+class ReportQuery(NamedTuple):
+    """What the address asks for."""
+
+    path: str
+    by: str
+    days: int
+    granularity: str
+    trusted: bool
+    sort: str
+    group: JobGroup | None
+
+    def link(self, **changed: object) -> str:
+        """Return the address with some of it changed."""
+        now: dict[str, object] = {
+            "by": self.by,
+            "days": self.days,
+            "granularity": self.granularity,
+            "runs": "trusted" if self.trusted else "others",
+            "sort": self.sort,
+            "group": self.group.key if self.group else "",
+            "parent": self.group.parent if self.group else "",
+        } | changed
+        usual = {"by": "job", "days": 30, "granularity": "day", "runs": "trusted"}
+        query = {name: value for name, value in now.items() if value != usual.get(name, "")}
+        return self.path + (f"?{urlencode(query, errors='replace')}" if query else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageReport:
+    """Groups of a repository's jobs in some days."""
+
+    window: ReportWindow
+    chosen: ReportQuery
+    groups: dict[JobGroup, Numbers]
+    trend: list[tuple[Period, Numbers]]
+    total: Numbers
+    measured: Mapping[bool, int]
+    jobs_run: int
+    backends: list[tuple[str, Numbers]]
+    has_grid: bool  # whether the repository's commits have a page
+    counted_until: int | None
+
+
+class UsagePeriod(Numbers, frozen=True, kw_only=True):
+    """A group in some days"""
+
+    start: Annotated[str, EXAMPLE]
+    end: Annotated[str, EXAMPLE]
+
+
+class UsageGroup(Struct, frozen=True, kw_only=True):
+    """A group of jobs; periods without a measured job are left out"""
+
+    group: str
+    parent: Annotated[str, Meta(description="of a job: its workflow; else empty")]
+    periods: list[UsagePeriod]
+
+
+class UsageReport(Answer, frozen=True, kw_only=True):
+    """Groups of measured jobs, by name"""
+
+    start: Annotated[str, EXAMPLE]
+    end: Annotated[str, EXAMPLE]
+    measured: Annotated[int, Meta(description="jobs with a usage log in these days, of all runs")]
+    jobs: Annotated[int, Meta(description="jobs that were created in these days, measured or not")]
+    groups: list[UsageGroup]
+    more: Annotated[int, Meta(description="groups that are left out")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportGroups:
+    """Groups of a repository's jobs in some days."""
+
+    window: ReportWindow
+    groups: dict[JobGroup, list[tuple[Period, Numbers]]]
+    measured: int
+    jobs: int
 
 
 async def visible_owners(query: Query) -> tuple[str, set[int]]:
@@ -142,76 +251,6 @@ async def _read_rows(
         group=group,
         parent=parent,
     )
-
-
-LISTED_MOST = 300  # listed
-BACKENDS_MOST = 50
-GROUP_KINDS = ("job", "workflow", "runner")
-METRICS = (
-    ("CPU", "cpu"),
-    ("Memory", "memory"),
-    ("Accelerators", "gpu"),
-    ("Their memory bandwidth", "gpu_mem"),
-)
-
-
-class ListedGroup(NamedTuple):
-    """A group in the table."""
-
-    group: JobGroup
-    numbers: Numbers
-    link: str
-
-
-class ReportQuery(NamedTuple):
-    """What the address asks for."""
-
-    path: str
-    by: str
-    days: int
-    granularity: str
-    trusted: bool
-    sort: str
-    group: JobGroup | None
-
-    def link(self, **changed: object) -> str:
-        """Return the address with some of it changed."""
-        now: dict[str, object] = {
-            "by": self.by,
-            "days": self.days,
-            "granularity": self.granularity,
-            "runs": "trusted" if self.trusted else "others",
-            "sort": self.sort,
-            "group": self.group.key if self.group else "",
-            "parent": self.group.parent if self.group else "",
-        } | changed
-        usual = {"by": "job", "days": 30, "granularity": "day", "runs": "trusted"}
-        query = {name: value for name, value in now.items() if value != usual.get(name, "")}
-        return self.path + (f"?{urlencode(query, errors='replace')}" if query else "")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageReport:
-    """Groups of a repository's jobs in some days."""
-
-    window: ReportWindow
-    chosen: ReportQuery
-    groups: dict[JobGroup, Numbers]
-    trend: list[tuple[Period, Numbers]]
-    total: Numbers
-    measured: Mapping[bool, int]
-    jobs_run: int
-    backends: list[tuple[str, Numbers]]
-    has_grid: bool  # whether the repository's commits have a page
-    counted_until: int | None
-
-
-BY = declare.choice("by", GROUP_KINDS, "what is a group")
-DAYS = declare.days()
-PAGE_GRANULARITY = declare.choice("granularity", report.GRANULARITIES, "periods of the charts")
-SORT = declare.choice("sort", ("", *report.SORTS), "the order of groups")
-GROUP = declare.text("group", "the group of the charts")
-PAGE_PARENT = declare.text("parent", "of a job: its workflow")
 
 
 async def read_page(query: Query) -> PageReport:
@@ -359,38 +398,6 @@ REPORT_PAGE = View(
 )
 
 
-DATE_PATTERN = matching(r"20[2-9]\d-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])")
-KIND_OF_FIELD = {"job_name": "job", "workflow_name": "workflow", "runner_label": "runner"}
-ANSWERED_MOST = 2_000
-EXAMPLE = Meta(examples=["2026-01-31"])
-
-
-class UsagePeriod(Numbers, frozen=True, kw_only=True):
-    """A group in some days"""
-
-    start: Annotated[str, EXAMPLE]
-    end: Annotated[str, EXAMPLE]
-
-
-class UsageGroup(Struct, frozen=True, kw_only=True):
-    """A group of jobs; periods without a measured job are left out"""
-
-    group: str
-    parent: Annotated[str, Meta(description="of a job: its workflow; else empty")]
-    periods: list[UsagePeriod]
-
-
-class UsageReport(Answer, frozen=True, kw_only=True):
-    """Groups of measured jobs, by name"""
-
-    start: Annotated[str, EXAMPLE]
-    end: Annotated[str, EXAMPLE]
-    measured: Annotated[int, Meta(description="jobs with a usage log in these days, of all runs")]
-    jobs: Annotated[int, Meta(description="jobs that were created in these days, measured or not")]
-    groups: list[UsageGroup]
-    more: Annotated[int, Meta(description="groups that are left out")]
-
-
 def _date_parameter(name: str, description: str) -> Parameter[int | None]:
     """Return a parameter that is a day."""
 
@@ -403,21 +410,8 @@ def _date_parameter(name: str, description: str) -> Parameter[int | None]:
     return declare.parsed(name, Annotated[str, DATE_PATTERN], description, parse=parse, default=None)
 
 
-GROUP_BY = declare.choice("group_by", tuple(KIND_OF_FIELD), "what is a group")
-PARENT_GROUP = declare.text("parent_group", "only jobs of this workflow")
 START = _date_parameter("start", f"the first day; {addresses.DAYS} days before the last")
 END = _date_parameter("end", "the last day; today")
-JSON_GRANULARITY = declare.choice("granularity", ("all", "day", "week", "month"), "periods")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportGroups:
-    """Groups of a repository's jobs in some days."""
-
-    window: ReportWindow
-    groups: dict[JobGroup, list[tuple[Period, Numbers]]]
-    measured: int
-    jobs: int
 
 
 async def read_json(query: Query) -> ReportGroups:

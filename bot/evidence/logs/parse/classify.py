@@ -46,6 +46,9 @@ KEPT_BLOCKS = 40  # cleaned: 10 MiB
 NOTED = frozenset({"infra", "timeout", "cancel"})  # kinds that annotations are judged by
 LOOKED_BACK = 20  # lines above the first error, of which the last one with text is the last resort
 LAST_RESORT = Rule(name="Last line before the error", pattern=r"\S.*", kind="generic")
+MATCH_MARK = b"#=MATCH=# "
+SOURCE_MARK = b"#=SOURCE=# "
+OPEN_MARK, CLOSE_MARK = "\u2039".encode(), "\u203a".encode()
 
 
 class Classification(NamedTuple):
@@ -381,11 +384,6 @@ def _error_line(hit: RuleHit) -> dict[str, Any]:
 
 def _text(value: bytes) -> str:
     return value[: TEXT_MOST * 4].decode("utf-8", "replace")[:TEXT_MOST]
-
-
-MATCH_MARK = b"#=MATCH=# "
-SOURCE_MARK = b"#=SOURCE=# "
-OPEN_MARK, CLOSE_MARK = "\u2039".encode(), "\u203a".encode()
 
 
 def render_fixture(content: bytes, ruleset: Ruleset) -> bytes:

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 STEPS_MOST = 1000
+WORKSPACE = re2.compile(r"(?:/home/[^\s:]*?/_?work/[^\s/:]+/[^\s/:]+|/__w/[^\s/:]+/[^\s/:]+)")
+TEMPORARY = re2.compile(r"/tmp/[^\s:;,'\"`)\]}>]*")  # noqa: S108 - looked for, not used
+HEX = re2.compile(r"(?:0[xX])?[0-9a-fA-F]{8,}")
+DIGITS = re2.compile(r"[0-9]{4,}")
+SPACE = re2.compile(r"\s+")
 
 
 class JobStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,33 +35,6 @@ class JobStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 json_fields.learn(JobStep)
-
-
-def parse_steps(stored: object) -> tuple[JobStep, ...]:
-    """Return the steps of a job record, which are GitHub's JSON."""
-    steps = []
-    for step in stored[:STEPS_MOST] if isinstance(stored, list) else ():
-        try:
-            steps.append(msgspec.convert(step, JobStep))
-        except msgspec.ValidationError:
-            continue
-    return tuple(steps)
-
-
-def step_at(steps: Sequence[JobStep], at: int | None) -> str | None:
-    """Return the name of the last step that had begun at a time in epoch milliseconds, which has whole seconds."""
-    if at is None:
-        return None
-    begun = [(begin, step.number, step.name) for step in steps if (begin := _start_of_step(step)) is not None]
-    started = [step for step in begun if step[0] <= at // 1000]
-    return max(started)[2] if started else None
-
-
-def _start_of_step(step: JobStep) -> int | None:
-    try:
-        return int(datetime.fromisoformat(step.started_at or "").timestamp())
-    except (ValueError, OverflowError):
-        return None
 
 
 class ParserOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,11 +68,31 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float  # of processor time
 
 
-WORKSPACE = re2.compile(r"(?:/home/[^\s:]*?/_?work/[^\s/:]+/[^\s/:]+|/__w/[^\s/:]+/[^\s/:]+)")
-TEMPORARY = re2.compile(r"/tmp/[^\s:;,'\"`)\]}>]*")  # noqa: S108 - looked for, not used
-HEX = re2.compile(r"(?:0[xX])?[0-9a-fA-F]{8,}")
-DIGITS = re2.compile(r"[0-9]{4,}")
-SPACE = re2.compile(r"\s+")
+def parse_steps(stored: object) -> tuple[JobStep, ...]:
+    """Return the steps of a job record, which are GitHub's JSON."""
+    steps = []
+    for step in stored[:STEPS_MOST] if isinstance(stored, list) else ():
+        try:
+            steps.append(msgspec.convert(step, JobStep))
+        except msgspec.ValidationError:
+            continue
+    return tuple(steps)
+
+
+def step_at(steps: Sequence[JobStep], at: int | None) -> str | None:
+    """Return the name of the last step that had begun at a time in epoch milliseconds, which has whole seconds."""
+    if at is None:
+        return None
+    begun = [(begin, step.number, step.name) for step in steps if (begin := _start_of_step(step)) is not None]
+    started = [step for step in begun if step[0] <= at // 1000]
+    return max(started)[2] if started else None
+
+
+def _start_of_step(step: JobStep) -> int | None:
+    try:
+        return int(datetime.fromisoformat(step.started_at or "").timestamp())
+    except (ValueError, OverflowError):
+        return None
 
 
 def normalize_capture(capture: str) -> str:

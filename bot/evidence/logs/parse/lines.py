@@ -37,6 +37,32 @@ DISTINCT_SEQUENCES_MOST = 6  # sequences that are removed everywhere at once; fu
 SEQUENCE_ENDS = frozenset(
     (b"\x1b]", b"\x1b_", b"\x1b\\")
 )  # sequences that may also begin or end a longer one
+DISTINCT_PREFIXES_MOST = 4  # beyond, each line is looked at by itself
+TASK = rb"(?:build|test|lint|check|ci|e2e|unit|type-?check|check-types|compile|coverage|dev|format|prepare)[\w:.-]*"
+PREFIX_KINDS = (
+    rb"\((?:[\w.:=/ -]{1,80} )?pid=\d+[^)\n]{0,80}\) ",  # (EngineCore_DP0 pid=411)
+    rb"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./-]+:\d+\] ",
+    rb"\[(?:rank|default)\d+\]: ?",
+    rb" *\[(?:junit|junitlauncher|testng|javac|java|exec)\] ?",
+    rb"#\d+ (?:\d+\.\d+ )?",  # BuildKit
+    rb"[A-Za-z][\w.-]*[-_]\d+ +\| ",  # docker compose
+    rb"\[[@\w][\w./@-]*(?::[\w.-]+)+\] ",  # [backend:ci]
+    rb"[@\w][\w./@-]*:" + TASK + rb": ",
+    rb"[\w@.-]+/[\w@./-]+ " + TASK + rb": ",
+    rb"[^\t\n]{1,200}\t[^\t\n]{1,200}\t\x{FEFF}?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z ?",
+    rb"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]? ",
+    rb"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]? ",
+    rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d ",
+)
+PREFIX = re2.compile(rb"(?m:^)(?:" + rb"|".join(PREFIX_KINDS) + rb")+")
+MASK = b"***"
+KEY_TEXT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\\-\r")
+KEY_HEADERS = (b"Proc-Type:", b"DEK-Info:", b"Version:", b"Comment:", b"Hash:")
+KEY_LINES = 200  # of one key; of a longer one the rest is no key
+# in front of a line of a key: quotes and bars, and its number, as `cat -n`, `grep -n` and diffs print them
+DECORATION = re2.compile(rb"^[\s>|'\"`,+]*(?:\d{1,5}[:|.)\s]\s*)?[\s>|'\"`]*")
+BEHIND = b" \t\r'\"`,;"
+Span = tuple[int, int]
 
 
 def valid_utf8(raw: bytes) -> bytes:
@@ -166,26 +192,6 @@ def _c1_as_escapes(text: bytes) -> bytes:
     return text
 
 
-DISTINCT_PREFIXES_MOST = 4  # beyond, each line is looked at by itself
-TASK = rb"(?:build|test|lint|check|ci|e2e|unit|type-?check|check-types|compile|coverage|dev|format|prepare)[\w:.-]*"
-PREFIX_KINDS = (
-    rb"\((?:[\w.:=/ -]{1,80} )?pid=\d+[^)\n]{0,80}\) ",  # (EngineCore_DP0 pid=411)
-    rb"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./-]+:\d+\] ",
-    rb"\[(?:rank|default)\d+\]: ?",
-    rb" *\[(?:junit|junitlauncher|testng|javac|java|exec)\] ?",
-    rb"#\d+ (?:\d+\.\d+ )?",  # BuildKit
-    rb"[A-Za-z][\w.-]*[-_]\d+ +\| ",  # docker compose
-    rb"\[[@\w][\w./@-]*(?::[\w.-]+)+\] ",  # [backend:ci]
-    rb"[@\w][\w./@-]*:" + TASK + rb": ",
-    rb"[\w@.-]+/[\w@./-]+ " + TASK + rb": ",
-    rb"[^\t\n]{1,200}\t[^\t\n]{1,200}\t\x{FEFF}?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z ?",
-    rb"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]? ",
-    rb"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]? ",
-    rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d ",
-)
-PREFIX = re2.compile(rb"(?m:^)(?:" + rb"|".join(PREFIX_KINDS) + rb")+")
-
-
 def without_prefixes(text: bytes) -> bytes:
     """Return cleaned lines without what stands in front of the lines themselves."""
     prefix, distinct = PREFIX.search(text), 0
@@ -205,16 +211,6 @@ def prefix_length(line: bytes) -> int:
     """Return the length of what stands in front of a cleaned line."""
     prefix = PREFIX.match(line)
     return prefix.end() if prefix else 0
-
-
-MASK = b"***"
-KEY_TEXT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\\-\r")
-KEY_HEADERS = (b"Proc-Type:", b"DEK-Info:", b"Version:", b"Comment:", b"Hash:")
-KEY_LINES = 200  # of one key; of a longer one the rest is no key
-# in front of a line of a key: quotes and bars, and its number, as `cat -n`, `grep -n` and diffs print them
-DECORATION = re2.compile(rb"^[\s>|'\"`,+]*(?:\d{1,5}[:|.)\s]\s*)?[\s>|'\"`]*")
-BEHIND = b" \t\r'\"`,;"
-Span = tuple[int, int]
 
 
 class Masking:

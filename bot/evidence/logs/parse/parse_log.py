@@ -58,6 +58,9 @@ NO_MATCH: LineVerdict = {
     "excerpt_from": None,
     "hint": None,
 }
+HIT_LINE_MOST = 300  # characters of a line
+PATTERN_MEMORY = 2 * 1024 * 1024  # of one compiled pattern
+SEARCH_SECONDS = 2.0  # of processor time for one log
 
 
 def parse_log(given: ParserInput) -> ParsedLog:
@@ -144,11 +147,6 @@ def _store_masked(file: IO[bytes], blob: IO[bytes]) -> Measures:
 def _read_part(file: IO[bytes], start: int, length: int) -> bytes:
     file.seek(start)
     return file.read(length)
-
-
-HIT_LINE_MOST = 300  # characters of a line
-PATTERN_MEMORY = 2 * 1024 * 1024  # of one compiled pattern
-SEARCH_SECONDS = 2.0  # of processor time for one log
 
 
 def search_stored(given: ParserInput) -> SearchResult:

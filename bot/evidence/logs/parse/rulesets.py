@@ -44,6 +44,57 @@ KIND_WORDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     ("test", ("test", "asan", "unexpected success", "sig code")),
     ("build", ("compile", "build", "linker", "msvc", "ninja", "bazel", "make", "cmake", "sccache")),
 )  # fmt: skip
+PATTERN_BYTES_MOST = 2048
+PROGRAM_MOST = 5000  # instructions; counted repetitions make a short pattern long
+LINE_START, LINE_END = "(?m:^)", "(?m:$)"
+# A raw line has its timestamp and what processes put there (bot.evidence.logs.parse.lines) in front, and \r behind it.
+# These patterns are looser: each line they match is cleaned and looked at again.
+PREFIXES = (
+    r"\([^)\n]*pid=\d+[^)\n]*\) ",
+    r"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) [\d-]+ [\d:]+ \[[\w./-]+:\d+\] ",
+    r"\[(?:rank|default)\d+\]: ?",
+    r" *\[(?:junit|junitlauncher|testng|javac|java|exec)\] ?",
+    r"#\d+ (?:\d+\.\d+ )?",
+    r"[A-Za-z][\w.-]*[-_]\d+ +\| ",
+    r"\[[@\w][\w./@-]*(?::[\w.-]+)+\] ",
+    r"[@\w][\w./@-]*:[\w:.-]+: ",
+    r"[\w@.-]+/[\w@./-]+ [\w:.-]+: ",
+    r"[^\t\n]+\t[^\t\n]+\t\x{FEFF}?[0-9][0-9T:.\-]*Z ?",
+    r"\[?[\dT][\dT.,:+Z -]*\]? ",
+    r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d [\d:]+ ",
+)
+RAW_START = r"(?:(?m:^)(?:[0-9][0-9T:.\-]*Z )?(?:" + "|".join(PREFIXES) + ")*)"
+RAW_END = r"(?:\r?(?m:$))"
+SET_MEMORY = 32 * 1024 * 1024  # of each of the two sets of a ruleset
+COMPILED_MOST = 16  # rulesets kept compiled
+BOILERPLATE = (  # said whenever a step fails, never why
+    r"\[OSDC\] Step script exited",
+    r"\[OSDC\] Step cancelled by GitHub Actions",
+    r"^##\[error\]Executing the custom container implementation failed",
+    r"^##\[error\]TypeError: Cannot read properties of null \(reading 'jobPod'\)",
+)
+SECTIONS = (  # the log of the compiler cache
+    (
+        r"={19} sccache compilation log ={19}",
+        r"={11} If your build fails, please take a look at the log above for possible reasons ={11}",
+    ),
+    (r"^##\[group\]Run", r"^##\[endgroup\]"),  # the script of a step, or what an action was given
+)
+ECHO = 1  # of these, a step's script: without an end it never began, whatever the ruleset says
+ECHOED = r"^(?:shell: |with:$)"  # a line of each such section of the runner; tools begin groups named "Run ...", too
+# lines that begin with a text are found without RE2: every step has some
+LITERALS = {
+    SECTIONS[ECHO][0]: (b"##[group]Run",),
+    SECTIONS[ECHO][1]: (b"##[endgroup]",),
+    ECHOED: (b"shell: ", b"with:\n"),
+}
+ERROR = r"^##\[error\]"
+EXITED = r"^##\[error\]Process completed with exit code "
+EXIT_CODE = EXITED + r"\d+\.?$"
+OTHER_EXIT_CODE = EXITED + r"(?:\d{1,2}|[02-9]\d\d|1[0-25-9]\d|13[0-3568]|14[0-24-9]|\d{4,})\.?$"
+COMMONEST = tuple(b"##[error]Process completed with exit code %d." % code for code in (1, 2))
+COMMAND = r"^\+"  # a command as bash prints it with -x
+SMALLEST = 16 * 1024  # a block that exhausts the set's memory is halved down to this
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -97,6 +148,10 @@ class RulesetError(OotbotError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+class PatternError(Exception):
+    """A pattern that cannot be used; the message says why."""
 
 
 def merge_rulesets(rulesets: list[Ruleset]) -> Ruleset:
@@ -247,34 +302,6 @@ class _Reader:
         self.problems.append(": ".join(filter(None, (self.source, where, problem))))
 
 
-PATTERN_BYTES_MOST = 2048
-PROGRAM_MOST = 5000  # instructions; counted repetitions make a short pattern long
-LINE_START, LINE_END = "(?m:^)", "(?m:$)"
-# A raw line has its timestamp and what processes put there (bot.evidence.logs.parse.lines) in front, and \r behind it.
-# These patterns are looser: each line they match is cleaned and looked at again.
-PREFIXES = (
-    r"\([^)\n]*pid=\d+[^)\n]*\) ",
-    r"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) [\d-]+ [\d:]+ \[[\w./-]+:\d+\] ",
-    r"\[(?:rank|default)\d+\]: ?",
-    r" *\[(?:junit|junitlauncher|testng|javac|java|exec)\] ?",
-    r"#\d+ (?:\d+\.\d+ )?",
-    r"[A-Za-z][\w.-]*[-_]\d+ +\| ",
-    r"\[[@\w][\w./@-]*(?::[\w.-]+)+\] ",
-    r"[@\w][\w./@-]*:[\w:.-]+: ",
-    r"[\w@.-]+/[\w@./-]+ [\w:.-]+: ",
-    r"[^\t\n]+\t[^\t\n]+\t\x{FEFF}?[0-9][0-9T:.\-]*Z ?",
-    r"\[?[\dT][\dT.,:+Z -]*\]? ",
-    r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d [\d:]+ ",
-)
-RAW_START = r"(?:(?m:^)(?:[0-9][0-9T:.\-]*Z )?(?:" + "|".join(PREFIXES) + ")*)"
-RAW_END = r"(?:\r?(?m:$))"
-SET_MEMORY = 32 * 1024 * 1024  # of each of the two sets of a ruleset
-
-
-class PatternError(Exception):
-    """A pattern that cannot be used; the message says why."""
-
-
 def pattern_options(*, memory: int | None = None) -> Any:
     """Return RE2's options for patterns of rules."""
     made = re2.Options()
@@ -361,37 +388,6 @@ def _class_end(pattern: str, at: int) -> int:
         else:
             at += 2 if pattern[at] == "\\" else 1
     return at + 1
-
-
-COMPILED_MOST = 16  # rulesets kept compiled
-BOILERPLATE = (  # said whenever a step fails, never why
-    r"\[OSDC\] Step script exited",
-    r"\[OSDC\] Step cancelled by GitHub Actions",
-    r"^##\[error\]Executing the custom container implementation failed",
-    r"^##\[error\]TypeError: Cannot read properties of null \(reading 'jobPod'\)",
-)
-SECTIONS = (  # the log of the compiler cache
-    (
-        r"={19} sccache compilation log ={19}",
-        r"={11} If your build fails, please take a look at the log above for possible reasons ={11}",
-    ),
-    (r"^##\[group\]Run", r"^##\[endgroup\]"),  # the script of a step, or what an action was given
-)
-ECHO = 1  # of these, a step's script: without an end it never began, whatever the ruleset says
-ECHOED = r"^(?:shell: |with:$)"  # a line of each such section of the runner; tools begin groups named "Run ...", too
-# lines that begin with a text are found without RE2: every step has some
-LITERALS = {
-    SECTIONS[ECHO][0]: (b"##[group]Run",),
-    SECTIONS[ECHO][1]: (b"##[endgroup]",),
-    ECHOED: (b"shell: ", b"with:\n"),
-}
-ERROR = r"^##\[error\]"
-EXITED = r"^##\[error\]Process completed with exit code "
-EXIT_CODE = EXITED + r"\d+\.?$"
-OTHER_EXIT_CODE = EXITED + r"(?:\d{1,2}|[02-9]\d\d|1[0-25-9]\d|13[0-3568]|14[0-24-9]|\d{4,})\.?$"
-COMMONEST = tuple(b"##[error]Process completed with exit code %d." % code for code in (1, 2))
-COMMAND = r"^\+"  # a command as bash prints it with -x
-SMALLEST = 16 * 1024  # a block that exhausts the set's memory is halved down to this
 
 
 class Matcher:

@@ -36,6 +36,13 @@ PERCENT_MOST = 10_000
 VALUE_MOST = 1e12
 MISSING = math.nan
 MEBIBYTES = ("allocated_mem_value", "total_mem_value")
+FORMAT = 1
+NULL_HUNDREDTHS = 65_535
+HIGHEST = 65_534
+HEADER_MOST = 4 * 1024 * 1024
+BYTES_MOST = HEADER_MOST + 4 * RECORDS_MOST * (SERIES_MOST + 1)
+HEADER_LENGTH = struct.Struct("<I")
+_PERCENTS = [*(hundredths / 100 for hundredths in range(NULL_HUNDREDTHS)), math.nan]
 
 
 class _Place:
@@ -63,6 +70,48 @@ class _Place:
         means.append(mean)
         maxima.append(most)
         return True
+
+
+class DamagedBlob(Exception):
+    """These bytes are no blob of a log."""
+
+
+class StoredColumns(Mapping[str, Any]):
+    """Arrays of numbers by series, each made when it is asked for."""
+
+    def __init__(self, plain: memoryview, records: int, start: int, typecodes: Mapping[str, str]) -> None:
+        self._plain, self._records = plain, records
+        self._places: dict[str, tuple[str, int]] = {}
+        self._made: dict[str, Any] = {}
+        for name, typecode in typecodes.items():
+            self._places[name] = typecode, start
+            start += records * array(typecode).itemsize
+        if start > len(plain):
+            raise ValueError("it ends too early")
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            typecode, at = self._places[name]
+            stored = _array(typecode, self._plain, at, self._records)
+            percents = typecode == "H"
+            self._made[name] = array("d", map(_PERCENTS.__getitem__, stored)) if percents else stored
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+class StoredUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """A log's numbers, read back. NaN is none."""
+
+    metadata: dict[str, Any]
+    commands: list[str]
+    details: dict[str, Any]  # what else was said of the log when it was read
+    timestamps: Any
+    series: Any  # Columns
 
 
 class RecordColumns:
@@ -194,56 +243,6 @@ def _pad(column: array[float], length: int) -> None:
     column.extend([MISSING] * (length - len(column)))
 
 
-FORMAT = 1
-NULL_HUNDREDTHS = 65_535
-HIGHEST = 65_534
-HEADER_MOST = 4 * 1024 * 1024
-BYTES_MOST = HEADER_MOST + 4 * RECORDS_MOST * (SERIES_MOST + 1)
-HEADER_LENGTH = struct.Struct("<I")
-
-
-class DamagedBlob(Exception):
-    """These bytes are no blob of a log."""
-
-
-class StoredColumns(Mapping[str, Any]):
-    """Arrays of numbers by series, each made when it is asked for."""
-
-    def __init__(self, plain: memoryview, records: int, start: int, typecodes: Mapping[str, str]) -> None:
-        self._plain, self._records = plain, records
-        self._places: dict[str, tuple[str, int]] = {}
-        self._made: dict[str, Any] = {}
-        for name, typecode in typecodes.items():
-            self._places[name] = typecode, start
-            start += records * array(typecode).itemsize
-        if start > len(plain):
-            raise ValueError("it ends too early")
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            typecode, at = self._places[name]
-            stored = _array(typecode, self._plain, at, self._records)
-            percents = typecode == "H"
-            self._made[name] = array("d", map(_PERCENTS.__getitem__, stored)) if percents else stored
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-
-class StoredUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """A log's numbers, read back. NaN is none."""
-
-    metadata: dict[str, Any]
-    commands: list[str]
-    details: dict[str, Any]  # what else was said of the log when it was read
-    timestamps: Any
-    series: Any  # Columns
-
-
 def encode_usage(log: UsageLog, details: Mapping[str, Any] | None = None) -> bytes:
     """Return the blob of a log."""
     units = [unit(name) for name in log.series]
@@ -295,9 +294,6 @@ def _decode_plain(plain: memoryview) -> StoredUsage:
         timestamps=array("q", accumulate(deltas)),
         series=StoredColumns(plain, records, at + records * deltas.itemsize, typecodes),
     )
-
-
-_PERCENTS = [*(hundredths / 100 for hundredths in range(NULL_HUNDREDTHS)), math.nan]
 
 
 def _hundredths(column: array[float]) -> array[int]:

@@ -24,6 +24,9 @@ BACKGROUND = re.compile(r"tools\.stats\.monitor|\bpip3? install|filter_test_conf
 PYTHON = re.compile(r"^(?:\S*/)?python[\d.]*\s+(?:-m\s+)?")
 PATHS = re.compile(r"(?<!\S)/(?:[^\s/]+/)+")
 SHARD = re.compile(r"\s*--shard-id(?:=|\s+)\S+")
+PAIR_SECONDS = 30  # a shorter overlap is not worth a line
+PAIRS_MOST = 50
+SEGMENTS_MOST = 500  # the longest; pairs grow with the square
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +42,23 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     def length(self) -> int:
         """Return its seconds."""
         return self.end_at - self.start_at
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two commands that ran at the same time."""
+
+    first: str
+    second: str
+    seconds: int
+
+
+class CommandUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """One command: the time it ran alone and beside others, and the most memory in use while it was alone."""
+
+    command: str
+    alone_s: float
+    shared_s: float
+    memory: float | None  # percent; None if it was never alone
 
 
 def find_segments(log: UsageLog, gap: int = GAP) -> list[Segment]:
@@ -73,28 +93,6 @@ def shown_name(command: str) -> str:
 def in_background(command: str) -> bool:
     """Say whether a command is not what the job is about."""
     return BACKGROUND.search(command) is not None
-
-
-PAIR_SECONDS = 30  # a shorter overlap is not worth a line
-PAIRS_MOST = 50
-SEGMENTS_MOST = 500  # the longest; pairs grow with the square
-
-
-class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """Two commands that ran at the same time."""
-
-    first: str
-    second: str
-    seconds: int
-
-
-class CommandUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """One command: the time it ran alone and beside others, and the most memory in use while it was alone."""
-
-    command: str
-    alone_s: float
-    shared_s: float
-    memory: float | None  # percent; None if it was never alone
 
 
 class Overlap(msgspec.Struct, frozen=True, kw_only=True):

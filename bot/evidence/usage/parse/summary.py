@@ -31,6 +31,15 @@ IDLE = 5
 IDLE_SECONDS = 60  # a shorter run is a pause
 HOLE = 3  # median gaps; from there on nothing is known
 CPU, MEMORY = "cpu|max", "memory|max"
+BINS = 101  # bin b holds what rounds down to b; the last one holds 100 and everything above
+METRIC_COLUMNS = {"cpu": "cpu", "memory": "mem", "gpu": "gpu", "gpu_mem": "gpu_bw", "gpu_alloc": "gpu_alloc"}
+METRICS = tuple(METRIC_COLUMNS)  # in this order in packed histograms; their columns begin with other names
+BIN_BYTES = 8  # bytes of a bin: no sum of any number of jobs overflows it
+ACCELERATOR_FIELDS = {
+    "gpu": "util_percent",
+    "gpu_mem": "mem_util_percent",
+    "gpu_alloc": "allocated_mem_percent",
+}
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +72,57 @@ class MemoryPeak(msgspec.Struct, frozen=True, kw_only=True):
     left: float  # percent up to all of it
     commands: list[str]  # that ran then
     oom_risk: bool
+
+
+class Histogram(NamedTuple):
+    """Counts by bin, and the sum of the values in hundredths of a percent, from which the mean is exact."""
+
+    bins: tuple[int, ...]
+    total: int
+
+    @classmethod
+    def of(cls, values: Iterable[float], *, means: Iterable[float] | None = None) -> Self:
+        """Return the histogram of values, NaN is none; `means` are summed in their place where they differ."""
+        known = [value for value in values if value == value]  # noqa: PLR0124 - only NaN is not itself
+        counts = Counter(map(int, known))
+        bins = [counts.get(number, 0) for number in range(BINS - 1)]
+        bins.append(len(known) - sum(bins))
+        summed = known if means is None else (value for value in means if value == value)  # noqa: PLR0124
+        return cls(tuple(bins), sum(round(value * 100) for value in summed))
+
+    @property
+    def points(self) -> int:
+        """Return how many values it holds."""
+        return sum(self.bins)
+
+    @property
+    def mean(self) -> float | None:
+        """Return the mean of the values."""
+        return self.total / 100 / self.points if self.points else None
+
+    def quantiles(self, *shares: float) -> list[int | None]:
+        """Return for each share the smallest bin at which it is reached; at most one point too low."""
+        reached = list(accumulate(self.bins))
+        count = reached[-1]
+        if not count:
+            return [None] * len(shares)
+        # 0.07 * 100 is a little more than 7
+        return [bisect_left(reached, max(1, math.ceil(share * count - 1e-9))) for share in shares]
+
+
+class Measure(NamedTuple):
+    """What a metric comes to: its mean over time, a percentile and the most of the records' maxima."""
+
+    avg: float | None
+    p90: float
+    max: float
+
+
+class Measured(NamedTuple):
+    """A metric of a log."""
+
+    measure: Measure | None
+    histogram: Histogram
 
 
 def summarize_log(log: UsageLog, *, ends: str = "") -> dict[str, Summary]:
@@ -175,48 +235,6 @@ def _idle_seconds(column: Sequence[float], weight: Sequence[float], holes: Seque
     return total + (run if run >= IDLE_SECONDS else 0)
 
 
-BINS = 101  # bin b holds what rounds down to b; the last one holds 100 and everything above
-METRIC_COLUMNS = {"cpu": "cpu", "memory": "mem", "gpu": "gpu", "gpu_mem": "gpu_bw", "gpu_alloc": "gpu_alloc"}
-METRICS = tuple(METRIC_COLUMNS)  # in this order in packed histograms; their columns begin with other names
-BIN_BYTES = 8  # bytes of a bin: no sum of any number of jobs overflows it
-
-
-class Histogram(NamedTuple):
-    """Counts by bin, and the sum of the values in hundredths of a percent, from which the mean is exact."""
-
-    bins: tuple[int, ...]
-    total: int
-
-    @classmethod
-    def of(cls, values: Iterable[float], *, means: Iterable[float] | None = None) -> Self:
-        """Return the histogram of values, NaN is none; `means` are summed in their place where they differ."""
-        known = [value for value in values if value == value]  # noqa: PLR0124 - only NaN is not itself
-        counts = Counter(map(int, known))
-        bins = [counts.get(number, 0) for number in range(BINS - 1)]
-        bins.append(len(known) - sum(bins))
-        summed = known if means is None else (value for value in means if value == value)  # noqa: PLR0124
-        return cls(tuple(bins), sum(round(value * 100) for value in summed))
-
-    @property
-    def points(self) -> int:
-        """Return how many values it holds."""
-        return sum(self.bins)
-
-    @property
-    def mean(self) -> float | None:
-        """Return the mean of the values."""
-        return self.total / 100 / self.points if self.points else None
-
-    def quantiles(self, *shares: float) -> list[int | None]:
-        """Return for each share the smallest bin at which it is reached; at most one point too low."""
-        reached = list(accumulate(self.bins))
-        count = reached[-1]
-        if not count:
-            return [None] * len(shares)
-        # 0.07 * 100 is a little more than 7
-        return [bisect_left(reached, max(1, math.ceil(share * count - 1e-9))) for share in shares]
-
-
 def pack_histograms(histograms: Sequence[Histogram]) -> int:
     """Return the bins of some histograms as one number: to add or subtract it does so with every bin."""
     bins = [many for histogram in histograms for many in histogram.bins]
@@ -238,28 +256,6 @@ def encode_bins(number: int, count: int) -> bytes:
 def decode_bins(stored: bytes, count: int) -> int:
     """Return a stored number."""
     return int.from_bytes(zlib.decompressobj().decompress(stored, count * BINS * BIN_BYTES), "little")
-
-
-ACCELERATOR_FIELDS = {
-    "gpu": "util_percent",
-    "gpu_mem": "mem_util_percent",
-    "gpu_alloc": "allocated_mem_percent",
-}
-
-
-class Measure(NamedTuple):
-    """What a metric comes to: its mean over time, a percentile and the most of the records' maxima."""
-
-    avg: float | None
-    p90: float
-    max: float
-
-
-class Measured(NamedTuple):
-    """A metric of a log."""
-
-    measure: Measure | None
-    histogram: Histogram
 
 
 def measure_log(log: UsageLog) -> dict[str, Measured]:
