@@ -39,7 +39,7 @@ from bot.evidence.logs.tables import (
 )
 from bot.ingest.tables import records
 from bot.jobs.settings import CollectSettings
-from bot.oot.allowlist import allowlist as source_file
+from bot.oot.allowlist import allowlist
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -98,11 +98,11 @@ async def _read_source(context: Context, place: str, source: str, *, optional: b
     """Read one source and store what it says; returns the error of a GitHub that cannot be reached."""
     content, error, count = "", None, 0
     try:
-        content = await source_file.read_source(place, context.app_for)
+        content = await allowlist.read_source(place, context.app_for)
         count = len(rulesets.parse_rules(content.encode(), source).rules)
     except RetryLater as problem:
         return problem
-    except source_file.NoAllowlistText as problem:
+    except allowlist.NoAllowlistText as problem:
         cause = problem.__cause__
         absent = isinstance(cause, GitHubRefused) and cause.gone
         if optional and not absent:

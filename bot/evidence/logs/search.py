@@ -43,7 +43,7 @@ from bot.evidence.logs.parse.stored_log import PlainLog, StoredLog
 from bot.evidence.logs.tables import LogKey, ci_log
 from bot.ingest import repositories
 from bot.jobs import collection
-from bot.jobs import runs as collect_rows
+from bot.jobs import runs as job_runs
 from bot.jobs.tables import branch_commit
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ async def read_job_log(context: Context, address: JobAddress) -> tuple[LogSource
     """Return a job's log, and the rules in force for it; raises GitHubRefused where the App cannot read it."""
     async with context.store.read() as tx:
         owners = await repositories.read_ids(tx, address.repo)
-        job = await collect_rows.find_job(tx, owners, address.job_id)
+        job = await job_runs.find_job(tx, owners, address.job_id)
         row = await rows.find_log(tx, job["repository_id"], job["id"]) if job else None
         ruleset = await store_log.rules_in_force(tx, context.settings, address.repo)
     chosen = ruleset.applied_to(address.repo, job["workflow_name"] if job else None)

@@ -14,8 +14,7 @@ from bot.evidence.collect import uploads
 from bot.evidence.collect.receivers import MIB, Job, Receiver, attribute_artifact, reported_job
 from bot.evidence.usage import daily_sums, measured_jobs
 from bot.evidence.usage.tables import LogRow
-from bot.jobs import job_names
-from bot.jobs import runs as collected
+from bot.jobs import job_names, runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,7 +122,7 @@ async def find_owner(tx: Transaction, fetched: Fetched, claimed_job: str) -> Log
         upload = await uploads.find_upload(tx, -fetched.object_id)
         assert upload
         return await job_of_upload(tx, upload)
-    jobs = await collected.jobs_of_run(tx, fetched.repository_id, fetched.run_id)
+    jobs = await runs.jobs_of_run(tx, fetched.repository_id, fetched.run_id)
     job_id = fetched.job_id
     if job_id is None:
         known = [Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in jobs]
@@ -133,7 +132,7 @@ async def find_owner(tx: Transaction, fetched: Fetched, claimed_job: str) -> Log
 
 
 async def _owner_from_run(tx: Transaction, fetched: Fetched) -> LogOwner:
-    run = await collected.find_attempt(tx, fetched.run_id, fetched.run_attempt)
+    run = await runs.find_attempt(tx, fetched.run_id, fetched.run_attempt)
     return LogOwner(
         key={
             "repository_id": fetched.repository_id,
@@ -193,7 +192,7 @@ async def job_of_upload(tx: Transaction, upload: UploadRow) -> LogOwner:
     repository_id, repo = upload["repository_id"], upload["backend"]
     run_id, attempt = upload["run_id"], upload["run_attempt"]
     if run_id.isascii() and run_id.isdigit() and len(run_id) < 19:
-        jobs = await collected.jobs_of_run(tx, repository_id, int(run_id))
+        jobs = await runs.jobs_of_run(tx, repository_id, int(run_id))
         same = [
             candidate
             for candidate in jobs
@@ -291,7 +290,7 @@ async def attribute_again(context: Context, task: Task) -> None:
 
 
 async def _attribute_log(tx: Transaction, key: JobKey) -> None:
-    jobs = await collected.jobs_of_run(tx, key["repository_id"], key["run_id"])
+    jobs = await runs.jobs_of_run(tx, key["repository_id"], key["run_id"])
     before = await measured_jobs.lock_job(tx, key)
     owner = before and _owner_now(before, jobs)
     if before is None or owner is None:

@@ -21,9 +21,7 @@ from bot.evidence.logs.rows import DAY, FAILURES
 from bot.evidence.logs.tables import PUBLIC, DayRow
 from bot.pages import job_reads
 from bot.queue import sums
-from bot.web import addresses
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import addresses, openapi, parameters
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, matching, one_of
 from bot.web.blocks import FailureStart, FailureSubject, gather
 from bot.web.charts import bars, chart
@@ -152,10 +150,10 @@ SAMPLES = 50
 CHARTED = 30  # days, of charts and of how often jobs fail: the longest window of `failure_rates`
 
 
-REPO = declare.another_repository("repo", "only those seen in this repository")
-KIND = declare.choice("kind", ("", *KINDS), "only of this kind")
-DAYS = declare.days(default=WINDOW)
-SIGNATURE = declare.in_path(
+REPO = parameters.another_repository("repo", "only those seen in this repository")
+KIND = parameters.choice("kind", ("", *KINDS), "only of this kind")
+DAYS = parameters.days(default=WINDOW)
+SIGNATURE = parameters.in_path(
     "signature", Annotated[str, matching("^[0-9a-f]{64}$")], "its signature", parse=str, default=""
 )
 NO_FAILURE = DeclaredRefusal(404, "not_found", "there is no failure of that signature")
@@ -354,7 +352,7 @@ FAILURE_VIEWS = (
             content=Failures,
             name="ciFailures",
             summary="Failures by the jobs they cost",
-            topic=op.CI,
+            topic=openapi.CI,
             link=lambda listed: {"days": listed.days, "kind": listed.kind, "repo": listed.repo},
         ),
     ),
@@ -373,7 +371,7 @@ FAILURE_VIEWS = (
             content=FailureAnswer,
             name="ciFailure",
             summary="A failure, day by day, with samples",
-            topic=op.CI,
+            topic=openapi.CI,
             refusals=(NO_FAILURE,),
         ),
     ),

@@ -32,9 +32,7 @@ from bot.evidence.logs.parse.lines import (
 )
 from bot.jobs import job_cells
 from bot.pages import job_reads
-from bot.web import addresses, answers
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import addresses, answers, openapi, parameters
 from bot.web.access import CONTEXT
 from bot.web.answers import Answer, Time, send_json
 from bot.web.html import page, render
@@ -60,9 +58,9 @@ LINES_MOST = 1_000
 NUMBER_MOST = 10**9
 JSON_LINE_MOST = 10_000  # characters of a line
 
-JOB = declare.identifier("id", "GitHub's id of the job")
-FROM = declare.whole("from", NUMBER_MOST, "the first line", default=1)
-TO = declare.optional_whole("to", NUMBER_MOST, f"the last line, at most {LINES_MOST:,} later")
+JOB = parameters.identifier("id", "GitHub's id of the job")
+FROM = parameters.whole("from", NUMBER_MOST, "the first line", default=1)
+TO = parameters.optional_whole("to", NUMBER_MOST, f"the last line, at most {LINES_MOST:,} later")
 LINE_SHOWN = 2_000  # characters of a line
 PIECES = 200  # of different colours in a line
 MARKERS = {
@@ -315,15 +313,15 @@ async def send_lines(request: web.Request) -> web.Response:
 LINES_ENDPOINTS = (
     Endpoint(
         web.get(r"/api/ci/logs/{owner}/{repo}/{id:\d+}", send_lines),
-        op.Operation(
+        openapi.Operation(
             "GET /api/ci/logs/{owner}/{repo}/{id}",
             "ciLogLines",
             "Lines of a job's log",
             LogLines,
-            topic=op.CI,
-            callers=op.READER,
-            parameters=describe_parameters((declare.REPO, JOB, FROM, TO)),
-            refusals=[op.WRONG_PARAMETER, NO_LOG, *op.READING],
+            topic=openapi.CI,
+            callers=openapi.READER,
+            parameters=describe_parameters((parameters.REPO, JOB, FROM, TO)),
+            refusals=[openapi.WRONG_PARAMETER, NO_LOG, *openapi.READING],
         ),
     ),
 )

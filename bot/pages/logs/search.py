@@ -16,15 +16,12 @@ from bot.core.errors import Rejected
 from bot.evidence.logs import search
 from bot.evidence.logs.failure_lines import job_page, log_page
 from bot.evidence.logs.rows import DAY
-from bot.jobs import rows as trunk_rows
+from bot.jobs import rows as job_rows
 from bot.pages import job_reads
 from bot.pages.logs import log
-from bot.web import addresses, html
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import addresses, html, openapi, parameters
 from bot.web.access import CONTEXT
-from bot.web.answers import Answer, matching
-from bot.web.answers import send_json as send
+from bot.web.answers import Answer, matching, send_json
 from bot.web.limits import client_ip
 from bot.web.openapi import INVALID_PARAMETER, DeclaredRefusal
 from bot.web.page_cache import NOT_STORED
@@ -39,27 +36,27 @@ if TYPE_CHECKING:
     from bot.web.parameters import Query
 
 PATTERN_MOST = 500  # characters
-PATTERN = op.needed("q", op.Text, f"a regular expression of RE2, at most {PATTERN_MOST} characters")
+PATTERN = openapi.needed("q", openapi.Text, f"a regular expression of RE2, at most {PATTERN_MOST} characters")
 NO_LOG = DeclaredRefusal(404, "not_found", "no log of that commit or branch may be shown")
-TOO_MANY: op.Refusal = (
+TOO_MANY: openapi.Refusal = (
     429,
     "rate_limited",
     "two searches run already, or the address has had ten in a minute",
 )
 RUN_MOST = 2**53  # the largest id of a run
 
-REPO = declare.REPO
-SHA = declare.commit("the whole SHA of the commit")
-RUN = declare.optional_whole("run", RUN_MOST, "a run; left out: all runs of the commit")
-FROM = declare.whole(
+REPO = parameters.REPO
+SHA = parameters.commit("the whole SHA of the commit")
+RUN = parameters.optional_whole("run", RUN_MOST, "a run; left out: all runs of the commit")
+FROM = parameters.whole(
     "from", search.LOGS_OF_COMMIT_MOST, "the log to go on with, `next` of an answer", default=1
 )
 NOTHING_HERE = "no log of that commit may be shown here; it takes the whole SHA"
 COMMITS, COMMITS_MOST = 20, 200
 DAYS_MOST = 90
 CURSOR = re.compile(r"([0-9a-f]{40,64})\.(\d{1,6})\.(\d{1,6})")
-BRANCH = declare.text("branch", "the branch; left out: the default one")
-DAYS = declare.optional_whole("days", DAYS_MOST, "only commits of so many days")
+BRANCH = parameters.text("branch", "the branch; left out: the default one")
+DAYS = parameters.optional_whole("days", DAYS_MOST, "only commits of so many days")
 
 
 class LogHit(Struct, frozen=True, kw_only=True):
@@ -217,7 +214,7 @@ async def _commit_page(request: web.Request) -> web.Response:
 async def send_commit_json(request: web.Request) -> web.Response:
     """Answer with the lines that match."""
     pattern = addresses.needed(request, "q")
-    return send(await _search_commit(request, await _commit_logs(request), pattern))
+    return send_json(await _search_commit(request, await _commit_logs(request), pattern))
 
 
 async def _search_commit(request: web.Request, wanted: CommitLogs, pattern: str) -> LogSearch:
@@ -252,15 +249,15 @@ COMMIT_ENDPOINTS = (
     Endpoint(web.get("/{owner}/{repo}/commit/{sha}/logs", show_commit_page)),
     Endpoint(
         web.get("/api/ci/logs/{owner}/{repo}/commit/{sha}", send_commit_json),
-        op.Operation(
+        openapi.Operation(
             "GET /api/ci/logs/{owner}/{repo}/commit/{sha}",
             "ciLogSearch",
             "Lines of a commit's logs that match a pattern",
             LogSearch,
-            topic=op.CI,
-            callers=op.READER,
+            topic=openapi.CI,
+            callers=openapi.READER,
             parameters=[*describe_parameters((REPO, SHA)), PATTERN, *describe_parameters((RUN, FROM))],
-            refusals=[op.WRONG_PARAMETER, NO_LOG, TOO_MANY, *op.READING],
+            refusals=[openapi.WRONG_PARAMETER, NO_LOG, TOO_MANY, *openapi.READING],
         ),
     ),
 )
@@ -283,7 +280,7 @@ COMMITS_LOOKED_AT = Parameter(
     _read_commits,
     None,
     (
-        op.whole(
+        openapi.whole(
             "commits",
             COMMITS_MOST,
             f"how many commits are looked at; with `days` all of them, up to {COMMITS_MOST}",
@@ -291,14 +288,14 @@ COMMITS_LOOKED_AT = Parameter(
         ),
     ),
 )
-BEFORE = declare.parsed(
+BEFORE = parameters.parsed(
     "before",
     Annotated[str, matching(CURSOR)],
     "where to go on, `next` of an answer",
     parse=parse_cursor,
     default=SearchCursor(None),
 )
-BRANCH_PARAMETERS = (declare.REPO, BRANCH, COMMITS_LOOKED_AT, DAYS, BEFORE)
+BRANCH_PARAMETERS = (parameters.REPO, BRANCH, COMMITS_LOOKED_AT, DAYS, BEFORE)
 
 
 async def show_branch_page(request: web.Request) -> web.Response:
@@ -335,7 +332,7 @@ async def send_branch_json(request: web.Request) -> web.Response:
     pattern, logs = addresses.needed(request, "q"), await _branch_logs(request)
     if logs.unknown:
         raise NO_LOG.because(f"no commit of {logs.of.branch} is known here in that time")
-    return send(await _search_branch(request, logs, pattern))
+    return send_json(await _search_branch(request, logs, pattern))
 
 
 async def _search_branch(request: web.Request, logs: BranchLogs, pattern: str) -> BranchLogSearch:
@@ -374,7 +371,7 @@ async def _branch_logs(request: web.Request) -> BranchLogs:
     """Return the logs that this request may see, as many as one search looks at; raises Rejected."""
     async with open_query(request, BRANCH_PARAMETERS) as query:
         tx = query.tx
-        own = await job_reads.visible_ids_of(query, query[declare.REPO])
+        own = await job_reads.visible_ids_of(query, query[parameters.REPO])
         if not own:
             raise NO_LOG.because("no log of that repository may be shown here")
         of = await _commit_range(query, own)
@@ -413,13 +410,13 @@ async def _gather_logs(
 async def _commit_range(query: Query, own: set[int]) -> CommitRange:
     branch = query[BRANCH]
     if not branch:
-        record = await trunk_rows.repository(query.tx, own)
+        record = await job_rows.repository(query.tx, own)
         branch = (record and record["default_branch"]) or ""
         if not branch:
             raise NO_LOG.because("the default branch is not known: name one with branch=")
     days = query[DAYS]
     return CommitRange(
-        repo=query[declare.REPO],
+        repo=query[parameters.REPO],
         branch=branch,
         commits=query[COMMITS_LOOKED_AT] or (COMMITS_MOST if days else COMMITS),
         days=days,
@@ -431,19 +428,19 @@ BRANCH_ENDPOINTS = (
     Endpoint(web.get("/{owner}/{repo}/logs", show_branch_page)),
     Endpoint(
         web.get("/api/ci/logs/{owner}/{repo}", send_branch_json),
-        op.Operation(
+        openapi.Operation(
             "GET /api/ci/logs/{owner}/{repo}",
             "ciBranchLogSearch",
             "Lines of the logs of a branch's newest commits that match a pattern",
             BranchLogSearch,
-            topic=op.CI,
-            callers=op.READER,
+            topic=openapi.CI,
+            callers=openapi.READER,
             parameters=[
-                *describe_parameters((declare.REPO,)),
+                *describe_parameters((parameters.REPO,)),
                 PATTERN,
                 *describe_parameters(BRANCH_PARAMETERS[1:]),
             ],
-            refusals=[op.WRONG_PARAMETER, NO_LOG, TOO_MANY, *op.READING],
+            refusals=[openapi.WRONG_PARAMETER, NO_LOG, TOO_MANY, *openapi.READING],
         ),
     ),
 )

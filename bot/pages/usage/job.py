@@ -15,8 +15,7 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from bot.core.feature import sections
-from bot.core.json_fields import Kind
-from bot.core.json_fields import read_member as read_field
+from bot.core.json_fields import Kind, read_member
 from bot.evidence.collect.blobs import BLOBS
 from bot.evidence.collect.remote_blobs import BlobMissing
 from bot.evidence.usage import measured_jobs
@@ -24,14 +23,11 @@ from bot.evidence.usage.measured_jobs import explain_absence
 from bot.evidence.usage.parse import columns
 from bot.evidence.usage.parse.segments import SEGMENT_LEVEL, in_background
 from bot.evidence.usage.tables import JobRow
-from bot.jobs import runs as collected
+from bot.jobs import runs
 from bot.pages import job_reads
-from bot.pages import job_reads as ci_jobs
 from bot.pages.usage import chart
 from bot.pages.usage.run import RUN
-from bot.web import answers
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import answers, openapi, parameters
 from bot.web.answers import RowAnswer, fill_struct
 from bot.web.openapi import DeclaredRefusal
 from bot.web.page_cache import in_render_thread
@@ -46,23 +42,26 @@ if TYPE_CHECKING:
     from bot.ingest.record_rows import WorkflowJobRow
     from bot.web.parameters import Query
 
-ATTEMPT = declare.optional_whole("attempt", 1_000_000, "the attempt of the run; without it the newest")
+ATTEMPT = parameters.optional_whole("attempt", 1_000_000, "the attempt of the run; without it the newest")
 SERIES_MOST = 500  # characters
 LATEST = 2**33  # seconds
 OOM = "oom"  # the kind of a verdict on a log
-JOB_OF_PAGE = declare.identifier("id", "GitHub's id of the job")
-ALL = declare.choice("all", ("", "1"), "commands in the background, too")
-FROM = declare.whole("from", LATEST, "the first second of the chart", default=0)
-TO = declare.whole("to", LATEST, "its last second", default=0)
-SERIES = declare.text("series", "the series of the chart", most=SERIES_MOST)
+JOB_OF_PAGE = parameters.identifier("id", "GitHub's id of the job")
+ALL = parameters.choice("all", ("", "1"), "commands in the background, too")
+FROM = parameters.whole("from", LATEST, "the first second of the chart", default=0)
+TO = parameters.whole("to", LATEST, "its last second", default=0)
+SERIES = parameters.text("series", "the series of the chart", most=SERIES_MOST)
 NO_JOB = DeclaredRefusal(404, "not_found", "no usage log of that job may be shown")
-JOB = declare.identifier("job", "GitHub's id of the job")
-RAW = declare.choice("raw", ("", "1"), "every record, too")
+JOB = parameters.identifier("job", "GitHub's id of the job")
+RAW = parameters.choice("raw", ("", "1"), "every record, too")
 JOB_PARAMETERS = (REPO, RUN, JOB, ATTEMPT)
 SERIES_PARAMETERS = (*JOB_PARAMETERS, RAW)
 SERIES_PATH = r"/api/ci/utilization/{owner}/{repo}/{run:\d+}/{job:\d+}"
 _operation = partial(
-    op.Operation, topic=op.CI, callers=op.READER, refusals=[op.WRONG_PARAMETER, NO_JOB, *op.READING]
+    openapi.Operation,
+    topic=openapi.CI,
+    callers=openapi.READER,
+    refusals=[openapi.WRONG_PARAMETER, NO_JOB, *openapi.READING],
 )
 
 
@@ -147,7 +146,7 @@ async def find_usage(query: Query, identifier: int, attempt: int | None) -> JobU
     """Return a job of the repository in the path; raises Rejected 404 where it may not be shown."""
     tx, owners = query.tx, await job_reads.visible_ids_of(query, query[REPO])
     row = await measured_jobs.find_measured_job(tx, owners, identifier, attempt)
-    job = await collected.find_job(tx, owners, identifier)
+    job = await runs.find_job(tx, owners, identifier)
     if row is None and job is None:
         raise job_reads.not_known("job")
     return JobUsage(job, row, await explain_absence(tx, job) if row is None and job is not None else "")
@@ -169,7 +168,7 @@ async def read_job(query: Query) -> JobPage:
     usage = await find_usage(query, query[JOB_OF_PAGE], query[ATTEMPT])
     verdicts: list[Mapping[str, Any]] = []
     if usage.job is not None:
-        subject = ci_jobs.job_subject(query.request, usage.job)
+        subject = job_reads.job_subject(query.request, usage.job)
         for add in sections(query.context.features, "job_json"):
             verdicts += (await add(query.tx, subject)).get("verdicts", [])
     chosen = chart.ChartQuery(
@@ -219,10 +218,10 @@ def show_job(page: JobPage) -> dict[str, Any]:
 def chart_steps(of: WorkflowJobRow | None) -> list[chart.ChartStep]:
     """Return the steps of a job that began, in order."""
     steps = []
-    for at, step in enumerate(ci_jobs.steps_of_job(of) if of else ()):
+    for at, step in enumerate(job_reads.steps_of_job(of) if of else ()):
         raw = of["steps"][at] if of and of["steps"] else {}
-        started = read_field(raw, ("started_at",), Kind.TIME)
-        ended = read_field(raw, ("completed_at",), Kind.TIME)
+        started = read_member(raw, ("started_at",), Kind.TIME)
+        ended = read_member(raw, ("completed_at",), Kind.TIME)
         if started is not None:
             steps.append(chart.ChartStep(step.name, started // 1000, (ended or started) // 1000))
     return steps
@@ -357,7 +356,7 @@ SERIES_ENDPOINTS = (
             "GET /api/ci/utilization/{owner}/{repo}/{run}/{job}.csv",
             "jobUtilizationCsv",
             "The same as CSV: a line for every record",
-            op.Content(
+            openapi.Content(
                 str, "a column `ts`, seconds since 1970, and one for every series", media_type="text/csv"
             ),
             parameters=describe_parameters(JOB_PARAMETERS),

@@ -15,13 +15,10 @@ from bot.evidence.usage import daily_sums, report
 from bot.evidence.usage.daily_sums import UTILIZATION, UsageSums, first_day
 from bot.evidence.usage.report import JobGroup, Numbers, Period, SumPiece, split_periods, sum_pieces
 from bot.jobs.settings import TrunkSettings
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.pages import job_reads
-from bot.pages import job_reads as ci_jobs
 from bot.queue import sums
-from bot.web import addresses
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import addresses, openapi, parameters
 from bot.web.answers import Answer, matching
 from bot.web.charts import chart, commits_of_days
 from bot.web.openapi import INVALID_PARAMETER, DeclaredRefusal
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
 
 DAY = 86_400_000  # milliseconds
 NO_REPORT = DeclaredRefusal(404, "not_found", "nothing of that repository may be shown")
-RUNS = declare.choice("runs", ("trusted", "others"), "of trusted branches, or the others")
+RUNS = parameters.choice("runs", ("trusted", "others"), "of trusted branches, or the others")
 LISTED_MOST = 300  # listed
 BACKENDS_MOST = 50
 GROUP_KINDS = ("job", "workflow", "runner")
@@ -49,19 +46,19 @@ METRICS = (
     ("Accelerators", "gpu"),
     ("Their memory bandwidth", "gpu_mem"),
 )
-BY = declare.choice("by", GROUP_KINDS, "what is a group")
-DAYS = declare.days()
-PAGE_GRANULARITY = declare.choice("granularity", report.GRANULARITIES, "periods of the charts")
-SORT = declare.choice("sort", ("", *report.SORTS), "the order of groups")
-GROUP = declare.text("group", "the group of the charts")
-PAGE_PARENT = declare.text("parent", "of a job: its workflow")
+BY = parameters.choice("by", GROUP_KINDS, "what is a group")
+DAYS = parameters.days()
+PAGE_GRANULARITY = parameters.choice("granularity", report.GRANULARITIES, "periods of the charts")
+SORT = parameters.choice("sort", ("", *report.SORTS), "the order of groups")
+GROUP = parameters.text("group", "the group of the charts")
+PAGE_PARENT = parameters.text("parent", "of a job: its workflow")
 DATE_PATTERN = matching(r"20[2-9]\d-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])")
 KIND_OF_FIELD = {"job_name": "job", "workflow_name": "workflow", "runner_label": "runner"}
 ANSWERED_MOST = 2_000
 EXAMPLE = Meta(examples=["2026-01-31"])
-GROUP_BY = declare.choice("group_by", tuple(KIND_OF_FIELD), "what is a group")
-PARENT_GROUP = declare.text("parent_group", "only jobs of this workflow")
-JSON_GRANULARITY = declare.choice("granularity", ("all", "day", "week", "month"), "periods")
+GROUP_BY = parameters.choice("group_by", tuple(KIND_OF_FIELD), "what is a group")
+PARENT_GROUP = parameters.text("parent_group", "only jobs of this workflow")
+JSON_GRANULARITY = parameters.choice("granularity", ("all", "day", "week", "month"), "periods")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,10 +350,10 @@ async def _measured_backends(
 ) -> list[tuple[str, Numbers]]:
     """Return the backends of an upstream that may be shown and were measured, the idlest accelerators first."""
     tx, known = query.tx, {name.casefold() for name in query.settings.upstream_repo}
-    allowlist = await allowlists.read_in_force(tx) if window.repo.casefold() in known else None
+    allowlist = await versions.read_in_force(tx) if window.repo.casefold() in known else None
     backends = []
     for entry in (allowlist.entries if allowlist else ())[:BACKENDS_MOST]:
-        owners = await ci_jobs.visible_ids(query.request, tx, entry.repo)
+        owners = await job_reads.visible_ids(query.request, tx, entry.repo)
         if not owners:
             continue
         theirs = ReportWindow(
@@ -407,7 +404,7 @@ def _date_parameter(name: str, description: str) -> Parameter[int | None]:
             raise INVALID_PARAMETER.because(f"{name} must be a date, as in 2026-01-31")
         return day
 
-    return declare.parsed(name, Annotated[str, DATE_PATTERN], description, parse=parse, default=None)
+    return parameters.parsed(name, Annotated[str, DATE_PATTERN], description, parse=parse, default=None)
 
 
 START = _date_parameter("start", f"the first day; {addresses.DAYS} days before the last")
@@ -484,7 +481,7 @@ REPORT_JSON = View(
         content=UsageReport,
         name="utilizationReport",
         summary="How much of their machines groups of jobs use, over time",
-        topic=op.CI,
+        topic=openapi.CI,
         refusals=(NO_REPORT,),
     ),
 )

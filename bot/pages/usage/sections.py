@@ -9,7 +9,7 @@ from bot.evidence.collect import uploads
 from bot.evidence.usage import measured_jobs, store_usage
 from bot.evidence.usage.measured_jobs import explain_absence
 from bot.ingest import repositories
-from bot.jobs import runs as collected
+from bot.jobs import runs
 from bot.web.blocks import Block, BlockLine
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ async def show_job(tx: Transaction, subject: JobSubject) -> list[Block]:
                 ),
             )
         ]
-    job = await collected.find_job(tx, [subject.repository_id], subject.job_id)
+    job = await runs.find_job(tx, [subject.repository_id], subject.job_id)
     if job is None or subject.conclusion is None:
         return []
     text = f"not measured: {await explain_absence(tx, job)}"
@@ -116,7 +116,7 @@ async def show_cell(tx: Transaction, subject: CellSubject) -> dict[int, BlockLin
 
 async def _public_jobs(tx: Transaction, jobs: list[JobSummary]) -> list[JobSummary]:
     private = {
-        owner: (await collected.repository_facts(tx, owner)).private
+        owner: (await runs.repository_facts(tx, owner)).private
         for owner in {job["repository_id"] for job in jobs}
     }
     return [job for job in jobs if private[job["repository_id"]] is False]
