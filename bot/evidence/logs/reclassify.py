@@ -77,7 +77,7 @@ def periodic(_settings: Settings) -> dict[str, float]:
 
 
 async def load_rules(context: Context, _task: Task) -> None:
-    """Read every source: those of the settings, and the own file of every repository of which there are logs."""
+    """Read every source: those of the settings, and the file of each repository with logs."""
     async with context.store.read() as tx:
         repos = await store_log.repositories_with_logs(tx)
     unreachable: RetryLater | None = None
@@ -95,7 +95,7 @@ async def load_rules(context: Context, _task: Task) -> None:
 
 
 async def _read_source(context: Context, place: str, source: str, *, optional: bool) -> RetryLater | None:
-    """Read one source and store what it says; returns the error of a GitHub that cannot be reached."""
+    """Read and store one source; return the error if GitHub cannot be reached."""
     content, error, count = "", None, 0
     try:
         content = await allowlist.read_source(place, context.app_for)
@@ -120,7 +120,7 @@ async def _read_source(context: Context, place: str, source: str, *, optional: b
 
 
 async def enqueue_due(tx: Transaction, settings: Settings) -> None:
-    """Have the logs of those repositories looked at again whose rules are others than theirs were classified by."""
+    """Enqueue the repositories whose logs were classified by other rules than theirs are now."""
     for repository_id in await store_log.ids_with_logs(tx):
         repo = await repository_name(tx, repository_id)
         reached = await find_progress(tx, repository_id)
@@ -154,7 +154,7 @@ async def reclassify_logs(context: Context, task: Task) -> None:
 
 
 async def _current_progress(tx: Transaction, settings: Settings, repository_id: int) -> Progress:
-    """Return how far it is: at the beginning, where the rules have changed since."""
+    """Return how far a repository has come: back at the start if its rules have changed since."""
     repo = await repository_name(tx, repository_id)
     digest = (await store_log.rules_in_force(tx, settings, repo)).digest
     known = await find_progress(tx, repository_id)
@@ -162,7 +162,7 @@ async def _current_progress(tx: Transaction, settings: Settings, repository_id: 
 
 
 async def _classify_again(context: Context, repository_id: int, candidate: Candidate) -> None:
-    """Look at one log again, unless it was classified by the rules for it."""
+    """Classify one log again, unless its verdict is by the present rules."""
     async with context.store.read() as tx:
         ruleset = await store_log.rules_in_force(tx, context.settings, candidate["repo"] or "")
         before = await rows.verdicts_of_jobs(tx, repository_id, [candidate["job_id"]])
@@ -184,7 +184,7 @@ async def _classify_again(context: Context, repository_id: int, candidate: Candi
 async def _classify_stored(
     context: Context, candidate: Candidate, ruleset: Ruleset, noted: tuple[str, ...]
 ) -> LogFindings | None:
-    """Return what the rules find in a stored log, None where it can no longer be read."""
+    """Return the rules' findings in a stored log, or None if it can no longer be read."""
     async with context.resource(WORKSPACE).folder() as folder:
         paths = {name: (folder / name).absolute() for name in ("file", "blob", "answer")}
         try:
@@ -208,7 +208,7 @@ async def _classify_stored(
 
 
 async def repository_name(tx: Transaction, repository_id: int) -> str:
-    """Return a repository's name, nothing where it has none that is known."""
+    """Return a repository's name, or an empty string if it is not known."""
     query = sa.select(REPOSITORY.full_name).where(REPOSITORY.repository_id == repository_id)
     return (await tx.run(query)).scalar() or ""
 
@@ -221,7 +221,7 @@ async def find_progress(tx: Transaction, repository_id: int) -> Progress | None:
 
 
 def first_progress(repository_id: int, ruleset: str) -> Progress:
-    """Return the progress of one that begins."""
+    """Return the progress of a repository at its start."""
     return {
         "repository_id": repository_id,
         "ruleset": ruleset,
@@ -232,7 +232,7 @@ def first_progress(repository_id: int, ruleset: str) -> Progress:
 
 
 async def store_progress(tx: Transaction, reached: Progress) -> None:
-    """Store how far it is."""
+    """Store how far a repository has come."""
     values = dict(reached)
     statement = tx.insert(ci_reclassified).values(values)
     await tx.run(statement.on_conflict_do_update(index_elements=["repository_id"], set_=values))
@@ -241,7 +241,7 @@ async def store_progress(tx: Transaction, reached: Progress) -> None:
 async def following_candidates(
     tx: Transaction, reached: Progress, *, since: int, limit: int
 ) -> list[Candidate]:
-    """Return the verdicts behind the one that was looked at last, on logs that are kept since a time."""
+    """Return the verdicts that follow the last one looked at, on logs still kept since a time."""
     log = ci_log.c
     kind = VERDICT.kind.in_(UNNAMED)
     of_log = sa.and_(log.repository_id == VERDICT.repository_id, log.job_id == VERDICT.job_id)

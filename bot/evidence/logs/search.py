@@ -94,7 +94,7 @@ class SearchedLog:
 
 
 class Searches:
-    """The children that search, and who has searched how often."""
+    """The children that search, and how often each caller has searched."""
 
     def __init__(self, context: Context) -> None:
         self._clock = context.clock
@@ -104,7 +104,7 @@ class Searches:
 
     @contextlib.contextmanager
     def admitted(self, address: str) -> Iterator[None]:
-        """Hold one of the places for a search; raises Rejected 429."""
+        """Hold one of the places for a search; raise Rejected 429 where there is none."""
         now = self._now()
         times = self._times.get(address) or deque(maxlen=A_MINUTE)
         if len(times) == A_MINUTE and times[0] > now - WINDOW:
@@ -131,7 +131,7 @@ SEARCHES: Resource[Searches] = Resource("log_searches", Searches)
 
 
 class JobAddress(NamedTuple):
-    """A job, as its page's address names it."""
+    """A job as the address of its page names it."""
 
     repo: str
     job_id: int
@@ -151,7 +151,7 @@ async def searchable_logs(
     of_backends: Iterable[int],
     run_id: int | None = None,
 ) -> list[SearchableRow]:
-    """Return the stored logs of a commit, of these repositories and backends, in an order that stays.
+    """Return the stored logs of a commit, of these repositories and backends, in a stable order.
 
     With `run_id` those of that run only.
     """
@@ -175,7 +175,7 @@ async def searchable_logs(
 async def commits_of_branch(
     tx: Transaction, ids: Collection[int], branch: str, *, since: int, limit: int, start: str | None
 ) -> list[str]:
-    """Return commits of a branch not older than a time, the newest first; those behind `start`, itself included."""
+    """Return the newest commits of a branch since a time, from `start` back."""
     mine = sa.and_(COMMIT.repository_id.in_(sorted(ids)), COMMIT.branch == branch, sa.not_(COMMIT.gone))
     query = sa.select(COMMIT.sha).where(mine, COMMIT.at >= since)
     if start is not None:
@@ -198,7 +198,7 @@ async def commits_with_logs(
 
 
 async def search_logs(context: Context, logs: Sequence[SearchableRow], pattern: str) -> list[SearchedLog]:
-    """Search logs in order, as many as the limits allow; at least one. Raises Rejected for a wrong pattern."""
+    """Search logs in order, as many as the limits allow but at least one; raise Rejected for a wrong pattern."""
     searched: list[SearchedLog] = []
     used, hits, size, began = 0.0, 0, 0, time.monotonic()
     async with context.resource(WORKSPACE).folder() as folder:
@@ -248,13 +248,13 @@ def _too_many(limit: str, wait: int) -> Rejected:
 
 
 def parse_address(text: str) -> JobAddress | None:
-    """Return the job of an address, None where it is none."""
+    """Parse the address of a job's page, or return None."""
     match = JOB_ADDRESS.fullmatch(text)
     return JobAddress(match[1], int(match[2])) if match else None
 
 
 async def read_job_log(context: Context, address: JobAddress) -> tuple[LogSource, Ruleset]:
-    """Return a job's log, and the rules in force for it; raises GitHubRefused where the App cannot read it."""
+    """Read a job's log and the rules in force for it; raise GitHubRefused where the App cannot read it."""
     async with context.store.read() as tx:
         owners = await repositories.read_ids(tx, address.repo)
         job = await job_runs.find_job(tx, owners, address.job_id)

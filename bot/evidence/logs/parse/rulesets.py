@@ -98,7 +98,7 @@ SMALLEST = 16 * 1024  # a block that exhausts the set's memory is halved down to
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One rule; of a ruleset's rules the first that matches anywhere in a log wins."""
+    """A rule; the first one of a ruleset that matches anywhere in a log wins."""
 
     name: str
     pattern: str
@@ -111,7 +111,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     )
 
     def applies(self, repo: str | None, workflow: str | None) -> bool:
-        """Whether the rule is for that repository and workflow; where these are not known, it is."""
+        """Whether the rule applies to a repository and workflow; it does where they are unknown."""
         return _matches_any(self.repos, repo) and _matches_any(self.workflows, workflow)
 
 
@@ -133,7 +133,7 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """The name of what these rules say, wherever they were read from."""
+        """A hash of what these rules say, wherever they were read from."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:DIGEST_LENGTH]
 
     def applied_to(self, repo: str | None, workflow: str | None) -> Ruleset:
@@ -155,7 +155,7 @@ class PatternError(Exception):
 
 
 def merge_rulesets(rulesets: list[Ruleset]) -> Ruleset:
-    """Return several rulesets as one, the first with the highest priority."""
+    """Merge rulesets, the first with the highest priority."""
     return Ruleset(
         rules=tuple(rule for ruleset in rulesets for rule in ruleset.rules),
         ignore=tuple(dict.fromkeys(pattern for ruleset in rulesets for pattern in ruleset.ignore)),
@@ -166,7 +166,7 @@ def merge_rulesets(rulesets: list[Ruleset]) -> Ruleset:
 
 
 def parse_rules(content: bytes, source: str) -> Ruleset:
-    """Return the rules of a file; raises RulesetError with everything that is wrong with it."""
+    """Parse the rules of a file; raise RulesetError with everything that is wrong with it."""
     if len(content) > RULESET_BYTES_MOST:
         raise RulesetError([f"{source}: {len(content):,} bytes, at most {RULESET_BYTES_MOST:,} are allowed"])
     try:
@@ -185,7 +185,7 @@ def parse_rules(content: bytes, source: str) -> Ruleset:
 
 
 def read_rules(path: Path) -> Ruleset:
-    """Return the rules of a file on this machine; raises RulesetError."""
+    """Read the rules of a file on this machine; raise RulesetError if it is wrong."""
     with path.open("rb") as file:
         return parse_rules(file.read(RULESET_BYTES_MOST + 1), str(path))
 
@@ -196,7 +196,7 @@ def shipped_rules() -> Ruleset:
 
 
 def kind_of(name: str) -> Kind:
-    """Return the kind that a rule's name tells."""
+    """Guess the kind of a rule by its name."""
     folded = name.casefold()
     return next((kind for kind, words in KIND_WORDS if any(word in folded for word in words)), "generic")
 
@@ -329,12 +329,12 @@ def check_pattern(pattern: str, *, memory: int | None = None) -> None:
 
 
 def compile_pattern(pattern: str, *, memory: int | None = None) -> Any:
-    """Return the pattern compiled for searching in cleaned lines, one or many."""
+    """Compile a pattern for searching in one or many cleaned lines."""
     return re2.compile(_rewritten(pattern, LINE_START, LINE_END), pattern_options(memory=memory))
 
 
 def make_pattern_set(patterns: Sequence[str], *, memory: int = SET_MEMORY, raw: bool = False) -> Any:
-    """Return a set that finds in one pass which patterns match in cleaned lines. Its last index is always found.
+    """Compile a set that tells in one pass which patterns match in cleaned lines; its last index always matches.
 
     In `raw` lines it finds which may match once they are cleaned.
 
@@ -353,7 +353,7 @@ def make_pattern_set(patterns: Sequence[str], *, memory: int = SET_MEMORY, raw: 
 
 
 def _rewritten(pattern: str, start: str, end: str) -> str:
-    """Return the pattern with its anchors replaced."""
+    """Replace the anchors of a pattern."""
     ends = {"^": start, r"\A": start, "$": end, r"\z": end}
     return "".join(ends.get(token, token) for token in _tokens(pattern))
 
@@ -415,7 +415,7 @@ class Matcher:
         self.ignored_mask = sum(1 << index for index in self.ignored)
 
     def may_match(self, text: bytes, *, raw: bool = False) -> int:
-        """Return the patterns that may match in lines, as bits; all that do match are among them.
+        """Return as bits which patterns may match in lines; those that do are always among them.
 
         Raw lines are those without colours that still have their times and prefixes.
         """
@@ -432,7 +432,7 @@ class Matcher:
         return self.may_match(text[:middle], raw=raw) | self.may_match(text[middle:], raw=raw)
 
     def lines(self, index: int, text: bytes) -> Iterator[tuple[int, Any]]:
-        """Yield where each line begins that a pattern matches in cleaned lines, and the first match in it."""
+        """Yield the start of each cleaned line that a pattern matches, and the first match in it."""
         pattern, at = self.pattern(index), 0
         while match := pattern.search(text, at):
             yield text.rfind(b"\n", 0, match.start()) + 1, match
@@ -442,7 +442,7 @@ class Matcher:
             at = end + 1
 
     def line_starts(self, index: int, text: bytes) -> Iterator[int]:
-        """Yield where each line begins that a pattern matches in cleaned lines."""
+        """Yield the start of each cleaned line that a pattern matches."""
         texts = LITERALS.get(self._sources[index])
         if texts is None:
             yield from (start for start, _ in self.lines(index, text))
@@ -457,13 +457,13 @@ class Matcher:
         yield from sorted(starts)
 
     def pattern(self, index: int) -> Any:
-        """Return a pattern compiled for cleaned lines."""
+        """Return a pattern compiled for cleaned lines, once for each index."""
         if index not in self._compiled:
             self._compiled[index] = compile_pattern(self._sources[index])
         return self._compiled[index]
 
     def without_ignored(self, text: bytes, may_match: int) -> bytes:
-        """Return cleaned lines with those emptied that are ignored wherever they stand."""
+        """Empty those of some cleaned lines that are ignored wherever they stand."""
         if may_match >> self.ignored[0] & 1:  # each step that fails says so: most of them without RE2
             for line in COMMONEST:
                 text = text.replace(b"\n" + line + b"\n", b"\n\n")
@@ -485,5 +485,5 @@ class Matcher:
 
 @lru_cache(COMPILED_MOST)
 def compile_rules(ruleset: Ruleset) -> Matcher:
-    """Return a ruleset compiled, which takes some milliseconds."""
+    """Compile a ruleset, which takes some milliseconds."""
     return Matcher(ruleset)
