@@ -57,7 +57,7 @@ WHY_NOT = {
 async def find_measured_job(
     tx: Transaction, repository_ids: Collection[int], job_id: int, attempt: int | None = None
 ) -> JobRow | None:
-    """Return a job of one of some repositories, of the newest attempt unless one is named."""
+    """Find a job of one of some repositories: its newest attempt unless one is named."""
     query = select(JobRow, utilization_job).where(
         JOB.repository_id.in_(sorted(repository_ids)), JOB.job_id == job_id
     )
@@ -67,7 +67,7 @@ async def find_measured_job(
 
 
 async def lock_job(tx: Transaction, key: JobKey) -> JobRow | None:
-    """Return the job of a key, locked until this transaction ends, as its place is where there is none."""
+    """Return the job of a key, and lock it, or its absence, until this transaction ends."""
     if not tx.sqlite:
         text = "/".join(map(str, ("utilization", *key.values())))
         await tx.run(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(text))))
@@ -75,7 +75,7 @@ async def lock_job(tx: Transaction, key: JobKey) -> JobRow | None:
 
 
 async def put_job(tx: Transaction, row: JobRow) -> None:
-    """Store a job, in place of what was known of it."""
+    """Store a job, replacing what was known of it."""
     await tx.upsert(utilization_job, [row], replaced=list(row), index=KEY)
     tx.note_changed("utilization_job", [row])
 
@@ -87,7 +87,7 @@ async def delete_job(tx: Transaction, key: JobKey) -> None:
 
 
 async def measured_runs(tx: Transaction, keys: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return those of some runs, by repository and id, that have a measured job."""
+    """Return those runs, by repository and id, that have a measured job."""
     runs = await tx.run(_measured_runs(sqlite=tx.sqlite), {"wanted": tx.keys(keys)})
     return sorted({(row.repository_id, row.run_id) for row in runs})
 
@@ -130,7 +130,7 @@ async def jobs_of_head(
 async def jobs_of_runs(
     tx: Transaction, repos: Collection[str], keys: Sequence[tuple[int, int]], *, limit: int
 ) -> list[JobSummary]:
-    """Return the jobs of some runs, by id and attempt, of repositories of these names in lower case."""
+    """Return the jobs of runs, by id and attempt, in repositories with these names in lower case."""
     if not keys:
         return []
     named = sa.func.lower(JOB.repo).in_(sorted(repos))
@@ -139,7 +139,7 @@ async def jobs_of_runs(
 
 
 async def newest_jobs(tx: Transaction, repository_ids: Collection[int], *, limit: int) -> list[JobSummary]:
-    """Return the jobs that were measured last."""
+    """Return the jobs of some repositories that were measured last."""
     query = select(JobSummary, utilization_job).where(
         JOB.repository_id.in_(sorted(repository_ids)), JOB.status == "ok"
     )
@@ -182,7 +182,7 @@ async def explain_absence(tx: Transaction, job: WorkflowJobRow) -> str:
 
 
 def summarize_job(job: JobSummary) -> str:
-    """Return a job's utilization; of one that was not charted, why."""
+    """Describe a job's utilization in one line, or why it was not charted."""
     if job["status"] != "ok":
         return f"{WHY_NOT.get(job['status'], job['status'])}: {job['reason']}"
     parts = []
@@ -197,14 +197,14 @@ def summarize_job(job: JobSummary) -> str:
 
 
 def tone_of_job(job: JobSummary) -> Tone:
-    """Return its colour and sign."""
+    """Return the tone of a job's line: its colour and sign."""
     if job["status"] != "ok":
         return "idle"
     return "warn" if job["oom_risk"] or (idle_share(job) or 0) >= IDLE_MUCH else "good"
 
 
 def idle_share(job: JobSummary) -> float | None:
-    """Return which share of the time of its accelerators none was used; None without any."""
+    """Return the share of accelerator time that was idle, or None without accelerators."""
     return min(1.0, job["idle_gpu_s"] / job["gpu_s"]) if job["gpu_s"] else None
 
 
@@ -223,7 +223,7 @@ def time_of_day(seconds: int) -> str:
 
 
 def command_words(name: str, most: int = NAME_MOST) -> str:
-    """Return what of a command is worth reading, on one line."""
+    """Return the part of a command that is worth reading, on one line."""
     return escaping.shorten(escaping.one_line(shown_name(name)), most)
 
 

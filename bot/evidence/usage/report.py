@@ -34,7 +34,7 @@ class Period(NamedTuple):
 
 
 class SumPiece(NamedTuple):
-    """A week or a day of which there is a sum."""
+    """A week or a day that has a sum."""
 
     span: int
     day: int
@@ -76,7 +76,7 @@ class JobGroup(NamedTuple):
 
 
 def split_periods(first: int, last: int, granularity: str) -> list[Period]:
-    """Return the periods of a window, the oldest first; those at its edges are as long as they are inside."""
+    """Split a window into periods, the oldest first; those at its edges are cut."""
     if granularity == "all":
         return [Period(first, last)]
     periods: list[Period] = []
@@ -89,7 +89,7 @@ def split_periods(first: int, last: int, granularity: str) -> list[Period]:
 
 
 def sum_pieces(period: Period) -> list[SumPiece]:
-    """Return what a period is made of: whole weeks where there are any, else days."""
+    """Split a period into whole weeks and the days around them."""
     pieces, day = [], period.first
     while day <= period.last:
         whole = first_day(day, 7) == day and day + 6 <= period.last
@@ -109,7 +109,7 @@ def date_of(day: int) -> date:
 
 
 def day_of(text: str) -> int | None:
-    """Return the day of a date or time as ISO writes it, UTC; None where it is neither."""
+    """Return the day of an ISO date or time in UTC, or None if it is neither."""
     try:
         at_midnight = datetime.fromisoformat(text)
     except ValueError:
@@ -129,7 +129,7 @@ def _end_of_period(start: int, granularity: str) -> int:
 
 
 def numbers_of(sums: UsageSums, costs: Costs = ()) -> Numbers:
-    """Return what sums come to."""
+    """Compute the numbers that sums come to."""
     idle, gpu = sums.counts["idle_gpu_s"], sums.counts["gpu_s"]
     share = min(1.0, idle / gpu) if gpu else None
     with_gpu = cost_of(((label, each[1]) for label, each in sums.seconds.items()), costs)
@@ -150,13 +150,13 @@ def numbers_of(sums: UsageSums, costs: Costs = ()) -> Numbers:
 
 
 def distribution_of(histogram: Histogram) -> Distribution:
-    """Return what a histogram says."""
+    """Compute the mean and the quantiles of a histogram."""
     p50, p90, p95, p98 = histogram.quantiles(*SHARES)
     return Distribution(avg=histogram.mean, p50=p50, p90=p90, p95=p95, p98=p98)
 
 
 def cost_of(seconds: Iterable[tuple[str, int]], costs: Costs) -> float | None:
-    """Return what running on some labels costs; None where no cost is set for any of them."""
+    """Return the cost of running on some labels, or None if no cost is set for any of them."""
     costs_of_labels = [
         (next((money for glob, money in costs if fnmatchcase(label, glob)), None), each)
         for label, each in seconds
@@ -166,7 +166,7 @@ def cost_of(seconds: Iterable[tuple[str, int]], costs: Costs) -> float | None:
 
 
 def add_up(rows: Iterable[PeriodRow], key: Callable[[PeriodRow], Key]) -> dict[Key, UsageSums]:
-    """Return the sums of rows that share a key."""
+    """Add up rows that share a key."""
     totals: defaultdict[Key, UsageSums] = defaultdict(UsageSums)
     for row in rows:
         totals[key(row)].add_row(row)
@@ -174,7 +174,7 @@ def add_up(rows: Iterable[PeriodRow], key: Callable[[PeriodRow], Key]) -> dict[K
 
 
 def sort_groups(groups: Mapping[JobGroup, Numbers], sort: str) -> list[tuple[JobGroup, Numbers]]:
-    """Return groups, the worst first."""
+    """Sort groups, the worst first."""
     ways: dict[str, Callable[[Numbers], float]] = {
         "memory": lambda numbers: numbers.memory.p98 or 0,
         "cpu": lambda numbers: numbers.cpu.p90 or 0,
@@ -188,5 +188,5 @@ def sort_groups(groups: Mapping[JobGroup, Numbers], sort: str) -> list[tuple[Job
 
 
 def default_sort(groups: Sequence[Numbers]) -> str:
-    """Return the order that says most: the idlest accelerators first where there are any, else memory."""
+    """Return the most telling order: by idle accelerators if there are any, else by memory."""
     return "idle" if any(numbers.idle_gpu_hours for numbers in groups) else "memory"

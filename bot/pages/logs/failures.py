@@ -212,7 +212,7 @@ async def read_failures(query: Query) -> FailureList:
 
 
 async def read_failure(query: Query) -> FailureDetails:
-    """Read one failure; raises Rejected."""
+    """Read one failure; raise Rejected if it is not known."""
     tx, signature = query.tx, query[SIGNATURE]
     since = tx.now // DAY - addresses.MOST_DAYS
     counted = await query.context.resource(failure_costs.RUN_COUNTER).within(tx, days=CHARTED)
@@ -286,7 +286,7 @@ def show_failure(details: FailureDetails) -> dict[str, Any]:
 
 
 def answer_failures(listed: FailureList) -> Failures:
-    """Return failures by the jobs they cost."""
+    """Answer with failures by the jobs they cost."""
     return Failures(
         days=listed.days,
         rate_days=listed.rated_days,
@@ -300,7 +300,7 @@ def answer_failures(listed: FailureList) -> Failures:
 
 
 def answer_failure(details: FailureDetails) -> FailureAnswer:
-    """Return one failure."""
+    """Answer with one failure."""
     return FailureAnswer(
         failure=fill_struct(Failure, details.failure, rate=_rate(details.failure)),
         by_day=[fill_struct(FailureDay, row, day=_date(row["day"])) for row in details.by_day],
@@ -319,7 +319,7 @@ def _rate(row: FailureRow) -> FailureRate | None:
 
 
 def _charts(by_day: list[DayRow], today: int) -> list[Chart]:
-    """Return charts of the last days: jobs on trusted branches and others, and pull requests."""
+    """Draw charts of the last days: jobs on trusted branches and others, and pull requests."""
     rows = {row["day"]: row for row in by_day}
     days = range(today - CHARTED + 1, today + 1)
     labels = [f"{datetime.fromtimestamp(day * 86_400, UTC):%b %d}" for day in days]
@@ -379,7 +379,7 @@ FAILURE_VIEWS = (
 
 
 async def find_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
-    """Return failures, and links to the search of upstream's logs."""
+    """Find failures, and link to the search of upstream's logs."""
     failures: list[SignatureRow] = []
     if words.sha:
         failures = await rows.failures_by_signature(query.tx, words.sha, limit=limit)

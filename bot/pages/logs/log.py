@@ -91,7 +91,7 @@ class LogLines(Answer, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class ShownLine:
-    """A line: pieces of (classes, text); the classes are ours, the text comes from outside."""
+    """A line as pieces of (classes, text); classes are ours, text comes from outside."""
 
     number: int
     at: int | None  # epoch milliseconds
@@ -109,7 +109,7 @@ class Fold:
 
 @page
 async def show_log(request: web.Request) -> web.Response:
-    """Show the lines around one: that of the query, else that of the verdict, else the end of the log."""
+    """Show the lines around one: the one asked for, else the verdict's, else the end of the log."""
     context = request.app[CONTEXT]
     job, row = await requested_log(request)
     async with context.store.read() as tx:
@@ -191,7 +191,7 @@ def _requested_number(request: web.Request, name: str, *, default: int, most: in
 
 
 def _byte_range(request: web.Request, size: int) -> tuple[int, int]:
-    """Return the bytes asked for, the end excluded; more than one range is answered with everything."""
+    """Return the range of bytes asked for, its end excluded; several ranges are answered with everything."""
     try:
         requested = request.http_range
     except ValueError:
@@ -217,7 +217,7 @@ LOG_ENDPOINTS = tuple(
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedJob:
-    """The job that a log is of: GitHub's, another CI's, or a backend's that uploaded it."""
+    """The job that a log is of: on GitHub, on another CI, or of a backend that uploaded it."""
 
     repo: str
     job_id: int  # below 0: of an upload or of another CI
@@ -225,7 +225,7 @@ class LoggedJob:
 
 
 async def requested_log(request: web.Request) -> tuple[LoggedJob, LogRow]:
-    """Return the job in the path and its log; raises Rejected 404 where there is none, or none to be shown."""
+    """Return the job in the path and its log; raise Rejected 404 if there is none that may be shown."""
     repo, identifier = addresses.repo(request), addresses.number(request.match_info["id"])
     async with request.app[CONTEXT].store.read() as tx:
         owners = await job_reads.visible_ids(request, tx, repo)
@@ -251,7 +251,7 @@ async def requested_log(request: web.Request) -> tuple[LoggedJob, LogRow]:
 
 @contextlib.contextmanager
 def blobs_answering() -> Iterator[None]:
-    """Raise Rejected 503 where the store of logs does not answer."""
+    """Raise Rejected 503 if the store of logs does not answer."""
     try:
         yield
     except BlobsUnavailable as error:
@@ -263,7 +263,7 @@ def blobs_answering() -> Iterator[None]:
 
 
 async def raw_lines(context: Context, row: LogRow, first: int, last: int) -> list[bytes]:
-    """Return some lines as they are kept; raises BlobMissing."""
+    """Read lines as they are kept; raise BlobMissing if the log is gone."""
     index = await read_index(context, row)
     blocks = index.around(first, last)
     if not blocks or last < first:
@@ -276,7 +276,7 @@ async def raw_lines(context: Context, row: LogRow, first: int, last: int) -> lis
 
 
 async def read_index(context: Context, row: LogRow) -> LogIndex:
-    """Read the index of a stored log; raises BlobMissing."""
+    """Read the index of a stored log; raise BlobMissing if the log is gone."""
     blobs, key = context.resource(BLOBS), row["blob"] or ""
     with blobs_answering():
         size = await blobs.size(key)
@@ -328,12 +328,12 @@ LINES_ENDPOINTS = (
 
 
 def colour_lines(lines: Sequence[bytes], *, first: int) -> list[ShownLine]:
-    """Return raw lines as a page shows them; `first` is the number of the first."""
+    """Turn raw lines into lines of a page; `first` is the number of the first."""
     return [_shown_line(number, raw) for number, raw in enumerate(lines, first)]
 
 
 def fold_groups(lines: Sequence[ShownLine]) -> list[Fold]:
-    """Return lines with those of one group together; the line that ends a group says nothing and goes."""
+    """Fold the lines of each group together, and drop the lines that end groups."""
     folds: list[Fold] = []
     title: ShownLine | None = None
     inside: list[ShownLine] = []
@@ -371,7 +371,7 @@ def _pieces(body: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _codes(sequence: bytes) -> list[int]:
-    """Return what a colour sequence says; nothing for any other."""
+    """Return the codes of a colour sequence, or nothing for any other sequence."""
     if not (sequence.startswith(b"\x1b[") and sequence.endswith(b"m") and SEQUENCE.fullmatch(sequence)):
         return []
     parts = sequence[2:-1].split(b";")

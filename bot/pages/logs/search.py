@@ -117,7 +117,7 @@ class SearchCursor(NamedTuple):
     commits: int = 0  # before it, done
 
     def __str__(self) -> str:
-        """The cursor as answers and addresses have it."""
+        """The cursor as it stands in answers and addresses."""
         return f"{self.sha}.{self.logs}.{self.commits}"
 
 
@@ -148,7 +148,7 @@ class BranchLogs(NamedTuple):
 async def search_for_request(
     request: web.Request, logs: Sequence[SearchableRow], pattern: str
 ) -> list[SearchedLog]:
-    """Search logs in order, as many as the limits allow; raises Rejected.
+    """Search logs in order, as many as the limits allow; raise Rejected if the request is not admitted.
 
     The pattern comes from a stranger: it is compiled in the child only, once the request is admitted.
     """
@@ -161,7 +161,7 @@ async def search_for_request(
 
 
 def logs_with_hits(searched: Sequence[SearchedLog]) -> list[LogHits]:
-    """Return the logs in which something was found, or that could not be searched."""
+    """Return the logs with hits, and those that could not be searched."""
     return [hits for hits in map(_log_hits, searched) if hits.hits or hits.problem]
 
 
@@ -230,7 +230,7 @@ async def _search_commit(request: web.Request, wanted: CommitLogs, pattern: str)
 
 
 async def _commit_logs(request: web.Request) -> CommitLogs:
-    """Return the logs of the commit in the path that this request may see; raises Rejected 404 without any."""
+    """Return the logs of the commit in the path that this request may see; raise Rejected 404 without any."""
     async with open_query(request, (REPO, SHA, RUN, FROM)) as query:
         tx, repo, sha = query.tx, query[REPO], query[SHA]
         own = await job_reads.visible_ids_of(query, repo)
@@ -264,7 +264,7 @@ COMMIT_ENDPOINTS = (
 
 
 def parse_cursor(text: str) -> SearchCursor:
-    """Return where to go on; raises Rejected."""
+    """Parse where to go on; raise Rejected if it is no cursor."""
     match = CURSOR.fullmatch(text)
     if not match:
         raise INVALID_PARAMETER.because("before must be `next` of an answer")
@@ -350,7 +350,7 @@ async def _search_branch(request: web.Request, logs: BranchLogs, pattern: str) -
 
 
 def _next_cursor(logs: BranchLogs, searched: int) -> SearchCursor | None:
-    """Return where to go on after some of the logs, None where all were searched."""
+    """Return where to go on after some of the logs, or None once all were searched."""
     cursor = logs.of.cursor
     if searched < len(logs.rows):
         sha = logs.rows[searched]["sha"]
@@ -368,7 +368,7 @@ def _next_cursor(logs: BranchLogs, searched: int) -> SearchCursor | None:
 
 
 async def _branch_logs(request: web.Request) -> BranchLogs:
-    """Return the logs that this request may see, as many as one search looks at; raises Rejected."""
+    """Return the logs that this request may see, as many as one search takes; raise Rejected without any."""
     async with open_query(request, BRANCH_PARAMETERS) as query:
         tx = query.tx
         own = await job_reads.visible_ids_of(query, query[parameters.REPO])

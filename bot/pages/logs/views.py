@@ -21,5 +21,5 @@ VIEWS = (
 
 
 async def has_logs(query: Query, repo: str) -> bool:
-    """Whether logs of a repository were runs."""
+    """Whether logs of a repository were collected."""
     return await job_reads.has_rows(query, repo, ci_log.c.repository_id)

@@ -56,7 +56,7 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesLine:
-    """A series: the path of its extremes, that of its means, and marks where it is over 100 %."""
+    """A series: the path of its extremes, the path of its means, and marks where it exceeds 100 %."""
 
     path: str
     mean: str
@@ -256,7 +256,7 @@ class TimeWindow:
         return [Tick(self.x(at), at) for at in range(first, self.end + 1, step)]
 
     def line(self, most: Sequence[float], means: Sequence[float] | None) -> SeriesLine:
-        """Return how a series is drawn, given its maxima and means by record."""
+        """Draw a series, given its maxima and means by record."""
         path, mean, over = _Pen(), _Pen(), []
         whole = not math.isnan(sum(most[self.first : self.last]))
         averages = means if means is not None else most
@@ -282,7 +282,7 @@ class TimeWindow:
 
 
 def pack_lanes(pieces: Iterable[Piece]) -> tuple[list[Placed], int]:
-    """Return the pieces that have a place, by start, and how many others there are."""
+    """Give pieces lanes: return those that have one, by start, and how many others there are."""
     # each piece goes into the first lane that is free: there are as few as are needed
     longest = sorted(pieces, key=lambda piece: piece[1] - piece[2])
     free: list[int] = []  # when each lane is free again
@@ -313,7 +313,7 @@ def _y(percent: float) -> int:
 
 
 def draw_job(row: JobRow, stored: StoredUsage, steps: Sequence[ChartStep], query: ChartQuery) -> JobChart:
-    """Return a job's page."""
+    """Draw the chart and fill the tables of a job's page."""
     known = charted_series(stored.series)
     summaries = stored.details.get("summaries", {})
     means = {name: summary["avg"] for name, summary in summaries.items()}
@@ -476,7 +476,7 @@ def _most(timestamps: Sequence[int], column: Sequence[float], start: int, end: i
 
 
 def _accelerator_memory(summaries: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the most MiB in use of every accelerator."""
+    """Return the most MiB that each accelerator had in use."""
     accelerators = []
     for series, summary in summaries.items():
         parts = series.split("|")
@@ -486,7 +486,7 @@ def _accelerator_memory(summaries: Mapping[str, Any]) -> list[tuple[str, float]]
 
 
 def charted_series(ids: Iterable[str]) -> list[ChartedSeries]:
-    """Return what can be charted of a log's series, in their order; a second accelerator of one place gets a number."""
+    """Return the series that can be charted, in order; a second accelerator of the same name gets a number."""
     series_by_name: dict[str, ChartedSeries] = {}
     for series in ids:
         name = _series_name(series)
@@ -503,7 +503,7 @@ def charted_series(ids: Iterable[str]) -> list[ChartedSeries]:
 def choose_series(
     known: Sequence[ChartedSeries], requested: str, means: Mapping[str, float]
 ) -> list[ChartedSeries]:
-    """Return the series asked for, by name with commas between; else cpu, memory and of accelerators the worst.
+    """Return the series asked for by name, else cpu, memory and the worst accelerators.
 
     These are the one that is used least and the one whose memory is fullest, by the `means` of series.
     """

@@ -66,7 +66,7 @@ _operation = partial(
 
 
 class JobUsage(NamedTuple):
-    """A job that may be shown: GitHub's record of it, and its utilization; at least one of them."""
+    """A job that may be shown: GitHub's record of it, its utilization, or both."""
 
     job: WorkflowJobRow | None
     row: JobRow | None
@@ -143,7 +143,7 @@ class JobUtilization(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 async def find_usage(query: Query, identifier: int, attempt: int | None) -> JobUsage:
-    """Return a job of the repository in the path; raises Rejected 404 where it may not be shown."""
+    """Find a job of the repository in the path; raise Rejected 404 if it may not be shown."""
     tx, owners = query.tx, await job_reads.visible_ids_of(query, query[REPO])
     row = await measured_jobs.find_measured_job(tx, owners, identifier, attempt)
     job = await runs.find_job(tx, owners, identifier)
@@ -153,7 +153,7 @@ async def find_usage(query: Query, identifier: int, attempt: int | None) -> JobU
 
 
 async def read_series(context: Context, row: JobRow) -> columns.StoredUsage | None:
-    """Return a job's series; None once they have been deleted."""
+    """Read a job's series; None once they have been deleted."""
     if row["blob"] is None:
         return None
     try:

@@ -160,7 +160,7 @@ class ReportGroups:
 
 
 async def visible_owners(query: Query) -> tuple[str, set[int]]:
-    """Return the repository in the path and its ids; raises Rejected 404 where it may not be shown."""
+    """Return the repository in the path and its ids; raise Rejected 404 if it may not be shown."""
     repo = query[REPO]
     owners = await job_reads.visible_ids_of(query, repo)
     if not owners:
@@ -348,7 +348,7 @@ def _json_url(window: ReportWindow, chosen: ReportQuery) -> str:
 async def _measured_backends(
     query: Query, window: ReportWindow, money: report.Costs
 ) -> list[tuple[str, Numbers]]:
-    """Return the backends of an upstream that may be shown and were measured, the idlest accelerators first."""
+    """Return the measured backends of an upstream that may be shown, the idlest accelerators first."""
     tx, known = query.tx, {name.casefold() for name in query.settings.upstream_repo}
     allowlist = await versions.read_in_force(tx) if window.repo.casefold() in known else None
     backends = []
@@ -396,7 +396,7 @@ REPORT_PAGE = View(
 
 
 def _date_parameter(name: str, description: str) -> Parameter[int | None]:
-    """Return a parameter that is a day."""
+    """Declare a parameter that is a day."""
 
     def parse(text: str) -> int | None:
         day = report.day_of(text)
@@ -431,7 +431,7 @@ async def read_json(query: Query) -> ReportGroups:
 
 
 def answer_report(report_groups: ReportGroups) -> UsageReport:
-    """Return the JSON of the groups."""
+    """Answer with the groups."""
     listed = sorted(report_groups.groups.items())
     return UsageReport(
         start=report.iso_date(report_groups.window.first),
@@ -462,7 +462,7 @@ def _number_fields(numbers: Numbers) -> dict[str, Any]:
 
 
 def _requested_days(query: Query, *, today: int) -> tuple[int, int]:
-    """Return the first and the last day asked for; raises Rejected 400."""
+    """Return the first and the last day asked for; raise Rejected 400 if they do not fit."""
     start, end = query[START], query[END]
     last = today if end is None else end
     first = last - addresses.DAYS + 1 if start is None else start

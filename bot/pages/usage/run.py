@@ -69,7 +69,7 @@ class RunJobs:
 
 
 async def read_run(query: Query) -> RunJobs:
-    """Read the jobs of a run; raises Rejected 404 where nothing is known of it."""
+    """Read the jobs of a run; raise Rejected 404 if nothing is known of it."""
     tx, repo, run_id = query.tx, query[REPO], query[RUN_OF_PAGE]
     owners = await job_reads.visible_ids_of(query, repo)
     attempts = await runs.attempts_of_run(tx, owners, run_id)
@@ -84,7 +84,7 @@ async def read_run(query: Query) -> RunJobs:
 
 
 async def read_measured(query: Query) -> list[JobSummary]:
-    """Read the measured jobs of a run; raises Rejected 404 where there is none."""
+    """Read the measured jobs of a run; raise Rejected 404 if there is none."""
     jobs: list[JobSummary] = []
     for owner in sorted(await job_reads.visible_ids_of(query, query[REPO])):
         jobs += await measured_jobs.jobs_of_run(query.tx, owner, query[RUN], limit=JOBS_MOST)
@@ -113,7 +113,7 @@ def show_run(run: RunJobs) -> dict[str, Any]:
 
 
 def answer_run(jobs: list[JobSummary]) -> RunUtilization:
-    """Return the JSON of the measured jobs."""
+    """Answer with the measured jobs."""
     return RunUtilization(jobs=[fill_struct(MeasuredJob, job) for job in jobs])
 
 

@@ -46,7 +46,7 @@ _PERCENTS = [*(hundredths / 100 for hundredths in range(NULL_HUNDREDTHS)), math.
 
 
 class _Place:
-    """Somewhere in the data of records: known once, so that no record has to spell out its paths again."""
+    """A place in the data of records, known once, so that no record has to spell out its paths again."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -54,7 +54,7 @@ class _Place:
         self.leaves: dict[str | int, tuple[array[float], float]] = {}
 
     def take(self, value: dict[str, Any], at: int) -> bool:
-        """Add a pair of mean and maximum, as nearly all objects are; returns False for what needs a closer look."""
+        """Add a pair of mean and maximum, as nearly all objects are; return False for anything else."""
         known = self.leaves
         if len(known) != 2 or "avg" not in known or "max" not in known:
             return False
@@ -105,7 +105,7 @@ class StoredColumns(Mapping[str, Any]):
 
 
 class StoredUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """A log's numbers, read back. NaN is none."""
+    """A log's numbers, read back; NaN stands for no number."""
 
     metadata: dict[str, Any]
     commands: list[str]
@@ -142,7 +142,7 @@ class RecordColumns:
         self._collect(data, self._root, at, DEPTH_MOST)
 
     def finish(self) -> None:
-        """Give all series their full length, and all records their order in time."""
+        """Bring all series to full length, and all records into the order of time."""
         length = len(self.timestamps)
         for column in self.series.values():
             _pad(column, length)
@@ -179,7 +179,7 @@ class RecordColumns:
                     self.flags.add("series_left_out")
 
     def _of_uuid(self, value: dict[str, Any], place: _Place) -> _Place | None:
-        """Return where the fields of an object stand: under its uuid, if it has one."""
+        """Return the place of an object's fields: under its uuid, if it has one."""
         uuid = value.get("uuid")
         return self._inner(place, f"uuid:{uuid[:UUID_MOST]}") if isinstance(uuid, str) and uuid else place
 
@@ -194,7 +194,7 @@ class RecordColumns:
             column.append(value)
 
     def _leaf(self, place: _Place, key: str | int) -> tuple[array[float], float] | None:
-        """Return the column of a number, and the most it may be; None where there are too many."""
+        """Return the column of a number and its maximum, or None if there are too many."""
         series = f"{place.path}|{key}" if place.path else str(key)
         column = self.series.get(series)
         if column is None:
@@ -206,7 +206,7 @@ class RecordColumns:
         return leaf
 
     def _inner(self, place: _Place, key: str | int) -> _Place | None:
-        """Return the place of what is below a key; None where there are too many."""
+        """Return the place below a key, or None if there are too many."""
         if (known := place.inner.get(key)) is not None:
             return known
         path = f"{place.path}|{key}" if place.path else str(key)
@@ -244,7 +244,7 @@ def _pad(column: array[float], length: int) -> None:
 
 
 def encode_usage(log: UsageLog, details: Mapping[str, Any] | None = None) -> bytes:
-    """Return the blob of a log."""
+    """Encode a log as a blob."""
     units = [unit(name) for name in log.series]
     header = {
         "format": FORMAT,
@@ -268,7 +268,7 @@ def encode_usage(log: UsageLog, details: Mapping[str, Any] | None = None) -> byt
 
 
 def decode_usage(blob: bytes) -> StoredUsage:
-    """Return what a blob holds; raises DamagedBlob."""
+    """Decode a blob; raise DamagedBlob if it is none."""
     try:
         return _decode_plain(memoryview(zlib.decompressobj().decompress(blob, BYTES_MOST)))
     except (zlib.error, struct.error, KeyError, TypeError, ValueError, AttributeError) as error:

@@ -62,7 +62,7 @@ class CommandUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_segments(log: UsageLog, gap: int = GAP) -> list[Segment]:
-    """Return the segments of every Python command, commands in the order they were first seen."""
+    """Return the segments of Python commands, in the order in which the commands were first seen."""
     seen: dict[int, list[int]] = {}
     for at, running in zip(log.timestamps, log.running, strict=True):
         for number in running:
@@ -86,7 +86,7 @@ def _split_times(times: Sequence[int], gap: int) -> list[tuple[int, int]]:
 
 
 def shown_name(command: str) -> str:
-    """Return what of a command is worth reading."""
+    """Return the part of a command that is worth reading."""
     return PATHS.sub("", SHARD.sub("", PYTHON.sub("", command))).strip() or command
 
 
@@ -104,7 +104,7 @@ class Overlap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_overlap(log: UsageLog, segments: Sequence[Segment]) -> Overlap:
-    """Return what of a log's segments ran at the same time; without what runs beside every job."""
+    """Find what ran at the same time in a log, without what runs beside every job."""
     counted = [segment for segment in segments if not in_background(segment.name)]
     return Overlap(
         most_at_once=most_at_once(counted), pairs=find_pairs(counted), commands=command_usages(log)
@@ -112,7 +112,7 @@ def find_overlap(log: UsageLog, segments: Sequence[Segment]) -> Overlap:
 
 
 def most_at_once(segments: Sequence[Segment]) -> int:
-    """Return how many segments there are at the fullest second; both ends belong to a segment."""
+    """Return how many segments overlap at the fullest second; both ends belong to a segment."""
     turns = sorted(
         [(segment.start_at, 0) for segment in segments] + [(segment.end_at, 1) for segment in segments]
     )
@@ -144,7 +144,7 @@ def find_pairs(segments: Sequence[Segment]) -> list[Pair]:
 
 
 def command_usages(log: UsageLog) -> list[CommandUsage]:
-    """Return every Python command with what its records say, in the order they were first seen."""
+    """Return the usage of each Python command, in the order in which they were first seen."""
     counted = [name.startswith("python") and not in_background(name) for name in log.commands]
     memory = log.series.get(MEMORY)
     alone: dict[int, float] = {}

@@ -43,7 +43,7 @@ ACCELERATOR_FIELDS = {
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """One series. Percentiles are of the points, none in between."""
+    """The summary of one series; percentiles are points of it, never values in between."""
 
     avg: float
     p10: float
@@ -82,7 +82,7 @@ class Histogram(NamedTuple):
 
     @classmethod
     def of(cls, values: Iterable[float], *, means: Iterable[float] | None = None) -> Self:
-        """Return the histogram of values, NaN is none; `means` are summed in their place where they differ."""
+        """Count values in a histogram, without NaN; `means` are summed instead where they differ."""
         known = [value for value in values if value == value]  # noqa: PLR0124 - only NaN is not itself
         counts = Counter(map(int, known))
         bins = [counts.get(number, 0) for number in range(BINS - 1)]
@@ -126,7 +126,7 @@ class Measured(NamedTuple):
 
 
 def summarize_log(log: UsageLog, *, ends: str = "") -> dict[str, Summary]:
-    """Return the summary of every series that has points and whose id ends like this."""
+    """Summarize every series that has points and an id with this end."""
     summaries = {
         series: summarize_series(column, unit(series))
         for series, column in log.series.items()
@@ -136,7 +136,7 @@ def summarize_log(log: UsageLog, *, ends: str = "") -> dict[str, Summary]:
 
 
 def summarize_series(column: Iterable[float], counted_in: str = "percent") -> Summary | None:
-    """Return the summary of points; NaN is none."""
+    """Summarize points; NaN is no point."""
     points = sorted(value for value in column if value == value)  # noqa: PLR0124 - only NaN is not itself
     if not points:
         return None
@@ -152,12 +152,12 @@ def summarize_series(column: Iterable[float], counted_in: str = "percent") -> Su
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """Return the point at this place of ascending ones."""
+    """Return the point at a percentile of ascending ones."""
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
 def time_weights(timestamps: Sequence[int]) -> tuple[list[float], float, list[bool]]:
-    """Return how many seconds each record stands for, how many none does, and which records come after a hole.
+    """Return the seconds that each record stands for, those that none does, and which records follow a hole.
 
     A record stands for the time since the one before it. The first one stands for the median of these.
     """
@@ -172,7 +172,7 @@ def time_weights(timestamps: Sequence[int]) -> tuple[list[float], float, list[bo
 
 
 def weighted_mean(column: Sequence[float] | None, weight: Sequence[float]) -> float | None:
-    """Return the mean weighted by time; of one record that stands for no time, its value."""
+    """Return the mean weighted by time, or the value of a record that stands for no time."""
     pairs = [(value, w) for value, w in zip(column or (), weight, strict=False) if value == value]  # noqa: PLR0124
     total = sum(w for _, w in pairs)
     if total:
@@ -204,7 +204,7 @@ def measure_times(log: UsageLog) -> Times:
 
 
 def find_peak(log: UsageLog) -> MemoryPeak | None:
-    """Return the first record with the most memory in use, and who ran then."""
+    """Return the first record with the most memory in use, and the commands that ran then."""
     column = log.series.get(MEMORY)
     points = [(value, -at) for at, value in enumerate(column or ()) if value == value]  # noqa: PLR0124
     if not points:
@@ -224,7 +224,7 @@ def _is_utilization(series: str) -> bool:
 
 
 def _idle_seconds(column: Sequence[float], weight: Sequence[float], holes: Sequence[bool]) -> float:
-    """Return the seconds of runs without work; a run ends where nothing is known."""
+    """Return the seconds of idle stretches; a stretch ends where nothing is known."""
     total = run = 0.0
     for value, w, hole in zip(column, weight, holes, strict=True):
         if hole or not value < IDLE:
@@ -236,36 +236,36 @@ def _idle_seconds(column: Sequence[float], weight: Sequence[float], holes: Seque
 
 
 def pack_histograms(histograms: Sequence[Histogram]) -> int:
-    """Return the bins of some histograms as one number: to add or subtract it does so with every bin."""
+    """Pack the bins of histograms into one number: adding it adds every bin."""
     bins = [many for histogram in histograms for many in histogram.bins]
     return int.from_bytes(struct.pack(f"<{len(bins)}Q", *bins), "little")
 
 
 def unpack_histograms(number: int, totals: Sequence[int]) -> list[Histogram]:
-    """Return the histograms of a packed number, given their sums of values."""
+    """Unpack the histograms of a number, given their sums of values."""
     count = len(totals) * BINS
     bins = struct.unpack(f"<{count}Q", number.to_bytes(count * BIN_BYTES, "little"))
     return [Histogram(bins[at * BINS : (at + 1) * BINS], total) for at, total in enumerate(totals)]
 
 
 def encode_bins(number: int, count: int) -> bytes:
-    """Return the packed number of `count` histograms as it is stored."""
+    """Encode the packed number of `count` histograms for the database."""
     return zlib.compress(number.to_bytes(count * BINS * BIN_BYTES, "little"), 6)
 
 
 def decode_bins(stored: bytes, count: int) -> int:
-    """Return a stored number."""
+    """Decode a stored number."""
     return int.from_bytes(zlib.decompressobj().decompress(stored, count * BINS * BIN_BYTES), "little")
 
 
 def measure_log(log: UsageLog) -> dict[str, Measured]:
-    """Return every metric; of accelerators, the busiest one of a record counts, and their mean in averages."""
+    """Measure every metric; of accelerators, the busiest one of a record counts, and their mean in averages."""
     weight = time_weights(log.timestamps)[0]
     return {metric: _measure_metric(*_columns_of_metric(log, metric), weight) for metric in METRICS}
 
 
 def as_columns(measured: Mapping[str, Measured]) -> Measures:
-    """Return the columns of metrics in a job's row, null where nothing was measured."""
+    """Return the columns of a job's row for its metrics, null where nothing was measured."""
     measures = {
         METRIC_COLUMNS[metric]: metric_measured.measure for metric, metric_measured in measured.items()
     }
@@ -280,7 +280,7 @@ def as_columns(measured: Mapping[str, Measured]) -> Measures:
 def _columns_of_metric(
     log: UsageLog, metric: str
 ) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
-    """Return the records' maxima, the means of these over accelerators, and the means of means."""
+    """Return the records' maxima, their means over accelerators, and the means of means."""
     if metric not in ACCELERATOR_FIELDS:
         most = log.series.get(f"{metric}|max", ())
         return most, most, log.series.get(f"{metric}|avg", ())
@@ -297,7 +297,7 @@ def _columns_of_metric(
 
 
 def _combine(columns: Sequence[Sequence[float]], *, most: bool = False) -> Sequence[float]:
-    """Return the mean of every record over some columns, or the most."""
+    """Return the mean of every record over some columns, or its maximum."""
     if len(columns) < 2:
         return columns[0] if columns else ()
     whole = not any(math.isnan(sum(column)) for column in columns)

@@ -29,7 +29,7 @@ TEXT_MOST = 512
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line, every field of its type. Its ids and names are claims of the job that wrote it."""
+    """The first line, with every field of its type; ids and names are claims of the job that wrote it."""
 
     level: str = "metadata"
     workflow_id: str = ""
@@ -98,7 +98,7 @@ class UsageLog:
 
     @property
     def start_at(self) -> int:
-        """Return when the log begins; of one whose metadata do not say it, its first record."""
+        """Return when the log begins by its metadata, else by its first record."""
         return (self.metadata.start_at if self.metadata else 0) or (
             self.timestamps[0] if self.timestamps else 0
         )
@@ -110,7 +110,7 @@ class UsageLog:
 
     @property
     def extent(self) -> Extent:
-        """Return from when to when it reaches, and how many records it holds, before thinning."""
+        """Return the times that the log spans and how many records it holds, before thinning."""
         return {
             "start_at": self.start_at,
             "end_at": self.end_at,
@@ -167,7 +167,7 @@ class Commands:
 
 
 def metadata_of(line: Any) -> Metadata:
-    """Return what a decoded first line says; raises NotReadable."""
+    """Read a decoded first line; raise NotReadable if no log begins with it."""
     if not isinstance(line, dict):
         raise NotReadable("refused", "no metadata: the first line is not a JSON object")
     if model := legacy_model(line):
@@ -235,7 +235,7 @@ def moment(value: Any) -> tuple[int, bool] | None:
 
 
 def finite_number(value: Any) -> float | None:
-    """Return a finite number that is not negative, else None."""
+    """Return a finite number that is not negative, or None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -246,7 +246,7 @@ def finite_number(value: Any) -> float | None:
 
 
 def whole_number(value: Any) -> int | None:
-    """Return a whole number of things, else None: unknown."""
+    """Return a whole number of things, or None if it is unknown."""
     count = finite_number(value)
     return int(count) if count is not None and count <= 1_000_000 else None
 
@@ -329,12 +329,12 @@ class _Reader:
 
 
 def read_log(file: IO[bytes], *, force: bool = False) -> UsageLog:
-    """Read a usage log; with `force` also one whose metadata are missing or of another version."""
+    """Read a usage log; with `force` also one whose metadata is missing or of another version."""
     return _Reader(force=force).read(file)
 
 
 def decode_lines(file: IO[bytes], flags: set[str]) -> Iterator[Any]:
-    """Yield every line that is not blank, decoded, or BROKEN; a last line that was cut off is left out."""
+    """Decode every line that is not blank, or yield BROKEN; a last line that was cut off is skipped."""
     while line := file.readline(LINE_MOST + 1):
         whole = line.endswith(b"\n")
         if len(line) > LINE_MOST and not whole:
@@ -356,7 +356,7 @@ def is_error(line: Any) -> bool:
 
 
 def valid_record(line: Any) -> tuple[int, bool, dict[str, Any]] | None:
-    """Return time, whether that was in milliseconds, and data of a record; None if it is not valid."""
+    """Return a record's time, whether it was in milliseconds, and its data; None if it is invalid."""
     if not isinstance(line, dict) or line.get("level") != "record" or not isinstance(line.get("data"), dict):
         return None
     at = moment(line.get("timestamp"))
@@ -382,7 +382,7 @@ def _skip_line(file: IO[bytes]) -> None:
 
 
 def _forced_metadata(line: dict[str, Any]) -> Metadata | None:
-    """Return the metadata of another version, read as if it were ours."""
+    """Read metadata of another version as if it were ours."""
     try:
         return metadata_of(line | {"data_model_version": 1.5})
     except NotReadable:
@@ -428,7 +428,7 @@ def record_lines(file: IO[bytes], log: UsageLog, *, created_at: int) -> Iterator
 
 
 def _claims(log: UsageLog) -> dict[str, Any]:
-    """Return whose log it is. Without a run to belong to, that is what it says itself."""
+    """Return whose log it is: without a run, what the log itself claims."""
     said = log.metadata
     return {
         "repo": "",
@@ -445,7 +445,7 @@ def _whole_id(text: str) -> int:
 
 
 def _plausible(value: Any, most: float) -> Any:
-    """Return data with null for every number that the charts would not show either."""
+    """Replace numbers that charts would not show by null."""
     if isinstance(value, dict):
         return {
             key: _plausible(inner, VALUE_MOST if key in MEBIBYTES else most) for key, inner in value.items()
