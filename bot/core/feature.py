@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 class NavigationEntry:
     """A page in a bar of links that its neighbours have too; `{repo}` in path and label stands for owner/name."""
 
-    bar: (
-        str  # site: on every page; repository: on all of its pages; any other: on the pages of the bar itself
-    )
+    # site: on every page; repository: on all of its pages; any other: on the pages of the bar itself
+    bar: str
     path: str
     label: str
     place: int = 50  # in its bar; at the same place by the order of the features
-    shown: str = ""  # async (asked, repo) -> whether there is something to show; empty: always
+    shown: str = ""  # async (query, repo) -> whether there is something to show; empty: always
     covers: tuple[str, ...] = ()  # beginnings of the paths of further pages that belong to it
 
 
@@ -56,9 +55,8 @@ class Feature:
     before_commit: str = ""
     # (settings, features) -> a hook as the one before that runs after all of these, or None: for what needs both
     observer: str = ""
-    check_settings: str = (
-        ""  # (settings, features) -> what is wrong with options that fit together badly, in words
-    )
+    # (settings, features) -> what is wrong with options that fit together badly, in words
+    check_settings: str = ""
     on_start: str = ""  # async (tx): when the only worker on a database starts
     prune: References = ""  # async (context) -> {what: how many were deleted}
     retained: str = ""  # (table) -> condition of the rows that are not to be deleted, or None
@@ -83,15 +81,13 @@ class Feature:
     conditions: str = ""
     # async (tx, settings, hidden) -> a function that sets gauges of `bot.core.metrics`, called before they are read
     metrics: str = ""
-    notes: str = (
-        ""  # async (tx, settings, whether the administrator asks) -> what needs attention, for /readyz
-    )
+    # async (tx, settings, whether the administrator asks) -> what needs attention, for /readyz
+    notes: str = ""
     exports: str = ""  # a tuple of `bot.db.exports.Export`: rows that sinks may have copies of
-    additions: str = (
-        ""  # a tuple of `bot.db.exports.Addition`: what it knows of rows that another one exports
-    )
+    # a tuple of `bot.db.exports.Addition`: what it knows of rows that another one exports
+    additions: str = ""
     navigation: tuple[NavigationEntry, ...] = ()  # its pages in the bars of links, see `bot.web.html`
-    # async (asked, words, limit) -> what is called by these words, see `bot.web.search`
+    # async (query, words, limit) -> what is called by these words, see `bot.web.search`
     search: str = ""
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
     # backend, job, run, queue (the runners of a repository), repository (its home); failures: what is known of the
