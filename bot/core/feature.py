@@ -89,18 +89,12 @@ class Feature:
     navigation: tuple[NavigationEntry, ...] = ()  # its pages in the bars of links, see `bot.web.html`
     # async (query, words, limit) -> what is called by these words, see `bot.web.search`
     search: str = ""
-    # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
-    # backend, job, run, queue (the runners of a repository), repository (its home); failures: what is known of the
-    # failures on a commit, for the one list of them; about: title, author, branch and parent of a commit;
-    # elsewhere: jobs on a commit that ran on other CIs, async (tx, repository, SHA);
-    # missing: what there is where a page is not; instead: the path that such an address leads to, or None;
-    # job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
-    # head: the tests of a pull request's head, for both; remarks: further lines of its comment; cell: a line by the
-    # id of a job; failure;
-    # backend_run: a line by the id of a backend's run; grid: notes on a branch's columns and commits;
-    # shared_failures: keys of backends' failed jobs whose failures upstream's own jobs share;
-    # admin: a section of the administrator's page, of the settings
-    sections: Mapping[str, References] = field(default_factory=dict)
+    # texts of what lies below its owner, place -> async (tx, subject) -> what it says; places: failures: what is known
+    # of a commit's failures, for check runs; comment: job lines, for check runs as well; head: the tests of a pull
+    # request's head, for both; remarks: further lines of its comment; missing: blocks, what there is where a page is
+    # not; instead: the path that such an address leads to, or None; admin: a section of the administrator's page, of
+    # the settings
+    sections: Mapping[str, str] = field(default_factory=dict)
 
 
 Features = tuple[Feature, ...]
@@ -139,7 +133,7 @@ def sections(features: Iterable[Feature], place: str) -> Iterator[Any]:
     """Yield the functions that add blocks to a place, in the order of the features."""
     for feature in features:
         if place in feature.sections:
-            yield from map(load, _listed(feature.sections[place]))
+            yield load(feature.sections[place])
 
 
 FindingStatus = Literal["ok", "warning", "error"]

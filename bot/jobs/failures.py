@@ -51,8 +51,6 @@ async def about_commit(tx: Transaction, subject: CommitSubject) -> CommitAbout |
 
 async def find_failures(tx: Transaction, subject: FailuresSubject) -> Failures:
     """Return how the jobs that fail on a commit fared before it, or on the base branch of a pull request."""
-    if not subject.own:
-        return Failures()
     return await (_on_base(tx, subject) if subject.of_pull else _on_branch(tx, subject))
 
 

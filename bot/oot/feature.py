@@ -56,13 +56,6 @@ FEATURE = Feature(
     exports="bot.oot.results.exports:EXPORTS",
     routes="bot.oot.reports.endpoints:setup",
     views="bot.oot.reports.endpoints:VIEWS",
-    sections={
-        "backend": (
-            "bot.pages.backends.dispatches:describe_pings",
-            "bot.pages.backends.backend:describe_demotion",
-        ),
-        "pull": "bot.pages.pulls.dispatch_explanation:describe_asked",
-    },
     admin_forms={"/ping": "bot.oot.dispatch.ping:request_by_form"},
     doctor={
         "reports": "bot.oot.reports.oidc:check_issuers",

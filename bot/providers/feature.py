@@ -356,7 +356,6 @@ FEATURE = Feature(
     settings="bot.providers.feature:ProviderSettings",
     commands={"providers": "bot.console.ci:providers"},
     sections={
-        "queue": "bot.providers.doctor:describe_queue",
         "admin": "bot.providers.doctor:describe_unmapped",
     },
 )

@@ -29,9 +29,8 @@ from bot.oot.statistics.stats import outcome_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-CommitPlace = tuple[
-    str, int | None, str, str
-]  # upstream, pull request, commit, and the run of a nightly build
+# upstream, pull request, commit, and the run of a nightly build
+CommitPlace = tuple[str, int | None, str, str]
 ColumnName = tuple[str, str]  # workflow, job
 
 BUILDS = frozenset({"nightly", "periodic"})  # events whose runs are builds of their own, whatever the commit

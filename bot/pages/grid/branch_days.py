@@ -14,9 +14,10 @@ from bot.jobs.runner_queues import RunnerQueue, read_runner_queues
 from bot.jobs.settings import TrunkSettings
 from bot.jobs.tables import ColumnEvent
 from bot.pages.grid.grid import BRANCH_MOST, grid_address
+from bot.providers.doctor import describe_queue
 from bot.queue import sums
 from bot.queue.sums import DAY
-from bot.web import addresses, blocks, charts
+from bot.web import addresses, charts
 from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, fill_struct
@@ -302,7 +303,7 @@ async def read_queues(asked: Query) -> Queues:
         repo=subject.repo,
         runners=await read_runner_queues(tx, asked.settings, branch),
         counted_until=await sums.counted_until(tx, RUNNERS, [identifier], first=first),
-        added=await blocks.gather(asked.context.features, "queue", tx, subject) if asked.for_page else [],
+        added=await describe_queue(tx, subject) if asked.for_page else [],
     )
 
 

@@ -14,8 +14,8 @@ from bot.jobs import branch_history, branch_reads, branch_standing, branches, da
 from bot.jobs.cells import FAILED
 from bot.jobs.settings import TrunkSettings
 from bot.jobs.tables import CommitRow
+from bot.pages.culprits.sections import mark_grid
 from bot.pages.grid import grid_view, opened_cell
-from bot.web import blocks
 from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, fill_struct
@@ -340,10 +340,10 @@ async def _read_beside(
     )
     return BesideGrid(
         took=await daily_sums.read_signal_seconds(tx, identifier, branch.name, commits),
-        opened=await opened_cell.read_opened(tx, asked.context, branch, shown_grid, chosen),
+        opened=await opened_cell.read_opened(tx, asked.settings, branch, shown_grid, chosen),
         deleted=await branches.deleted_at(tx, identifier, branch.name),
         known=[] if commits else await rows.branches(tx, identifier),
-        notes=await blocks.grid_notes(asked.context.features, tx, about),
+        notes=await mark_grid(tx, about),
     )
 
 

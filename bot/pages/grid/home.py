@@ -219,7 +219,7 @@ async def describe_repository(tx: Transaction, subject: RepositorySubject) -> li
     return []
 
 
-async def describe_missing(tx: Transaction, subject: MissingSubject) -> list[Block]:
+async def describe_branches(tx: Transaction, subject: MissingSubject) -> list[Block]:
     """Return the branches of a repository whose page, of a branch for instance, is not there."""
     with contextlib.suppress(Rejected):
         default = await branch_reads.find_branch(tx, subject.asked.hidden, subject.repo, "")

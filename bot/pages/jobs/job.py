@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from bot.core.escaping import web_url
-from bot.core.feature import sections
 from bot.evidence.collect import artifacts, uploads
 from bot.evidence.collect.artifacts import ArtifactChoice
 from bot.evidence.collect.tables import FetchRow, ci_artifact
@@ -19,14 +18,17 @@ from bot.jobs.collection import FetchState
 from bot.jobs.job_names import LABEL_SEPARATOR
 from bot.oot.results import dispatches
 from bot.pages import job_reads
+from bot.pages.job_reports.skipped_documents import show_job_documents
 from bot.pages.jobs import artifact_pages, run
 from bot.pages.jobs.artifact_pages import ARTIFACTS_SHOWN, NO_ARTIFACTS, Artifact, artifact_answer
 from bot.pages.jobs.run import find_origin
-from bot.web import blocks
+from bot.pages.logs import sections as logs
+from bot.pages.tests import views as tests
+from bot.pages.usage import sections as usage
 from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, fill_struct, one_of
-from bot.web.blocks import JobSubject
+from bot.web.blocks import JobSubject, order_blocks
 from bot.web.bodies import BodyCapacity
 from bot.web.parameters import REPO
 from bot.web.view import Json, Page, View
@@ -34,6 +36,7 @@ from bot.web.view import Json, Page, View
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from bot.db.transaction import Transaction
     from bot.evidence.collect.artifacts import ListedArtifact
     from bot.evidence.collect.tables import UploadRow
     from bot.jobs.job_cells import OtherJobRow
@@ -92,20 +95,29 @@ JOB_ID = declare.identifier("id", "GitHub's id of the job")
 
 async def read_job(asked: Query) -> JobOnPage:
     """Read a job; raises Rejected 404."""
-    tx, features = asked.tx, asked.context.features
+    tx = asked.tx
     job = await job_reads.shown_job(tx, await job_reads.visible_ids_of(asked, asked[REPO]), asked[JOB_ID])
     log = await job_reads.log_state(tx, asked.settings, job)
     subject = job_reads.job_subject(asked.request, job)
     if asked.for_page:
-        added = await blocks.gather(features, "job", tx, subject)
+        added = await read_job_blocks(tx, subject)
         origin = await find_origin(tx, job["repo"], job["run_id"], job["head_sha"], asked.hidden)
         return JobOnPage(job=job, log=log, github=subject.github, origin=origin, blocks=added)
-    more: dict[str, Any] = {}
-    for add in sections(features, "job_json"):
-        more |= await add(tx, subject)
+    more = await logs.job_json(tx, subject)
     choice = ArtifactChoice(same={"run_id": job["run_id"], "job_id": job["id"]})
     listed = await artifacts.find_artifacts(tx, {job["repository_id"]}, choice, limit=ARTIFACTS_SHOWN)
     return JobOnPage(job=job, log=log, github=subject.github, more=more, artifacts=listed)
+
+
+async def read_job_blocks(tx: Transaction, subject: JobSubject) -> list[Block]:
+    """Return what is known of a job besides the job itself: its artifacts, log, tests, machine and documents."""
+    return order_blocks(
+        await artifact_pages.job_artifacts(tx, subject),
+        await logs.job_section(tx, subject),
+        await tests.job_blocks(tx, subject),
+        await usage.show_job(tx, subject),
+        await show_job_documents(tx, subject),
+    )
 
 
 def show_job(page: JobOnPage) -> dict[str, Any]:
@@ -197,7 +209,7 @@ async def read_other_job(asked: Query) -> OtherJobOnPage:
         query=dict(asked.request.query),
         settings=asked.settings,
     )
-    added = await blocks.gather(asked.context.features, "job", tx, subject)
+    added = await read_job_blocks(tx, subject)
     log = await job_reads.asked_log_state(tx, job["repository_id"], job["job_id"])
     return OtherJobOnPage(repo=repo, job=job, log=log, blocks=added)
 
@@ -261,7 +273,7 @@ async def read_upload(asked: Query) -> UploadOnPage:
         upload=upload,
         state=await job_reads.upload_state(tx, upload),
         dispatch=dispatch,
-        blocks=await blocks.gather(asked.context.features, "job", tx, subject),
+        blocks=await read_job_blocks(asked.tx, subject),
     )
 
 

@@ -14,11 +14,15 @@ from bot.jobs.cells import CONCLUSIONS, STATES
 from bot.oot.results import jobs
 from bot.oot.verdict.view import anchor_of
 from bot.pages import job_reads
-from bot.web import access, blocks
+from bot.pages.job_reports import selected_tests, skipped_documents
+from bot.pages.jobs import artifact_pages
+from bot.pages.logs import sections as logs
+from bot.pages.tests import views as tests
+from bot.pages.usage import sections as usage
+from bot.web import access
 from bot.web import parameters as declare
-from bot.web.blocks import Block, RunSubject
+from bot.web.blocks import Block, RunSubject, order_blocks
 from bot.web.charts import TimelineBar, TimelineStep, timeline
-from bot.web.failures import JobElsewhere
 from bot.web.parameters import REPO
 from bot.web.search import Hit
 from bot.web.view import Page, View
@@ -76,6 +80,22 @@ async def find_origin(
     record = await record_store.read_pull(tx, upstream, number) if number else None
     title = (record["title"] if record else None) or ""
     return RunOrigin(upstream=upstream, pull=number, title=title, sha=sha, backend=backend, level=level)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobElsewhere:
+    """A job of another CI, or one that only a commit status tells of, at its newest attempt."""
+
+    id: int  # its number in cells of the grid: below 0
+    workflow: str
+    name: str
+    status: str
+    conclusion: str | None
+    attempt: int
+    queued_at: int | None
+    started_at: int | None
+    completed_at: int | None
+    url: str | None
 
 
 ELSEWHERE_MOST = 2_000  # of a commit
@@ -249,7 +269,15 @@ async def read_run(asked: Query) -> RunOnPage:
     return RunOnPage(
         attempts=attempts,
         jobs=await runs.jobs_of_run(tx, newest["repository_id"], newest["id"]),
-        blocks=await blocks.gather(asked.context.features, "run", tx, subject),
+        blocks=order_blocks(
+            await artifact_pages.run_artifacts(tx, subject),
+            await draw_run(tx, subject),
+            await logs.run_section(tx, subject),
+            await tests.run_blocks(tx, subject),
+            await usage.show_run(tx, subject),
+            await skipped_documents.show_run_documents(tx, subject),
+            await selected_tests.show_run(tx, subject),
+        ),
         listing=await fetches.find_listing(tx, newest),
         origin=await find_origin(tx, newest["repo"], newest["id"], newest["head_sha"], asked.hidden),
     )

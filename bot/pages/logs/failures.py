@@ -20,10 +20,11 @@ from bot.evidence.logs.parse.rulesets import KINDS
 from bot.evidence.logs.rows import DAY, FAILURES
 from bot.evidence.logs.tables import PUBLIC, DayRow
 from bot.pages import job_reads
+from bot.pages.culprits.sections import describe_failure
 from bot.queue import sums
 from bot.web import addresses, openapi, parameters
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, matching, one_of
-from bot.web.blocks import FailureStart, FailureSubject, gather
+from bot.web.blocks import FailureStart, FailureSubject
 from bot.web.charts import bars, chart
 from bot.web.openapi import DeclaredRefusal
 from bot.web.search import Hit
@@ -241,7 +242,7 @@ async def read_failure(query: Query) -> FailureDetails:
         counted_until=await sums.counted_until(tx, FAILURES, [PUBLIC], first=since),
         today=query.context.clock.now() // DAY,
         github=web_url(query.settings.github_api_url),
-        notes=await gather(query.context.features, "failure", tx, about) if query.for_page else (),
+        notes=await describe_failure(tx, about) if query.for_page else (),
     )
 
 

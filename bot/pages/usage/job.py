@@ -14,7 +14,6 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from bot.core.feature import sections
 from bot.core.json_fields import Kind, read_member
 from bot.evidence.collect.blobs import BLOBS
 from bot.evidence.collect.remote_blobs import BlobMissing
@@ -25,6 +24,7 @@ from bot.evidence.usage.parse.segments import SEGMENT_LEVEL, in_background
 from bot.evidence.usage.tables import JobRow
 from bot.jobs import runs
 from bot.pages import job_reads
+from bot.pages.logs import sections as logs
 from bot.pages.usage import chart
 from bot.pages.usage.run import RUN
 from bot.web import answers, openapi, parameters
@@ -169,8 +169,7 @@ async def read_job(query: Query) -> JobPage:
     verdicts: list[Mapping[str, Any]] = []
     if usage.job is not None:
         subject = job_reads.job_subject(query.request, usage.job)
-        for add in sections(query.context.features, "job_json"):
-            verdicts += (await add(query.tx, subject)).get("verdicts", [])
+        verdicts = (await logs.job_json(query.tx, subject))["verdicts"]
     chosen = chart.ChartQuery(
         path=query.request.path,
         series=query[SERIES],
