@@ -106,7 +106,9 @@ def compare_point(
     series: SeriesName, point: SeriesPoint, before: Sequence[SeriesPoint]
 ) -> ValueChange | None:
     """Return a point beside the newest trusted ones before it; None where these are too few."""
-    usual = [one["median"] for one in before[-SEEN_BEFORE:] if one["median"] is not None]
+    usual = [
+        point_before["median"] for point_before in before[-SEEN_BEFORE:] if point_before["median"] is not None
+    ]
     if point["median"] is None:
         return None
     return compare_value(point["median"], usual, least=least_change(series["metric"]))

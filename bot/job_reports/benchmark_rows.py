@@ -46,11 +46,11 @@ def digest_of(names: Mapping[str, Any]) -> bytes:
 
 async def known_ids(tx: Transaction, digests: Collection[bytes]) -> dict[bytes, int]:
     """Return the ids of those series that are known, by digest."""
-    found: dict[bytes, int] = {}
+    ids: dict[bytes, int] = {}
     for some in _chunks(sorted(digests)):
         rows = await tx.run(sa.select(SERIES.digest, SERIES.id).where(SERIES.digest.in_(some)))
-        found |= {bytes(digest): identifier for digest, identifier in rows}
-    return found
+        ids |= {bytes(digest): identifier for digest, identifier in rows}
+    return ids
 
 
 async def add_series(tx: Transaction, new: Mapping[bytes, Mapping[str, str]]) -> dict[bytes, int]:
@@ -78,7 +78,7 @@ async def newest_points(
     before: int | None = None,
 ) -> dict[int, list[SeriesPoint]]:
     """Return the newest trusted points of some series in a repository, oldest first."""
-    found: dict[int, list[SeriesPoint]] = {}
+    points: dict[int, list[SeriesPoint]] = {}
     place = sa.func.row_number().over(
         partition_by=POINT.series_id, order_by=(POINT.at.desc(), POINT.object_id.desc())
     )
@@ -89,17 +89,17 @@ async def newest_points(
         ranked = sa.select(benchmark_point, place.label("place")).where(*these).subquery()
         query = select(SeriesPoint, ranked).where(ranked.c.place <= limit)
         for point in await tx.fetch(query.order_by(ranked.c.at, ranked.c.object_id)):
-            found.setdefault(point["series_id"], []).append(point)
-    return found
+            points.setdefault(point["series_id"], []).append(point)
+    return points
 
 
 async def series_by_id(tx: Transaction, ids: Collection[int]) -> dict[int, SeriesRow]:
     """Return some series."""
-    found: dict[int, SeriesRow] = {}
+    series: dict[int, SeriesRow] = {}
     for some in _chunks(sorted(ids)):
         rows = await tx.fetch(select(SeriesRow, benchmark_series).where(SERIES.id.in_(some)))
-        found |= {row["id"]: row for row in rows}
-    return found
+        series |= {row["id"]: row for row in rows}
+    return series
 
 
 async def store_trends(
@@ -111,7 +111,7 @@ async def store_trends(
             sa.delete(benchmark_trend).where(TREND.repository_id == repository_id, TREND.series_id.in_(some))
         )
     if trends:
-        await tx.run(sa.insert(benchmark_trend), [dict(one) for one in trends])
+        await tx.run(sa.insert(benchmark_trend), [dict(trend) for trend in trends])
 
 
 async def read_trends(

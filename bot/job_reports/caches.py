@@ -64,11 +64,11 @@ def hit_rates(hits: Mapping[str, int], misses: Mapping[str, int]) -> dict[str, H
     >>> hit_rates({"C/C++": 300, "Rust": 0}, {"C/C++": 19, "Rust": 264})[""]
     HitRate(hits=300, misses=283)
     """
-    found = {
-        one: HitRate(hits.get(one, 0), misses.get(one, 0))
-        for one in sorted({*hits, *misses} - {ALL_LANGUAGES})
+    by_language = {
+        language: HitRate(hits.get(language, 0), misses.get(language, 0))
+        for language in sorted({*hits, *misses} - {ALL_LANGUAGES})
     }
-    return {ALL_LANGUAGES: HitRate(sum(hits.values()), sum(misses.values()))} | found
+    return {ALL_LANGUAGES: HitRate(sum(hits.values()), sum(misses.values()))} | by_language
 
 
 def judge_shares(shares: Sequence[float]) -> CacheStanding:
@@ -98,21 +98,21 @@ def judge_shares(shares: Sequence[float]) -> CacheStanding:
 def add_up_builds(rows: Collection[CacheJob | CacheDayRow]) -> dict[str, Any]:
     """Return what jobs, or days, come to together."""
     return {
-        "hits": add_counts(one["hits"] for one in rows),
-        "misses": add_counts(one["misses"] for one in rows),
-        "errors": sum(one["errors"] for one in rows),
-        "not_cacheable": sum(one["not_cacheable"] for one in rows),
-        "reasons": add_counts(one["reasons"] for one in rows),
+        "hits": add_counts(row["hits"] for row in rows),
+        "misses": add_counts(row["misses"] for row in rows),
+        "errors": sum(row["errors"] for row in rows),
+        "not_cacheable": sum(row["not_cacheable"] for row in rows),
+        "reasons": add_counts(row["reasons"] for row in rows),
     }
 
 
 def add_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the sums by name, the largest first."""
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for each in counts:
         for name, number in each.items():
-            found[name] = found.get(name, 0) + number
-    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+            sums[name] = sums.get(name, 0) + number
+    return dict(sorted(sums.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
 NEWEST_RUNS = 60  # runs that say how a build stands
@@ -168,8 +168,8 @@ async def judge_build(tx: Transaction, place: SumPlace) -> None:
     await tx.run(
         sa.delete(ci_cache_trend).where(TREND.repository_id == repository_id, TREND.base_name == base_name)
     )
-    if found := [{"repository_id": repository_id, **one} for one in _language_trends(newest[::-1])]:
-        await tx.run(sa.insert(ci_cache_trend), found)
+    if trends := [{"repository_id": repository_id, **trend} for trend in _language_trends(newest[::-1])]:
+        await tx.run(sa.insert(ci_cache_trend), trends)
 
 
 def _language_trends(jobs: Sequence[CacheJob]) -> list[CacheTrend]:
@@ -181,11 +181,11 @@ def _language_trends(jobs: Sequence[CacheJob]) -> list[CacheTrend]:
     return [_language_trend(language, by_language[language]) for language in sorted(by_language)]
 
 
-def _language_trend(language: str, found: Sequence[tuple[CacheJob, HitRate]]) -> CacheTrend:
-    known = [(job, rate.share) for job, rate in found if rate.share is not None]
+def _language_trend(language: str, rated_jobs: Sequence[tuple[CacheJob, HitRate]]) -> CacheTrend:
+    known = [(job, rate.share) for job, rate in rated_jobs if rate.share is not None]
     judged: CacheStanding | None = judge_shares([share for _, share in known]) if known else None
     fell = known[judged.fell_at][0] if judged and judged.fell_at is not None else None
-    (newest, rate) = found[-1]
+    (newest, rate) = rated_jobs[-1]
     return {
         "base_name": newest["base_name"],
         "language": language,

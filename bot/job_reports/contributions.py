@@ -59,7 +59,7 @@ def describe_contribution(
 
 
 def _is_outside(pull: PullRow, login: str, settings: JobReportSettings) -> bool:
-    if login.endswith(BOT_SUFFIX) or login.casefold() in {one.casefold() for one in settings.ci_bots}:
+    if login.endswith(BOT_SUFFIX) or login.casefold() in {bot.casefold() for bot in settings.ci_bots}:
         return False
     if settings.ci_external_label:
         return settings.ci_external_label in (pull["labels"] or ())
@@ -101,8 +101,8 @@ async def first_review(tx: Transaction, pull: PullRow, api_url: str) -> int | No
         REVIEW.author_association.in_(sorted(MEMBERS)),
         REVIEW.user_login != pull["user_login"],
     )
-    found: int | None = (await tx.run(query)).scalar()
-    return found
+    submitted_at: int | None = (await tx.run(query)).scalar()
+    return submitted_at
 
 
 async def find_contribution(tx: Transaction, repository_id: int, number: int) -> ContributionRow | None:
@@ -182,10 +182,10 @@ async def read_waiting(
     oldest = sa.select(
         CONTRIBUTION.number, CONTRIBUTION.created_at, PULL.c.title, PULL.c.html_url
     ).select_from(contribution_pull.join(PULL, same))
-    found = await tx.run(
+    rows = await tx.run(
         oldest.where(*these).order_by(CONTRIBUTION.created_at, CONTRIBUTION.number).limit(limit)
     )
-    return int((await tx.run(counted)).scalar_one()), found.mappings()
+    return int((await tx.run(counted)).scalar_one()), rows.mappings()
 
 
 async def delete_days(context: Context, *, first: int) -> dict[str, int]:
@@ -244,12 +244,12 @@ async def describe_pull(context: Context, task: Task) -> None:
 
 async def _days_of_logins(tx: Transaction, *rows: ContributionRow | None) -> set[int]:
     """Return the days of contributions, and those on which their authors may be new."""
-    found: set[int] = set()
+    days: set[int] = set()
     for row in rows:
         if row is not None:
-            found |= {row["day"]} if row["day"] is not None else set()
-            found |= set(await first_days(tx, row["repository_id"], row["login"]))
-    return found
+            days |= {row["day"]} if row["day"] is not None else set()
+            days |= set(await first_days(tx, row["repository_id"], row["login"]))
+    return days
 
 
 async def note_counted_day(tx: Transaction, place: SumPlace) -> None:
@@ -262,7 +262,7 @@ async def count_contribution_day(context: Context, place: SumPlace) -> CountedSu
     (repository_id,) = place.group
     async with context.store.read() as tx:
         pulls = await merged_on(tx, repository_id, place.day)
-        users = {one["login"] for one in pulls}
+        users = {pull["login"] for pull in pulls}
         known = await known_before(tx, repository_id, users, place.day) if users else set()
     if not pulls:
         return {contribution_day: []}
@@ -270,8 +270,10 @@ async def count_contribution_day(context: Context, place: SumPlace) -> CountedSu
 
 
 def _sum_of_day(pulls: Sequence[ContributionRow], users: set[str], known: set[str]) -> dict[str, Any]:
-    reviewed = [(one["created_at"], one["reviewed_at"]) for one in pulls if one["reviewed_at"] is not None]
-    merged = [(one["created_at"], one["merged_at"]) for one in pulls if one["merged_at"] is not None]
+    reviewed = [
+        (pull["created_at"], pull["reviewed_at"]) for pull in pulls if pull["reviewed_at"] is not None
+    ]
+    merged = [(pull["created_at"], pull["merged_at"]) for pull in pulls if pull["merged_at"] is not None]
     return {
         "pr_count": len(pulls),
         "users": sorted(users),

@@ -50,7 +50,7 @@ class StoredSource:
     @property
     def trusted(self) -> list[SourceRow]:
         """Those of the two that feed daily sums."""
-        return [one for one in (self.before, self.row) if one is not None and one["trusted"]]
+        return [source for source in (self.before, self.row) if source is not None and source["trusted"]]
 
 
 async def store_source(
@@ -235,8 +235,8 @@ class SmallDocument:
         if stored is None:
             return
         rows = [
-            make_row(self.table, stored.row, one, seq=seq, **self.more(stored.row, one))
-            for seq, one in enumerate(parsed.rows)
+            make_row(self.table, stored.row, record, seq=seq, **self.more(stored.row, record))
+            for seq, record in enumerate(parsed.rows)
         ]
         await self._note_changes(tx, stored, rows)
         await replace_rows(tx, self.table, stored.row, rows)
@@ -253,8 +253,8 @@ class SmallDocument:
             tx.note_changed(self.table.name, changed)
         if self.sum:
             groups = {tuple(row[name] for name in group) for row in changed}
-            days = {one["day"] for one in stored.trusted}
-            sums.request(tx, self.sum, sorted(SumPlace(one, day) for one in groups for day in days))
+            days = {source["day"] for source in stored.trusted}
+            sums.request(tx, self.sum, sorted(SumPlace(group, day) for group in groups for day in days))
 
     async def prune(self, context: Context) -> dict[str, int]:
         """Delete rows past the retention of results; what was counted goes later, with the records."""

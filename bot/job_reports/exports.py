@@ -83,7 +83,7 @@ async def _read_sources(
 def copy_metrics_to_objects(_export: Export, row: ExportedRow) -> list[StoredObject]:
     """Return a file of metrics as PyTorch's `upload_metrics` stores them."""
     source, lines = cast("SourceRow", row), cast("list[MetricRow]", row["rows"])
-    return _stored_object("ossci_uploaded_metrics", source, (describe_metric(source, one) for one in lines))
+    return _stored_object("ossci_uploaded_metrics", source, (describe_metric(source, line) for line in lines))
 
 
 def describe_metric(source: SourceRow, line: MetricRow) -> dict[str, object]:
@@ -112,20 +112,24 @@ def describe_metric(source: SourceRow, line: MetricRow) -> dict[str, object]:
 
 def copy_caches_to_objects(_export: Export, row: ExportedRow) -> list[StoredObject]:
     """Return what compiler caches said, flattened, as PyTorch's `upload_sccache_stats` stores it."""
-    source, found = cast("SourceRow", row), cast("list[CacheStatsRow]", row["rows"])
+    source, stats = cast("SourceRow", row), cast("list[CacheStatsRow]", row["rows"])
     about = {
         "workflow_id": source["run_id"],
         "run_attempt": source["run_attempt"],
         "job_id": source["job_id"],
     }
-    return _stored_object("sccache_stats", source, ((one["raw"] or {}) | about for one in found))
+    return _stored_object(
+        "sccache_stats", source, ((tool_stats["raw"] or {}) | about for tool_stats in stats)
+    )
 
 
 def copy_benchmarks_to_objects(_export: Export, row: ExportedRow) -> list[StoredObject]:
     """Return benchmarks as records of PyTorch's format v3, with what GitHub says of their run."""
     source = cast("SourceRow", row)
     return _stored_object(
-        "v3", source, (_benchmark_record(source, one) for one in cast("list[NamedSeriesPoint]", row["rows"]))
+        "v3",
+        source,
+        (_benchmark_record(source, point) for point in cast("list[NamedSeriesPoint]", row["rows"])),
     )
 
 
@@ -204,7 +208,7 @@ def _with_file(
 
     def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
         common = {name: row[name] for name in (*FILE_COLUMNS, "repository_id", "object_id", "head_sha", "at")}
-        return ({**common, **one} for one in row["rows"])
+        return ({**common, **file_row} for file_row in row["rows"])
 
     return copy_of(export, columns, name=tables[0].name, order=order, rows=rows, several=True)
 

@@ -49,11 +49,11 @@ async def running_runs(tx: Transaction, *, began_before: int, since: int) -> lis
         RUN.c.received_at > since,
         sa.func.coalesce(RUN.c.run_started_at, RUN.c.created_at) < began_before,
     )
-    found = await tx.fetch(query.order_by(sa.func.coalesce(LISTING.at, 0), RUN.c.id).limit(RUNS_MOST))
+    runs = await tx.fetch(query.order_by(sa.func.coalesce(LISTING.at, 0), RUN.c.id).limit(RUNS_MOST))
     newest: dict[int, int] = {}
-    for run in found:
+    for run in runs:
         newest[run["id"]] = max(newest.get(run["id"], 0), run["run_attempt"])
-    return [run for run in found if run["run_attempt"] == newest[run["id"]]]
+    return [run for run in runs if run["run_attempt"] == newest[run["id"]]]
 
 
 async def note_listing(tx: Transaction, run: WorkflowRunRow) -> None:
@@ -127,9 +127,9 @@ async def _list_run(context: Context, run: WorkflowRunRow) -> None:
         await note_listing(tx, run)
     client = context.app_for(run["repo"]).client(run["repo"], since=run["received_at"], actions="read")
     path = f"actions/runs/{run['id']}/artifacts"
-    found = await artifacts.read_pages(context, client, run["repo"], path, "artifacts", most=1)
-    if found:
-        await artifacts.store_running(context, run, found)
+    listed = await artifacts.read_pages(context, client, run["repo"], path, "artifacts", most=1)
+    if listed:
+        await artifacts.store_running(context, run, listed)
 
 
 async def prune_listings(context: Context) -> dict[str, int]:

@@ -92,17 +92,17 @@ def quantile(days: Iterable[MetricSums], share: float) -> float:
 
 def sums_of_day(lines: Iterable[MetricLineRow]) -> list[MetricGroup]:
     """Return the sums of a day's lines, of every value in every group."""
-    found: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    values_of: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     known: defaultdict[str, set[str]] = defaultdict(set)
     for line in lines:
         groups = [ALL_GROUPS, *_groups_of_line(line, known)]
         for name, value in line["values"].items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 for group in groups:
-                    found[name, group].append(value)
+                    values_of[name, group].append(value)
     return [
         {"value_name": name, "group_key": group, **summarize(values)}
-        for (name, group), values in sorted(found.items())
+        for (name, group), values in sorted(values_of.items())
     ]
 
 
@@ -218,8 +218,8 @@ async def judge_metric(tx: Transaction, place: SumPlace) -> None:
     rows = await tx.fetch(
         select(MetricDay, ci_metric_day).where(*of_metric, METRIC_DAY.day > last - JUDGED_DAYS)
     )
-    found = [{"repository_id": repository_id, **one} for one in trends_of_days(metric, rows)]
-    await tx.run(sa.insert(ci_metric_trend), found)
+    trend_rows = [{"repository_id": repository_id, **trend} for trend in trends_of_days(metric, rows)]
+    await tx.run(sa.insert(ci_metric_trend), trend_rows)
 
 
 async def newest_trends(tx: Transaction, owners: Collection[int], *, since_day: int) -> list[MetricTrendRow]:
@@ -265,8 +265,8 @@ async def groups_of(tx: Transaction, owners: Collection[int], metric: str, *, fi
         METRIC_DAY.day >= first,
         METRIC_DAY.group_key != ALL_GROUPS,
     )
-    found = (await tx.run(query.distinct())).scalars()
-    return sorted({key.partition("=")[0] for key in found})
+    keys = (await tx.run(query.distinct())).scalars()
+    return sorted({key.partition("=")[0] for key in keys})
 
 
 async def newest_lines(
@@ -285,9 +285,9 @@ async def newest_lines(
             METRIC_LINE.at, METRIC_LINE.object_id, METRIC_LINE.seq
         )
     lines = await tx.fetch(query.limit(limit))
-    known = await sources_by_key(tx, {(one["repository_id"], one["object_id"]) for one in lines})
-    keyed = (((one["repository_id"], one["object_id"]), one) for one in lines)
-    return [MetricLineOfJob(one, known[key]) for key, one in keyed if key in known]
+    known = await sources_by_key(tx, {(line["repository_id"], line["object_id"]) for line in lines})
+    keyed = (((line["repository_id"], line["object_id"]), line) for line in lines)
+    return [MetricLineOfJob(line, known[key]) for key, line in keyed if key in known]
 
 
 METRIC_SUM = Sum(
@@ -347,10 +347,10 @@ def is_regressed(trend: MetricTrend, known: Mapping[tuple[str, str], float]) -> 
 
 async def measure_alerts(tx: Transaction, settings: Settings, hidden: Hidden) -> Callable[[], None]:
     """Return what shows which metrics got worse."""
-    known, found = alert_factors(settings), dict[tuple[str, str, str], bool]()
+    known, regressed = alert_factors(settings), dict[tuple[str, str, str], bool]()
     for repo in settings.upstream_repo if known else ():
         owners = set() if hidden.has(repo) else await repositories.read_ids(tx, repo)
         for trend in await trends_of_values(tx, owners, known):
             if not hidden.has(repo, trend["repository_id"]):
-                found[repo, trend["metric"], trend["value_name"]] = is_regressed(trend, known)
-    return partial(metrics.show_regressed, found)
+                regressed[repo, trend["metric"], trend["value_name"]] = is_regressed(trend, known)
+    return partial(metrics.show_regressed, regressed)

@@ -103,16 +103,16 @@ def find_level_change(values: Sequence[float], *, least: float) -> LevelChange |
     """
     if len(values) < LEVEL_POINTS + RECENT_POINTS or max(values) - min(values) < least * abs(median(values)):
         return None
-    found: list[LevelChange] = []
+    steps: list[LevelChange] = []
     for end in range(len(values), LEVEL_POINTS + RECENT_POINTS - 1, -1):
         step = _level_change_before(values, end, least=least)
         if step:
-            found.append(step)
-        elif any(one.counts for one in found):
+            steps.append(step)
+        elif any(earlier.counts for earlier in steps):
             break
         else:
-            found = []
-    return found[-1] if any(one.counts for one in found) else None
+            steps = []
+    return steps[-1] if any(kept.counts for kept in steps) else None
 
 
 def _level_change_before(values: Sequence[float], end: int, *, least: float) -> LevelChange | None:

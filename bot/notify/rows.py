@@ -39,11 +39,11 @@ class SendingCount(NamedTuple):
 
 async def told_keys(tx: Transaction, audience: str) -> dict[str, frozenset[str]]:
     """Return the keys of what was told and is not over, by event."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
+    keys_by_event: defaultdict[str, set[str]] = defaultdict(set)
     query = sa.select(TOLD.event, TOLD.key).where(TOLD.audience == audience)
     for event, key in await tx.run(query):
-        found[event].add(key)
-    return {event: frozenset(keys) for event, keys in found.items()}
+        keys_by_event[event].add(key)
+    return {event: frozenset(keys) for event, keys in keys_by_event.items()}
 
 
 async def add_told(tx: Transaction, rows: Sequence[ToldRow]) -> set[tuple[str, str]]:
@@ -125,10 +125,10 @@ async def requeue_dead(tx: Transaction, receivers: Collection[str]) -> dict[str,
     """Have notices sent that were given up on these receivers; returns how many there are of each."""
     dead = (SENDING.state == "dead", SENDING.receiver.in_(sorted(receivers)))
     query = sa.select(SENDING.receiver, sa.func.count()).where(*dead).group_by(SENDING.receiver)
-    found = dict(await tx.run(query))
+    counts = dict(await tx.run(query))
     again = {"state": "waiting", "attempts": 0, "ended_at": None, "created_at": tx.now}
     await tx.run(sa.update(notice_sending).where(*dead).values(again))
-    return found
+    return counts
 
 
 async def count_sendings(tx: Transaction) -> list[SendingCount]:
@@ -142,10 +142,10 @@ async def last_errors(tx: Transaction) -> dict[str, str]:
     """Return why the newest notice failed that each receiver did not get, or has not yet."""
     failed = (SENDING.error.is_not(None), SENDING.state.in_(("waiting", "dead")))
     query = sa.select(SENDING.receiver, SENDING.error).where(*failed)
-    found: dict[str, str] = {}
+    errors: dict[str, str] = {}
     for receiver, error in await tx.run(query.order_by(SENDING.created_at.desc()).limit(MOST_ERRORS)):
-        found.setdefault(receiver, error)
-    return found
+        errors.setdefault(receiver, error)
+    return errors
 
 
 async def recent_notices(tx: Transaction, audience: str, *, since: int, limit: int) -> list[NoticeRow]:

@@ -266,7 +266,7 @@ def request_sending(tx: Transaction, receiver: Receiver) -> None:
 
 def find_receiver(settings: Settings, name: str) -> Receiver | None:
     """Return a receiver by its name."""
-    return next((one for one in settings.of(NotifySettings).notify if one.name == name), None)
+    return next((receiver for receiver in settings.of(NotifySettings).notify if receiver.name == name), None)
 
 
 async def send_notices(context: Context, task: Task) -> None:
@@ -278,14 +278,14 @@ async def send_notices(context: Context, task: Task) -> None:
         raise RetryLater("its quiet hours", after=wait)
     while True:
         async with context.store.read() as tx:
-            found = await rows.waiting_notices(tx, receiver.name)
+            waiting = await rows.waiting_notices(tx, receiver.name)
             hidden = await hidden_of(tx, context.settings, receiver.audience)
-        for row, notice in found:
+        for row, notice in waiting:
             if is_hidden(hidden, notice):
                 await _drop_notice(context, row)
             else:
                 await _send_notice(context, receiver, row, notice)
-        if len(found) < rows.AT_ONCE:
+        if len(waiting) < rows.AT_ONCE:
             return
 
 

@@ -82,11 +82,11 @@ async def read_standings(tx: Transaction, settings: Settings) -> list[QueueStand
     """Return how all exports stand that a task has looked at, in order."""
     sinks = {sink.name: sink for sink in settings.of(SinksSettings).sinks}
     waiting, refused = await changes.count_waiting(tx), await queue_rows.count_refused(tx)
-    found = []
+    standings = []
     for key, state in (await queue_rows.read_states(tx)).items():
         if state["sink"] in sinks:
             left = waiting.get(key)
-            found.append(
+            standings.append(
                 QueueStanding(
                     sink=sinks[state["sink"]],
                     state=state,
@@ -95,7 +95,7 @@ async def read_standings(tx: Transaction, settings: Settings) -> list[QueueStand
                     refused=refused.get(key, 0),
                 )
             )
-    return found
+    return standings
 
 
 REFUSED_SHOWN = 20  # refused rows
@@ -118,9 +118,12 @@ async def read_notes(tx: Transaction, settings: Settings, is_admin: bool) -> lis
     """Return what needs attention; what another store says is for the administrator."""
     if not settings.of(SinksSettings).sinks:
         return []
-    found = await read_standings(tx, settings)
-    concerned = [one for one in found if one.words]
-    return [f"sink {one.sink.name}: {one.what}: {one.words if is_admin else ADMIN_HINT}" for one in concerned]
+    standings = await read_standings(tx, settings)
+    concerned = [queue for queue in standings if queue.words]
+    return [
+        f"sink {queue.sink.name}: {queue.what}: {queue.words if is_admin else ADMIN_HINT}"
+        for queue in concerned
+    ]
 
 
 async def check_sinks(target: Target) -> list[Finding]:

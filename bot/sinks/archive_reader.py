@@ -44,14 +44,14 @@ class ArchiveReader:
                 yield await self._read(lines[start : start + TOGETHER])
 
     async def _lines_of(self, keys: Sequence[str]) -> list[ManifestLine]:
-        found: dict[str, ManifestLine] = {}
+        by_guid: dict[str, ManifestLine] = {}
         for key in sorted(keys):
             content = await self._storage.get(key) or b""
             try:
-                found |= {line["guid"]: line for line in read_manifest(content.splitlines())}
+                by_guid |= {line["guid"]: line for line in read_manifest(content.splitlines())}
             except msgspec.DecodeError as error:
                 self.damaged.append(f"{key}: {error}")
-        return sorted(found.values(), key=lambda line: (line["received_at"], line["guid"]))
+        return sorted(by_guid.values(), key=lambda line: (line["received_at"], line["guid"]))
 
     async def _read(self, lines: Sequence[ManifestLine]) -> list[DeliveryRow]:
         free = asyncio.Semaphore(AT_ONCE)

@@ -47,7 +47,7 @@ FIRST_CHANGES, NEXT_CHANGES = RowStatement(OLDEST_CHANGES), RowStatement(OLDEST_
 
 
 class WaitingChanges(NamedTuple):
-    """What waits of a lane."""
+    """What waits of a queue."""
 
     rows: int
     since: int  # epoch milliseconds, of the oldest
@@ -72,7 +72,7 @@ async def note_changes(tx: Transaction, marks: Iterable[tuple[str, str, str]]) -
 async def take_oldest_changes(
     tx: Transaction, sink: str, what: str, *, most: int, after: PendingChange | None = None
 ) -> list[PendingChange]:
-    """Return the oldest marks of a lane, of those after one where it is given."""
+    """Return the oldest marks of a queue, of those after one where it is given."""
     given = {"of_sink": sink, "of_what": what, "most": most}
     if after is None:
         return await tx.fetch(FIRST_CHANGES, given)
@@ -118,16 +118,16 @@ async def has_changes(tx: Transaction, sink: str, *, until: int | None = None) -
 
 async def waiting_among(tx: Transaction, sink: str, what: str, keys: Sequence[str]) -> set[str]:
     """Return which of these keys wait to be sent."""
-    found: set[str] = set()
+    waiting: set[str] = set()
     for start in range(0, len(keys), KEYS_PER_QUERY):
         some = CHANGE.key.in_(list(keys[start : start + KEYS_PER_QUERY]))
         query = sa.select(CHANGE.key).where(CHANGE.sink == sink, CHANGE.what == what, some)
-        found |= set((await tx.run(query)).scalars())
-    return found
+        waiting |= set((await tx.run(query)).scalars())
+    return waiting
 
 
 async def remove_changes(tx: Transaction, sink: str, what: str) -> int:
-    """Remove all marks of a lane; returns how many."""
+    """Remove all marks of a queue; returns how many."""
     done = await tx.run(sa.delete(sink_mark).where(CHANGE.sink == sink, CHANGE.what == what))
     return done.rowcount
 
@@ -142,11 +142,11 @@ def make_observer(settings: Settings, features: Features) -> BeforeCommit | None
     if not wanted:
         return None
     by_key: QueuesByKey = {}
-    for lane in wanted:
-        by_key.setdefault((lane.export.table.name, lane.export.key_names), []).append(lane)
-        for addition in lane.additions:
-            by_key.setdefault((addition.table.name, addition.key), []).append(lane)
-    withdraws = any(not lane.sink.private for lane in wanted)
+    for queue in wanted:
+        by_key.setdefault((queue.export.table.name, queue.export.key_names), []).append(queue)
+        for addition in queue.additions:
+            by_key.setdefault((addition.table.name, addition.key), []).append(queue)
+    withdraws = any(not queue.sink.private for queue in wanted)
 
     async def observe(tx: Transaction, changed: Changed) -> None:
         await _note_changes(tx, changed, by_key)
@@ -157,17 +157,17 @@ def make_observer(settings: Settings, features: Features) -> BeforeCommit | None
 
 
 async def _note_changes(tx: Transaction, changed: Changed, by_key: QueuesByKey) -> None:
-    """Mark what changed for all lanes at once; the text of a key is made once, however many there are."""
-    found: list[tuple[str, str, str]] = []
+    """Mark what changed for all queues at once; the text of a key is made once, however many there are."""
+    changes: list[tuple[str, str, str]] = []
     for (table, names), concerned in by_key.items():
         if not (rows := changed.get(table)):
             continue
         keys = {encode_key([row[name] for name in names]) for row in rows}
-        for lane in concerned:
-            sink, what = lane.sink.name, lane.what
-            found += [(sink, what, key) for key in keys]
-            tx.enqueue(SEND_TASK, lane.task_key, delay=lane.sink.batch_seconds, replayed=True)
-    await note_changes(tx, dict.fromkeys(found))  # an addition may mark what its table's own export does
+        for queue in concerned:
+            sink, what = queue.sink.name, queue.what
+            changes += [(sink, what, key) for key in keys]
+            tx.enqueue(SEND_TASK, queue.task_key, delay=queue.sink.batch_seconds, replayed=True)
+    await note_changes(tx, dict.fromkeys(changes))  # an addition may mark what its table's own export does
 
 
 def _withdraw_private(tx: Transaction, changed: Changed) -> None:

@@ -64,8 +64,8 @@ class ClickhouseClient:
         """Return the rows of a query; times are numbers of the fractions of a second that their column has."""
         with _calling():
             client = await self._client()
-            found = await client.query(sql, parameters=dict(parameters or {}), query_formats=TICKS)
-            return [tuple(row) for row in found.result_rows]
+            result = await client.query(sql, parameters=dict(parameters or {}), query_formats=TICKS)
+            return [tuple(row) for row in result.result_rows]
 
     async def change(self, sql: str, parameters: Mapping[str, Any] | None = None) -> None:
         """Run a statement."""
@@ -172,12 +172,12 @@ class ClickhouseChecker:
         wanted = {item.key: self._key_of(item) for item in items if self._has_rows(item)}
         if not await read_columns(self._client, self._copy.table, self._options):
             return set(wanted)
-        found: set[tuple[Any, ...]] = set()
+        stored: set[tuple[Any, ...]] = set()
         names = ", ".join(map(quoted, self._copy.key))
         sql = self._select(f"DISTINCT {names}")
         for keys in _pages(list(wanted.values())):
-            found.update(await self._client.read(sql, {"keys": keys}))
-        return {key for key, values in wanted.items() if values not in found}
+            stored.update(await self._client.read(sql, {"keys": keys}))
+        return {key for key, values in wanted.items() if values not in stored}
 
     async def differing(self, items: Sequence[Outgoing]) -> list[Difference]:
         """Compare all declared columns of the rows of a few keys."""
@@ -188,7 +188,7 @@ class ClickhouseChecker:
         listed = ", ".join(map(quoted, (*self._copy.key, *names)))
         sql = self._select(listed)
         width = len(self._copy.key)
-        found = []
+        differences = []
         for some in _pages(items):
             stored: defaultdict[tuple[Any, ...], list[Any]] = defaultdict(list)
             for row in await self._client.read(sql, {"keys": [self._key_of(item) for item in some]}):
@@ -197,8 +197,8 @@ class ClickhouseChecker:
                 words = await asyncio.to_thread(
                     self._compare, item, {name: columns[name] for name in names}, stored[self._key_of(item)]
                 )
-                found += [Difference(key=item.key, words=words)] if words else []
-        return found
+                differences += [Difference(key=item.key, words=words)] if words else []
+        return differences
 
     def _compare(self, item: Outgoing, columns: dict[str, str], stored: list[Any]) -> str:
         """Return how the rows of a key differ from those that are stored, empty where they do not."""
@@ -210,7 +210,7 @@ class ClickhouseChecker:
             return f"{self._copy.table.name} has no row"
         if sorted(map(repr, expected)) == sorted(map(repr, stored)):
             return ""
-        if self._copy.shared and all(one in stored for one in expected):
+        if self._copy.shared and all(row in stored for row in expected):
             return ""
         if len(expected) != len(stored):
             return f"{self._copy.table.name} has {len(stored)} rows, not {len(expected)}"
@@ -247,9 +247,9 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return f"{value:.{DIGITS}g}"
     if isinstance(value, list | tuple):
-        return [_rounded(one) for one in value]
+        return [_rounded(element) for element in value]
     if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
+        return {name: _rounded(element) for name, element in value.items()}
     return value
 
 
@@ -342,8 +342,8 @@ class ClickhouseDriver:
 
 def _keys(copy: TableCopy, items: Iterable[Outgoing]) -> Iterator[list[tuple[Any, ...]]]:
     """Yield the keys of rows, as many as a statement takes; those of which nothing is known are in no table."""
-    found = [copy.key_values(item.key, item.row) for item in items]
-    known = iter([tuple(one) for one in found if one is not None])
+    key_values = [copy.key_values(item.key, item.row) for item in items]
+    known = iter([tuple(values) for values in key_values if values is not None])
     while some := list(islice(known, KEYS_AT_ONCE)):
         yield some
 

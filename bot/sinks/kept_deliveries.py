@@ -38,15 +38,15 @@ async def give_up_changes(tx: Transaction, *, before: int, limit: int) -> list[t
     """Let go of some marked deliveries received before a time, each noted as refused; returns sink and key of each."""
     of_delivery = sa.and_(CHANGE.what == DELIVERIES, CHANGE.key == KEY_OF_DELIVERY)
     query = sa.select(CHANGE.sink, CHANGE.key).join_from(sink_mark, delivery, of_delivery)
-    found = [tuple(row) for row in await tx.run(query.where(delivery.c.received_at < before).limit(limit))]
-    for sink, key in found:
+    waiting = [tuple(row) for row in await tx.run(query.where(delivery.c.received_at < before).limit(limit))]
+    for sink, key in waiting:
         await tx.run(
             sa.delete(sink_mark).where(CHANGE.sink == sink, CHANGE.what == DELIVERIES, CHANGE.key == key)
         )
-    for sink in sorted({sink for sink, _ in found}):
-        reasons = {key: GONE_REASON for name, key in found if name == sink}
+    for sink in sorted({sink for sink, _ in waiting}):
+        reasons = {key: GONE_REASON for name, key in waiting if name == sink}
         await queue_rows.note_refused(tx, sink, DELIVERIES, reasons)
-    return found
+    return waiting
 
 
 DAY = 86_400_000  # milliseconds
@@ -63,9 +63,9 @@ async def give_up_old_deliveries(context: Context) -> dict[str, int]:
     lost: Counter[str] = Counter()
     while True:
         async with context.store.transaction() as tx:
-            found = await give_up_changes(tx, before=before, limit=DELIVERIES_AT_ONCE)
-        lost.update(sink for sink, _ in found)
-        if len(found) < DELIVERIES_AT_ONCE:
+            given_up = await give_up_changes(tx, before=before, limit=DELIVERIES_AT_ONCE)
+        lost.update(sink for sink, _ in given_up)
+        if len(given_up) < DELIVERIES_AT_ONCE:
             break
     for sink, count in lost.items():
         sending.REFUSED_COUNTER.labels(sink, DELIVERIES).inc(count)

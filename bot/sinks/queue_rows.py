@@ -26,22 +26,22 @@ def _of_queue(sink: str, what: str) -> tuple[sa.ColumnElement[bool], ...]:
     return STATE.sink == sink, STATE.what == what
 
 
-async def add_new_states(tx: Transaction, lanes: Iterable[ExportQueue]) -> None:
-    """Note lanes that are new; of these what there was before is to be marked where the settings say so."""
+async def add_new_states(tx: Transaction, queues: Iterable[ExportQueue]) -> None:
+    """Note queues that are new; of these what there was before is to be marked where the settings say so."""
     known = {tuple(row) for row in await tx.run(sa.select(STATE.sink, STATE.what))}
-    rows = [await _new_state(tx, lane) for lane in lanes if (lane.sink.name, lane.what) not in known]
+    rows = [await _new_state(tx, queue) for queue in queues if (queue.sink.name, queue.what) not in known]
     if rows:
         await tx.upsert(sink_state, rows)
 
 
-async def _new_state(tx: Transaction, lane: ExportQueue) -> QueueStateRow:
-    """Return the state of a lane of which nothing was sent: what was marked up to now is its beginning."""
-    marked = (CHANGE.sink == lane.sink.name, CHANGE.what == lane.what)
+async def _new_state(tx: Transaction, queue: ExportQueue) -> QueueStateRow:
+    """Return the state of a queue of which nothing was sent: what was marked up to now is its beginning."""
+    marked = (CHANGE.sink == queue.sink.name, CHANGE.what == queue.what)
     oldest = (await tx.run(sa.select(sa.func.min(CHANGE.since)).where(*marked))).scalar()
     began_at = min(tx.now, tx.now if oldest is None else oldest)
     return QueueStateRow(
-        sink=lane.sink.name,
-        what=lane.what,
+        sink=queue.sink.name,
+        what=queue.what,
         paused=False,
         stopped=None,
         due_at=0,
@@ -51,21 +51,21 @@ async def _new_state(tx: Transaction, lane: ExportQueue) -> QueueStateRow:
         version=0,
         sent_at=None,
         sent=0,
-        began_at=began_at if lane.sink.since is None else lane.sink.since,
-        filled_from=lane.sink.since,
+        began_at=began_at if queue.sink.since is None else queue.sink.since,
+        filled_from=queue.sink.since,
         filled_after=None,
         filled=0,
     )
 
 
 async def read_states(tx: Transaction) -> dict[tuple[str, str], QueueStateRow]:
-    """Return how all lanes stand."""
+    """Return how all queues stand."""
     rows = await tx.fetch(select(QueueStateRow, sink_state).order_by(STATE.sink, STATE.what))
     return {(row["sink"], row["what"]): row for row in rows}
 
 
 async def read_state(tx: Transaction, sink: str, what: str) -> QueueStateRow | None:
-    """Return how a lane stands."""
+    """Return how a queue stands."""
     return await tx.fetch_first(select(QueueStateRow, sink_state).where(*_of_queue(sink, what)))
 
 
@@ -80,8 +80,8 @@ async def begin_run(tx: Transaction, state: QueueStateRow, run: str) -> int:
 async def is_running(tx: Transaction, sink: str, what: str, run: str) -> bool:
     """Whether no other run has begun since; it stays so until the transaction ends."""
     query = sa.select(STATE.run).where(*_of_queue(sink, what))
-    found = await tx.run(query if tx.sqlite else query.with_for_update())
-    current: str | None = found.scalar()
+    result = await tx.run(query if tx.sqlite else query.with_for_update())
+    current: str | None = result.scalar()
     return current == run
 
 
@@ -130,7 +130,7 @@ async def note_backfilled(tx: Transaction, sink: str, what: str, after: str | No
 
 
 async def remove_state(tx: Transaction, sink: str, what: str) -> None:
-    """Forget a lane."""
+    """Forget a queue."""
     await tx.run(sa.delete(sink_state).where(*_of_queue(sink, what)))
 
 
@@ -178,7 +178,7 @@ async def count_refused(tx: Transaction) -> dict[tuple[str, str], int]:
 
 
 async def remove_refused(tx: Transaction, sink: str, what: str) -> None:
-    """Forget all refused rows of a lane."""
+    """Forget all refused rows of a queue."""
     await tx.run(sa.delete(sink_refused).where(REFUSED.sink == sink, REFUSED.what == what))
 
 

@@ -45,17 +45,17 @@ class ExportQueue:
 
 
 def export_queues(settings: Settings, features: Features) -> tuple[ExportQueue, ...]:
-    """Return the lanes of all sinks; raises Misconfigured where one wants what there is none of."""
+    """Return the queues of all sinks; raises Misconfigured where one wants what there is none of."""
     if problems := find_unwritable_exports(settings, features):
         raise Misconfigured(problems)
     exports = _all_exports(features)
-    added = [one for found in load_each(features, "additions") for one in found]
+    added = [addition for additions in load_each(features, "additions") for addition in additions]
     return tuple(
         ExportQueue(
             sink=sink,
             export=export,
             shape=export.shapes[sink.layout],
-            additions=tuple(one for one in added if one.export == export.name and sink.layout in one.layouts),
+            additions=tuple(new for new in added if new.export == export.name and sink.layout in new.layouts),
         )
         for sink in settings.of(SinksSettings).sinks
         for export in exports
@@ -87,7 +87,7 @@ def _unwritable_exports(sink: SinkSettings, exports: Sequence[Export]) -> list[s
 
 
 def _all_exports(features: Features) -> tuple[Export, ...]:
-    return tuple(export for found in load_each(features, "exports") for export in found)
+    return tuple(export for exports in load_each(features, "exports") for export in exports)
 
 
 def _wants_export(sink: SinkSettings, export: Export) -> bool:
@@ -103,8 +103,8 @@ TURN_PATIENCE = 5.0  # seconds that it waits
 class OpenSinks:
     """What the tasks of sinks share in a process."""
 
-    def __init__(self, found: tuple[ExportQueue, ...]) -> None:
-        self.lanes = {lane.task_key: lane for lane in found}
+    def __init__(self, queues: tuple[ExportQueue, ...]) -> None:
+        self.queues = {queue.task_key: queue for queue in queues}
         self._drivers: dict[str, Driver] = {}
         self._present: Counter[str] = Counter()  # tasks that send or wait, by sink
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)

@@ -265,10 +265,10 @@ def parse_sinks(text: str) -> tuple[SinkSettings, ...]:
             "write a table for each sink: [sinks.archive], or a JSON object of objects"
         ) from None
     problems: list[str] = []
-    found = [_parse_sink(name, table, problems) for name, table in tables.items()]
+    sinks = [_parse_sink(name, table, problems) for name, table in tables.items()]
     if problems:
         raise setting_types.WrongValues(problems)
-    return tuple(one for one in found if one)
+    return tuple(sink for sink in sinks if sink)
 
 
 def _parse_sink(name: str, table: dict[str, Any], problems: list[str]) -> SinkSettings | None:
@@ -346,7 +346,7 @@ def _read_common(name: str, common: CommonOptions, told: list[str]) -> tuple[int
 
 def show_sinks(sinks: tuple[SinkSettings, ...]) -> str:
     """Return the default as it would be written."""
-    return "{}" if not sinks else ", ".join(one.name for one in sinks)
+    return "{}" if not sinks else ", ".join(sink.name for sink in sinks)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -211,7 +211,7 @@ def _values(metric: Mapping[str, Any]) -> tuple[list[float], str]:
         raise SkippedValue(f"{called} is not a list of numbers")
     if len(given) > VALUES_MOST:
         raise SkippedValue(f"over {VALUES_MOST:,} values")
-    word = next((one[0] for one in (extra, given) if isinstance(one, list) and one), None)
+    word = next((values[0] for values in (extra, given) if isinstance(values, list) and values), None)
     if isinstance(word, str):
         return [], one_line(word, called)
-    return [as_number(one, "a value") for one in given], ""
+    return [as_number(value, "a value") for value in given], ""

@@ -48,15 +48,15 @@ ADDED = ("requests", "executed", "errors", "not_cacheable", "write_seconds", "re
 
 def parse_stats(given: ParserInput) -> Parsed[CacheStats]:
     """Return the statistics of each tool, its documents added up."""
-    problems, found = Problems(), dict[str, CacheStats]()
+    problems, totals = Problems(), dict[str, CacheStats]()
     for document in read_documents(given, LIMITS.globs, most=LIMITS.bytes):
-        for one in _read(document, problems):
-            total = found.setdefault(one.tool, CacheStats(tool=one.tool))
+        for stats in _read(document, problems):
+            total = totals.setdefault(stats.tool, CacheStats(tool=stats.tool))
             if total.documents < LIMITS.rows:
-                _add(total, one)
+                _add(total, stats)
             else:
                 problems.add(document.member, 0, f"over {LIMITS.rows} {LIMITS.called}")
-    return finish_parsing([found[tool] for tool in sorted(found)], problems)
+    return finish_parsing([totals[tool] for tool in sorted(totals)], problems)
 
 
 def _read(document: Document, problems: Problems) -> Iterable[CacheStats]:
@@ -101,13 +101,13 @@ def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     >>> flatten({"stats": {"cache_hits": {"counts": {"C/C++": 3}}}})
     {'stats_cache_hits_counts_C/C++': 3}
     """
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in document.items():
         if isinstance(value, dict):
-            found |= flatten(value, f"{prefix}{key}_")
+            flat |= flatten(value, f"{prefix}{key}_")
         else:
-            found[f"{prefix}{key}"] = value
-    return found
+            flat[f"{prefix}{key}"] = value
+    return flat
 
 
 def _lines(document: Document) -> dict[str, Any]:
@@ -165,12 +165,12 @@ def _seconds(stats: Mapping[str, Any], name: str) -> float:
     return as_count(value.get("secs") or 0, name) + as_count(value.get("nanos") or 0, name) / 1e9
 
 
-def _add(total: CacheStats, one: CacheStats) -> None:
+def _add(total: CacheStats, stats: CacheStats) -> None:
     for name in ADDED:
-        setattr(total, name, getattr(total, name) + getattr(one, name))
+        setattr(total, name, getattr(total, name) + getattr(stats, name))
     for name in ("hits", "misses", "reasons"):
         counts = getattr(total, name)
-        for key, number in getattr(one, name).items():
+        for key, number in getattr(stats, name).items():
             if key in counts or len(counts) < NAMES_MOST:
                 counts[key] = counts.get(key, 0) + number
-    total.version, total.raw = one.version or total.version, one.raw
+    total.version, total.raw = stats.version or total.version, stats.raw

@@ -85,23 +85,23 @@ def read_rows(
 
 def read_each(document: Document, problems: Problems, read: Callable[[Any], R]) -> Iterator[R]:
     """Yield what `read` makes of each JSON value of a document; where it raises LeftOut, that is a problem."""
-    for one in read_values(document, problems):
+    for value in read_values(document, problems):
         try:
-            row = read(one.value)
+            row = read(value.value)
         except SkippedValue as error:
-            problems.add(one.member, one.line, str(error))
+            problems.add(value.member, value.line, str(error))
         else:
             yield row
 
 
 def finish_parsing(rows: list[R], problems: Problems) -> Parsed[R]:
     """Return the rows with what was left out; raises Broken with the same where there is nothing but problems."""
-    found = Parsed(rows=rows, problems=problems.first, problem_count=problems.count)
+    parsed = Parsed(rows=rows, problems=problems.first, problem_count=problems.count)
     if rows or not problems.count:
-        return found
+        return parsed
     first = problems.first[0]
     where = f"{first.member}, line {first.line}" if first.line else first.member
-    raise Broken(f"{where}: {first.reason}", answer=found)
+    raise Broken(f"{where}: {first.reason}", answer=parsed)
 
 
 def read_documents(given: ParserInput, globs: Sequence[str], *, most: int) -> Iterator[Document]:
@@ -150,7 +150,7 @@ def read_values(document: Document, problems: Problems) -> Iterator[DocumentValu
         yield from _values_of_lines(member, lines, problems)
         return
     if isinstance(whole, list):
-        yield from (DocumentValue(member, number, one) for number, one in enumerate(whole, 1))
+        yield from (DocumentValue(member, number, value) for number, value in enumerate(whole, 1))
     else:
         yield DocumentValue(member, 1, whole)
 
@@ -166,7 +166,7 @@ def _values_of_lines(member: str, lines: Sequence[bytes], problems: Problems) ->
             continue
         # a line may be a list: PyTorch's collector of benchmarks reads such files, too
         several = value if isinstance(value, list) and value else [value]
-        yield from (DocumentValue(member, number, one) for one in several)
+        yield from (DocumentValue(member, number, value) for value in several)
 
 
 def _decode(content: bytes) -> Any:
