@@ -127,10 +127,10 @@ def read_program(features: Features) -> None:
 
 def operations(features: Features) -> list[Operation]:
     """Return the operations of the OpenAPI document."""
-    found: list[Operation] = []
+    described: list[Operation] = []
     for feature in features:
-        found += view.operations(load(feature.views)) if feature.views else ()
-    return [*found, *health.OPERATIONS]
+        described += view.operations(load(feature.views)) if feature.views else ()
+    return [*described, *health.OPERATIONS]
 
 
 def make_app(

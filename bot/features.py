@@ -14,7 +14,7 @@ from bot.job_reports.test_lists.feature import FEATURE as TEST_LISTS
 from bot.jobs.feature import FEATURE as TRUNK
 from bot.notify.feature import FEATURE as NOTIFY
 from bot.oot.culprits.feature import FEATURE as CULPRITS
-from bot.oot.feature import ALLOWLIST, COMMANDS, DISPATCH, PUBLISH, REPORTS, RESULTS, STATISTICS, VERDICT
+from bot.oot.feature import FEATURE as OOT
 from bot.ops.feature import FEATURE as OPS
 from bot.pages.feature import BROKEN_NOW_FEATURE as RED
 from bot.pages.feature import FEATURE as PAGES
@@ -36,14 +36,7 @@ FEATURES = (
     WORD_INDEX,
     QUEUE,
     INGEST,
-    ALLOWLIST,
-    RESULTS,
-    STATISTICS,
-    VERDICT,
-    REPORTS,
-    DISPATCH,
-    PUBLISH,
-    COMMANDS,
+    OOT,
     COLLECT,
     TRUNK,
     PROVIDERS,

@@ -208,9 +208,6 @@ FEATURE = Feature(
         ),
     ),
     sections={
-        "run": "bot.pages.job_reports.views:show_run",
-        "job": "bot.pages.job_reports.skipped_documents:show_job_documents",
-        "pull": "bot.job_reports.benchmarks:show_pull",
         "remarks": "bot.job_reports.benchmarks:tell_comment",
     },
 )

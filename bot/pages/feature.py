@@ -42,7 +42,10 @@ FEATURE = Feature(
         ),
     ),
     search="bot.pages.site.search:find_hits",
-    sections={"missing": "bot.pages.site.repository:describe_missing"},
+    sections={
+        "missing": "bot.pages.site.repository:describe_missing",
+        "instead": "bot.pages.grid.home:lead_to_commit",
+    },
 )
 
 

@@ -48,9 +48,8 @@ def any_of(kinds: Iterable[type]) -> Meta:
 
 
 # no `const`: common generators of clients refuse one that is a boolean
-ALWAYS = (
-    "x-always"  # marks a field whose default is its only value; the document says that it is always there
-)
+# marks a field whose default is its only value; the document says that it is always there
+ALWAYS = "x-always"
 Yes = Annotated[bool, Meta(description="always true", extra_json_schema={ALWAYS: True})]
 No = Annotated[bool, Meta(description="always false", extra_json_schema={ALWAYS: True})]
 A_TIME = Meta(extra_json_schema={"format": "date-time"}, examples=["2026-01-31T12:00:00Z"])

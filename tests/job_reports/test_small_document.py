@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from bot.core.feature import load
+from bot.core.feature import import_tables, load
 from bot.db.rows import metadata
 from bot.features import FEATURES
 from bot.jobs.settings import DEFAULT_KINDS, CollectSettings
@@ -71,7 +71,7 @@ def feature(tmp_path, monkeypatch):
 
 @pytest.fixture
 async def bot(feature, settings, github, issuer, clock):
-    importlib.import_module(feature.tables)
+    import_tables((feature,))
     engine = sa.create_engine(f"sqlite:///{settings.data_dir / 'ootbot.db'}")
     metadata.tables["ci_file_size"].create(engine)
     engine.dispose()

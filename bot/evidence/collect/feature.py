@@ -42,10 +42,6 @@ FEATURE = Feature(
     ),
     search="bot.pages.jobs.run:find_run_hits",
     sections={
-        "pull": "bot.pages.jobs.artifact_pages:pull_artifacts",
-        "commit": "bot.pages.jobs.artifact_pages:commit_artifacts",
-        "run": "bot.pages.jobs.artifact_pages:run_artifacts",
-        "job": "bot.pages.jobs.artifact_pages:job_artifacts",
         "admin": "bot.jobs.collection:admin_section",
     },
     prune="bot.evidence.collect.blobs:prune_collected",

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.evidence.disabled.tables import DisablingRow
 
-Tests = dict[
-    str, tuple[str, str, list[str]]
-]  # by test: number and address of an issue, platforms (none: all)
+# by test: number and address of an issue, platforms (none: all)
+Tests = dict[str, tuple[str, str, list[str]]]
 # by name: author, number and address of an issue, workflow, platform, configuration
 Jobs = dict[str, tuple[str, str, str, str, str, str]]
 

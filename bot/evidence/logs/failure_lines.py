@@ -33,23 +33,32 @@ async def find_failures(tx: Transaction, subject: FailuresSubject) -> Failures:
     )
     backends = await failed_jobs.failures_of_backends(tx, subject.repo, subject.sha, limit=LISTED)
     shown = [
-        one for one in (*own, *backends) if one["public"]
+        failure for failure in (*own, *backends) if failure["public"]
     ]  # what private jobs are called is private, too
     head = UpstreamHead(subject.repo, subject.sha)
     words = await known_failures.judge_failures(tx, subject.settings, head, shown)
     remarks = [
-        _remark(one, subject, words.get((one["repository_id"], one["job_id"])), alone=one in backends)
-        for one in shown
+        _remark(
+            failure,
+            subject,
+            words.get((failure["repository_id"], failure["job_id"])),
+            alone=failure in backends,
+        )
+        for failure in shown
     ]
     return Failures(jobs=remarks, links=[_search_link(subject.repo, subject.sha)] if shown else ())
 
 
 async def backend_lines(tx: Transaction, subject: BackendsSubject) -> dict[str, list[JobLine]]:
     """Return the lines that say why jobs of backends' failed runs failed, by backend in lower case."""
-    found = await failed_jobs.failures_by_backend(tx, subject.runs, limit=SHOWN)
+    failures = await failed_jobs.failures_by_backend(tx, subject.runs, limit=SHOWN)
     return {
-        name: [_job_line(one, subject.url) for one in several if one["rule"] is not None or not one["public"]]
-        for name, several in found.items()
+        name: [
+            _job_line(failure, subject.url)
+            for failure in several
+            if failure["rule"] is not None or not failure["public"]
+        ]
+        for name, several in failures.items()
     }
 
 

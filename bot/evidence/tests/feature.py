@@ -67,14 +67,8 @@ FEATURE = Feature(
     ),
     search="bot.pages.tests.views:find_hits",
     sections={
-        "job": "bot.pages.tests.views:job_blocks",
-        "run": "bot.pages.tests.views:run_blocks",
-        "pull": "bot.pages.tests.views:pull_blocks",
-        "commit": "bot.pages.tests.views:commit_blocks",
         "failures": "bot.evidence.tests.failing:find_failures",
-        "cell": "bot.pages.tests.views:cell_lines",
         "head": "bot.evidence.tests.failing:head_tests",
-        "shared_failures": "bot.evidence.tests.judging_rows:find_shared",
     },
     admin_forms={
         "/tests/{owner}/{repo}/{digest:[0-9a-f]{16}}/reset": "bot.evidence.tests.states:reset_by_administrator"

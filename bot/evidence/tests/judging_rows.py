@@ -285,9 +285,8 @@ async def write_job_cells(tx: Transaction, sha: str) -> None:
     query = query.select_from(joined).where(
         FAILURE.head_sha == sha,
         JOB.head_sha == sha,
-        sa.or_(
-            JOB.job_id > 0, JOB.job_id <= job_cells.LARGEST_NUMBER
-        ),  # not those known by an artifact's name only
+        # not those known by an artifact's name only
+        sa.or_(JOB.job_id > 0, JOB.job_id <= job_cells.LARGEST_NUMBER),
         JOB.backend.is_(None),
         FAILURE.outcome.in_(sorted(FAILING)),
         FAILURE.verdict.is_not(None),

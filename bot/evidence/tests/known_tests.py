@@ -238,9 +238,8 @@ async def _insert(
         insert = tx.insert(test)
         marks = _marks(tx, seen)
         keys = ["repository_id", "digest"]
-        ordered = sorted(
-            rows, key=lambda row: row["digest"]
-        )  # so that no two transactions wait for each other
+        # ordered, so that no two transactions wait for each other
+        ordered = sorted(rows, key=lambda row: row["digest"])
         await tx.run(insert.on_conflict_do_update(index_elements=keys, set_=marks), ordered)
         await _known_tests(tx, [row["digest"] for row in rows], seen, tests)
     await context.clock.sleep(PAUSE)

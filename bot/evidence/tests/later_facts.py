@@ -47,25 +47,24 @@ if TYPE_CHECKING:
 PART, REPOSITORY_NAME = test_part.c, repository_name.c
 KEY = [PART[name] for name in JOB_KEY]
 MOST = 1_000
-UNDISPATCHED = (  # parts of these runs with tests whose dispatch was unknown
-    Statement(
-        sa.select(*KEY)
-        .where(
-            PART.repository_id.in_(
-                sa.select(REPOSITORY_NAME.repository_id).where(
-                    REPOSITORY_NAME.name.in_(sa.bindparam("repos", expanding=True))
-                )
-            ),
-            PART.run_id.in_(sa.bindparam("runs", expanding=True)),
-            sa.exists().where(
-                *(JOB[name] == PART[name] for name in JOB_KEY),
-                JOB.backend.is_not(None),
-                JOB.dispatch_id.is_(None),
-            ),
-        )
-        .distinct()
-        .limit(MOST)
+# parts of these runs with tests whose dispatch was unknown
+UNDISPATCHED = Statement(
+    sa.select(*KEY)
+    .where(
+        PART.repository_id.in_(
+            sa.select(REPOSITORY_NAME.repository_id).where(
+                REPOSITORY_NAME.name.in_(sa.bindparam("repos", expanding=True))
+            )
+        ),
+        PART.run_id.in_(sa.bindparam("runs", expanding=True)),
+        sa.exists().where(
+            *(JOB[name] == PART[name] for name in JOB_KEY),
+            JOB.backend.is_not(None),
+            JOB.dispatch_id.is_(None),
+        ),
     )
+    .distinct()
+    .limit(MOST)
 )
 RUN_ID = re.compile("[0-9]{1,18}")  # GitHub's
 

@@ -100,7 +100,8 @@ PUBLIC = Statement(
     )
 )
 _again = test_job.alias("again")
-_TESTED_AGAIN = (  # in a later attempt of the run
+# in a later attempt of the run
+_TESTED_AGAIN = (
     _again.c.repository_id == JOB.repository_id,
     _again.c.run_id == JOB.run_id,
     _again.c.run_attempt > JOB.run_attempt,

@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 DAY = 86_400_000  # milliseconds
 GENERATIONS = 1 << 20  # a generation is when it was made, in milliseconds, times this, and something random
 JOB = test_job.c
-PROVEN = sa.or_(  # that GitHub, our dispatch or upstream's other CI says which commit it tested, not only an uploader
-    JOB.run_id > 0, JOB.dispatch_id.is_not(None), JOB.run_id <= job_cells.LARGEST_NUMBER
-)
+# GitHub, our dispatch or upstream's other CI says which commit a job tested, not only its uploader
+PROVEN = sa.or_(JOB.run_id > 0, JOB.dispatch_id.is_not(None), JOB.run_id <= job_cells.LARGEST_NUMBER)
 JOBS = select(TestJobRow, test_job)
 TESTS = select(TestRow, test, test_class).select_from(
     test.join(test_class, test_class.c.id == test.c.class_id)

@@ -26,13 +26,5 @@ FEATURE = Feature(
             shown="bot.pages.usage.views:has_usage",
         ),
     ),
-    sections={
-        "job": "bot.pages.usage.sections:show_job",
-        "run": "bot.pages.usage.sections:show_run",
-        "pull": "bot.pages.usage.sections:show_pull",
-        "backend": "bot.pages.usage.sections:show_backend",
-        "commit": "bot.pages.usage.sections:show_commit",
-        "cell": "bot.pages.usage.sections:show_cell",
-    },
     commands={"utilization": "bot.console.evidence:utilization"},
 )

@@ -108,11 +108,4 @@ FEATURE = Feature(
             covers=("/{repo}/bisects/",),
         ),
     ),
-    sections={
-        "pull": "bot.pages.culprits.sections:describe_pull",
-        "commit": "bot.pages.culprits.sections:describe_commit",
-        "grid": "bot.pages.culprits.sections:mark_grid",
-        "backend_run": "bot.pages.culprits.sections:mark_runs",
-        "failure": "bot.pages.culprits.sections:describe_failure",
-    },
 )

@@ -28,7 +28,7 @@ from bot.oot.results.tables import (
     oot_workflow_job,
 )
 from bot.oot.statistics.countable_jobs import HAS_REPORTS, has_flag
-from bot.oot.statistics.job_matrix import GridJob
+from bot.pages.backends.job_matrix import GridJob
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -195,11 +195,11 @@ async def titles_of_commits(tx: Transaction, repo: str, shas: Collection[str]) -
     pushed = sa.select(push.after, push.head_commit_message, push.pusher_name).where(
         push.after.in_(sorted(shas)), sa.func.lower(push.repo) == repo.lower()
     )
-    found: dict[str, tuple[str, str]] = {}
+    titles: dict[str, tuple[str, str]] = {}
     for query in (title_of_pull, pushed):
         for sha, title, author in await tx.run(query):
-            found[sha] = ((title or "").partition("\n")[0], author or "")
-    return found
+            titles[sha] = ((title or "").partition("\n")[0], author or "")
+    return titles
 
 
 async def pull_of_head(tx: Transaction, repo: str, sha: str) -> PullHead | None:
@@ -214,8 +214,8 @@ async def pull_of_head(tx: Transaction, repo: str, sha: str) -> PullHead | None:
         query = sa.select(name.label("repo"), number.label("number"), head.label("head_sha")).where(
             *_begins(head, sha), sa.func.lower(name) == repo.lower(), number.is_not(None)
         )
-        if found := await tx.row_as(PullHead, query.order_by(at.desc()).limit(1)):
-            return found
+        if pull_head := await tx.row_as(PullHead, query.order_by(at.desc()).limit(1)):
+            return pull_head
     return None
 
 
@@ -227,11 +227,11 @@ async def full_sha(tx: Transaction, repo: str, sha: str) -> str | None:
         (UPSTREAM_JOB.head_sha, UPSTREAM_JOB.repo), (CHECK.head_sha, CHECK.repo),
     ):  # fmt: skip
         query = sa.select(column).where(*_begins(column, sha), sa.func.lower(name) == repo.lower())
-        if found := (await tx.run(query.limit(1))).scalar():
-            return str(found)
+        if full := (await tx.run(query.limit(1))).scalar():
+            return str(full)
     pushed = sa.select(push.after).where(push.after == sha, sa.func.lower(push.repo) == repo.lower())
-    found = (await tx.run(pushed.limit(1))).scalar()
-    return str(found) if found else None
+    full = (await tx.run(pushed.limit(1))).scalar()
+    return str(full) if full else None
 
 
 async def upstream_jobs(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[WorkflowJobRow]:

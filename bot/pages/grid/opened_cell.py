@@ -11,14 +11,17 @@ from bot.jobs.branch_standing import blocks_merging
 from bot.jobs.cells import CANCELLED, FAILED, character
 from bot.jobs.grid import UNSTABLE, key_of_column
 from bot.jobs.settings import TrunkSettings
+from bot.pages.culprits.sections import mark_runs
 from bot.pages.grid import grid_view
-from bot.web import blocks
+from bot.pages.logs import sections as logs
+from bot.pages.tests import views as tests
+from bot.pages.usage import sections as usage
 from bot.web.blocks import BackendRunsSubject, CellSubject
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from bot.context import Context
+    from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.jobs.branch_commits import HeadOfCommit
     from bot.jobs.branch_history import Breakage
@@ -100,15 +103,17 @@ async def find_broken(
     `backends` are those that merging waits for.
     """
     grid = grid.on_branch()
-    found = {place: one for place in places if (one := branch_history.breakage(grid.column(place)))}
-    shown = dict(list(found.items())[:BROKEN_MOST])
-    lines = {place: _suspect_lines(grid, one) for place, one in shown.items()}
+    breakages = {
+        place: breakage for place in places if (breakage := branch_history.breakage(grid.column(place)))
+    }
+    shown = dict(list(breakages.items())[:BROKEN_MOST])
+    lines = {place: _suspect_lines(grid, breakage) for place, breakage in shown.items()}
     heads = sorted({line["sha"] for each in lines.values() for line in each if line["folded"]})
     identifier = branch.repository["repository_id"]
     folded = await branch_commits.commits_of_heads(tx, identifier, branch.name, heads, most=SUSPECTS_MOST)
     return [
-        _broken(grid, place, one, lines=lines.get(place, []), folded=folded, backends=backends)
-        for place, one in found.items()
+        _broken(grid, place, breakage, lines=lines.get(place, []), folded=folded, backends=backends)
+        for place, breakage in breakages.items()
     ]
 
 
@@ -179,11 +184,10 @@ class OpenedCell:
 
 
 async def read_opened(
-    tx: Transaction, context: Context, branch: Branch, found: grid.Grid, chosen: GridFilter
+    tx: Transaction, settings: Settings, branch: Branch, shown_grid: grid.Grid, chosen: GridFilter
 ) -> OpenedCell | None:
     """Return the cell that the page's address names, None where it is not among the commits shown."""
-    settings = context.settings
-    cell = grid_view.find_cell(found, chosen.cell) if chosen.cell else None
+    cell = grid_view.find_cell(shown_grid, chosen.cell) if chosen.cell else None
     if cell is None:
         return None
     line, column, shown = cell
@@ -200,14 +204,13 @@ async def read_opened(
         runs=runs,
         more=more,
         twins=any(run.twin for run in known),
-        beside=await _known_of_runs(tx, context, branch, line, column=column, runs=runs, numbers=numbers),
+        beside=await _known_of_runs(tx, branch, line, column=column, runs=runs, numbers=numbers),
         reruns=_rerun_pages(known, on_github, now=tx.now) if column.source == "actions" else {},
     )
 
 
 async def _known_of_runs(
     tx: Transaction,
-    context: Context,
     branch: Branch,
     line: GridLine,
     *,
@@ -215,14 +218,14 @@ async def _known_of_runs(
     runs: tuple[Run, ...],
     numbers: Mapping[str, int],
 ) -> dict[str, list[BlockLine]]:
-    """Return what other features know of upstream's jobs, or of a backend's runs; `numbers` are those of the jobs."""
+    """Return what is known of upstream's jobs, or of a backend's runs; `numbers` are those of the jobs."""
     if column.source == "oot":
         reported = BackendRunsSubject(
             repo=branch.repository["full_name"],
             sha=line.commit["sha"],
             run_ids=frozenset(run.id for run in runs),
         )
-        return await blocks.backend_run_lines(context.features, tx, reported)
+        return {run_id: [mark] for run_id, mark in (await mark_runs(tx, reported)).items()}
     if column.source not in {"actions", "elsewhere"}:
         return {}
     subject = CellSubject(
@@ -231,8 +234,11 @@ async def _known_of_runs(
         sha=line.commit["sha"],
         job_ids=frozenset(numbers[run.id] for run in runs if run.id in numbers),
     )
-    found = await blocks.cell_lines(context.features, tx, subject)
-    return {run.id: found[numbers[run.id]] for run in runs if numbers.get(run.id) in found}
+    lines: dict[int, list[BlockLine]] = {}
+    for read in (logs.cell_lines, tests.cell_lines, usage.show_cell):
+        for job_id, line_of_job in (await read(tx, subject)).items():
+            lines.setdefault(job_id, []).append(line_of_job)
+    return {run.id: lines[numbers[run.id]] for run in runs if numbers.get(run.id) in lines}
 
 
 def _rerun_pages(runs: Sequence[Run], repository: str, *, now: int) -> dict[str, str]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from bot.core.escaping import web_url
-from bot.core.feature import sections
 from bot.evidence.collect import artifacts, uploads
 from bot.evidence.collect.artifacts import ArtifactChoice
 from bot.evidence.collect.tables import FetchRow, ci_artifact
@@ -19,14 +18,17 @@ from bot.jobs.collection import FetchState
 from bot.jobs.job_names import LABEL_SEPARATOR
 from bot.oot.results import dispatches
 from bot.pages import job_reads
+from bot.pages.job_reports.skipped_documents import show_job_documents
 from bot.pages.jobs import artifact_pages, run
 from bot.pages.jobs.artifact_pages import ARTIFACTS_SHOWN, NO_ARTIFACTS, Artifact, artifact_answer
 from bot.pages.jobs.run import find_origin
-from bot.web import blocks
+from bot.pages.logs import sections as logs
+from bot.pages.tests import views as tests
+from bot.pages.usage import sections as usage
 from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, fill_struct, one_of
-from bot.web.blocks import JobSubject
+from bot.web.blocks import JobSubject, order_blocks
 from bot.web.bodies import BodyCapacity
 from bot.web.parameters import REPO
 from bot.web.view import Json, Page, View
@@ -34,6 +36,7 @@ from bot.web.view import Json, Page, View
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from bot.db.transaction import Transaction
     from bot.evidence.collect.artifacts import ListedArtifact
     from bot.evidence.collect.tables import UploadRow
     from bot.jobs.job_cells import OtherJobRow
@@ -92,53 +95,60 @@ JOB_ID = declare.identifier("id", "GitHub's id of the job")
 
 async def read_job(asked: Query) -> JobOnPage:
     """Read a job; raises Rejected 404."""
-    tx, features = asked.tx, asked.context.features
+    tx = asked.tx
     job = await job_reads.shown_job(tx, await job_reads.visible_ids_of(asked, asked[REPO]), asked[JOB_ID])
     log = await job_reads.log_state(tx, asked.settings, job)
     subject = job_reads.job_subject(asked.request, job)
     if asked.for_page:
-        added = await blocks.gather(features, "job", tx, subject)
+        added = await read_job_blocks(tx, subject)
         origin = await find_origin(tx, job["repo"], job["run_id"], job["head_sha"], asked.hidden)
         return JobOnPage(job=job, log=log, github=subject.github, origin=origin, blocks=added)
-    more: dict[str, Any] = {}
-    for add in sections(features, "job_json"):
-        more |= await add(tx, subject)
+    more = await logs.job_json(tx, subject)
     choice = ArtifactChoice(same={"run_id": job["run_id"], "job_id": job["id"]})
     listed = await artifacts.find_artifacts(tx, {job["repository_id"]}, choice, limit=ARTIFACTS_SHOWN)
     return JobOnPage(job=job, log=log, github=subject.github, more=more, artifacts=listed)
 
 
-def show_job(found: JobOnPage) -> dict[str, Any]:
+async def read_job_blocks(tx: Transaction, subject: JobSubject) -> list[Block]:
+    """Return what is known of a job besides the job itself: its artifacts, log, tests, machine and documents."""
+    return order_blocks(
+        await artifact_pages.job_artifacts(tx, subject),
+        await logs.job_section(tx, subject),
+        await tests.job_blocks(tx, subject),
+        await usage.show_job(tx, subject),
+        await show_job_documents(tx, subject),
+    )
+
+
+def show_job(page: JobOnPage) -> dict[str, Any]:
     """Return what the page shows."""
-    job = found.job
+    job = page.job
     return {
         "job": job,
         "parsed": job_names.parse_name(job["workflow_name"], job["name"] or ""),
-        "log": found.log,
-        "origin": found.origin,
+        "log": page.log,
+        "origin": page.origin,
         "steps": job_reads.steps_of_job(job),
         "tone": job_reads.conclusion_tone(job["conclusion"]),
         "took": job_reads.seconds_between(job["started_at"], job["completed_at"]),
         "queued": job_reads.seconds_between(job["created_at"], job["started_at"]),
-        "blocks": found.blocks,
+        "blocks": page.blocks,
     }
 
 
-def answer_job(found: JobOnPage) -> CiJobAnswer:
+def answer_job(page: JobOnPage) -> CiJobAnswer:
     """Return the job as it is sent."""
-    log, more = found.log, found.more
+    log, more = page.log, page.more
     return CiJobAnswer(
-        job=fill_struct(CiJob, found.job),
+        job=fill_struct(CiJob, page.job),
         log=Log(state=log.state, reason=log.reason, bytes=log.bytes, lines=more.get("lines")),
         verdicts=more.get("verdicts", []),
-        artifacts=[artifact_answer(one, found.job["repo"], found.github) for one in found.artifacts],
+        artifacts=[artifact_answer(listed, page.job["repo"], page.github) for listed in page.artifacts],
     )
 
 
-def _job_refresh(found: JobOnPage) -> int:
-    return (
-        RUNNING_REFRESH if found.job["status"] != "completed" or found.log.state == FetchState.WANTED else 0
-    )
+def _job_refresh(page: JobOnPage) -> int:
+    return RUNNING_REFRESH if page.job["status"] != "completed" or page.log.state == FetchState.WANTED else 0
 
 
 JOB_VIEW = View(
@@ -155,7 +165,7 @@ JOB_VIEW = View(
         summary="A job of a repository's own CI",
         topic=op.CI,
         refusals=(NO_ARTIFACTS,),
-        link=lambda found: {"repo": found.job["repo"], "id": found.job["id"]},
+        link=lambda page: {"repo": page.job["repo"], "id": page.job["id"]},
     ),
 )
 
@@ -199,30 +209,30 @@ async def read_other_job(asked: Query) -> OtherJobOnPage:
         query=dict(asked.request.query),
         settings=asked.settings,
     )
-    added = await blocks.gather(asked.context.features, "job", tx, subject)
+    added = await read_job_blocks(tx, subject)
     log = await job_reads.asked_log_state(tx, job["repository_id"], job["job_id"])
     return OtherJobOnPage(repo=repo, job=job, log=log, blocks=added)
 
 
-def show_other_job(found: OtherJobOnPage) -> dict[str, Any]:
+def show_other_job(page: OtherJobOnPage) -> dict[str, Any]:
     """Return what the page shows."""
-    job = found.job
+    job = page.job
     return {
-        "repo": found.repo,
+        "repo": page.repo,
         "job": job,
-        "word": found.conclusion or STATES[job["state"]],
-        "tone": job_reads.conclusion_tone(found.conclusion or None),
+        "word": page.conclusion or STATES[job["state"]],
+        "tone": job_reads.conclusion_tone(page.conclusion or None),
         "took": job_reads.seconds_between(job["started_at"], job["completed_at"]),
         "queued": None if job["held"] else job_reads.seconds_between(job["queued_at"], job["started_at"]),
-        "log": found.log,
+        "log": page.log,
         "runner": (job["runner_label"] or "").replace(LABEL_SEPARATOR, f"{LABEL_SEPARATOR} "),
-        "blocks": found.blocks,
+        "blocks": page.blocks,
     }
 
 
-def _other_job_refresh(found: OtherJobOnPage) -> int:
-    waits = found.log is not None and found.log.state == FetchState.WANTED
-    return RUNNING_REFRESH if waits or not found.conclusion else 0
+def _other_job_refresh(page: OtherJobOnPage) -> int:
+    waits = page.log is not None and page.log.state == FetchState.WANTED
+    return RUNNING_REFRESH if waits or not page.conclusion else 0
 
 
 OTHER_JOB_VIEW = View(
@@ -263,22 +273,22 @@ async def read_upload(asked: Query) -> UploadOnPage:
         upload=upload,
         state=await job_reads.upload_state(tx, upload),
         dispatch=dispatch,
-        blocks=await blocks.gather(asked.context.features, "job", tx, subject),
+        blocks=await read_job_blocks(asked.tx, subject),
     )
 
 
-def show_upload(found: UploadOnPage) -> dict[str, Any]:
+def show_upload(page: UploadOnPage) -> dict[str, Any]:
     """Return what the page shows."""
     return {
-        "upload": found.upload,
-        "state": found.state,
-        "dispatch": found.dispatch,
-        "blocks": found.blocks,
+        "upload": page.upload,
+        "state": page.state,
+        "dispatch": page.dispatch,
+        "blocks": page.blocks,
     }
 
 
-def _upload_refresh(found: UploadOnPage) -> int:
-    return RUNNING_REFRESH if found.state.state == FetchState.WANTED else 0
+def _upload_refresh(page: UploadOnPage) -> int:
+    return RUNNING_REFRESH if page.state.state == FetchState.WANTED else 0
 
 
 UPLOAD_VIEW = View(

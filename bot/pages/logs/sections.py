@@ -28,9 +28,9 @@ async def job_section(tx: Transaction, subject: JobSubject) -> list[Block]:
     if log is None:
         return []
     page = log_page(subject.repo, subject.job_id)
-    found = await rows.verdicts_of_jobs(tx, subject.repository_id, [subject.job_id])
+    verdicts = await rows.verdicts_of_jobs(tx, subject.repository_id, [subject.job_id])
     lines = []
-    for verdict in found:
+    for verdict in verdicts:
         lines.append(_verdict_line(verdict, page))
         issue = verdict["signature"] and await failure_costs.tied_issue(
             tx, verdict["signature"], verdict["family"]
@@ -50,37 +50,37 @@ async def job_section(tx: Transaction, subject: JobSubject) -> list[Block]:
     if log["blob"] is not None:
         lines.append(BlockLine(text=f"the log: {log['lines']:,} lines, {log['bytes']:,} bytes", url=page))
         lines.append(BlockLine(text="the log as plain text", url=f"{page}.txt"))
-    heading = "Why it failed" if found else "Log"
-    return [Block(heading=heading, lines=tuple(lines), excerpt=_excerpt(found, page))]
+    heading = "Why it failed" if verdicts else "Log"
+    return [Block(heading=heading, lines=tuple(lines), excerpt=_excerpt(verdicts, page))]
 
 
 async def job_json(tx: Transaction, subject: JobSubject) -> dict[str, Any]:
     """Return the number of lines and the verdicts of a job's log, as `ootbot logs explain --json` has them."""
     log = await rows.find_log(tx, subject.repository_id, subject.job_id)
-    found = await rows.verdicts_of_jobs(tx, subject.repository_id, [subject.job_id])
+    verdicts = await rows.verdicts_of_jobs(tx, subject.repository_id, [subject.job_id])
     return {
         "lines": log["lines"] if log else None,
-        "verdicts": [verdict_json(verdict) for verdict in found],
+        "verdicts": [verdict_json(verdict) for verdict in verdicts],
     }
 
 
 async def cell_lines(tx: Transaction, subject: CellSubject) -> dict[int, BlockLine]:
     """Return where the logs of other CIs' jobs are: those of GitHub's are on the jobs' pages."""
-    wanted = [one for one in subject.job_ids if is_elsewhere(one)]
-    found = await rows.lengths_of_logs(tx, subject.repository_id, wanted) if wanted else {}
+    wanted = [job_id for job_id in subject.job_ids if is_elsewhere(job_id)]
+    lengths = await rows.lengths_of_logs(tx, subject.repository_id, wanted) if wanted else {}
     return {
         job_id: BlockLine(text=f"its log: {plural(lines, 'line')}", url=log_page(subject.repo, job_id))
-        for job_id, lines in found.items()
+        for job_id, lines in lengths.items()
     }
 
 
 async def run_section(tx: Transaction, subject: RunSubject) -> list[Block]:
     """Return why jobs of a run failed."""
-    found = await failed_jobs.failures_on_run(tx, subject.repository_id, subject.run_id, limit=SHOWN + 1)
-    lines = [_failure_line(one) for one in found[:SHOWN]]
-    if len(found) > SHOWN:
+    failures = await failed_jobs.failures_on_run(tx, subject.repository_id, subject.run_id, limit=SHOWN + 1)
+    lines = [_failure_line(failure) for failure in failures[:SHOWN]]
+    if len(failures) > SHOWN:
         lines.append(BlockLine(text="and more"))
-    if found and (sha := await failed_jobs.commit_of_run(tx, subject.repository_id, subject.run_id)):
+    if failures and (sha := await failed_jobs.commit_of_run(tx, subject.repository_id, subject.run_id)):
         url = f"/{subject.repo}/commit/{sha}/logs?run={subject.run_id}"
         lines.append(BlockLine(text="search the logs of this run", url=url))
     return [Block(heading=HEADING, lines=tuple(lines))] if lines else []
@@ -99,13 +99,15 @@ async def _judgement_lines(tx: Transaction, subject: JobSubject) -> list[BlockLi
     if failed is None:
         return []
     head = await known_failures.upstream_head(tx, failed)
-    found = await known_failures.judge_failures(tx, subject.settings, head, [failed]) if head else {}
-    return [BlockLine(text=shorten_line(word.text), url=word.url, tone=word.tone) for word in found.values()]
+    judgements = await known_failures.judge_failures(tx, subject.settings, head, [failed]) if head else {}
+    return [
+        BlockLine(text=shorten_line(word.text), url=word.url, tone=word.tone) for word in judgements.values()
+    ]
 
 
-def _excerpt(found: list[VerdictRow], page: str) -> Excerpt | None:
+def _excerpt(verdicts: list[VerdictRow], page: str) -> Excerpt | None:
     """Return the lines around the verdict, which are kept longer than the log."""
-    first = next((one for one in found if one["rank"] == 0 and one["excerpt_from"]), None)
+    first = next((verdict for verdict in verdicts if verdict["rank"] == 0 and verdict["excerpt_from"]), None)
     if first is None or not first["excerpt"]:
         return None
     return Excerpt(

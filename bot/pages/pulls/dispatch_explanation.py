@@ -114,11 +114,16 @@ MOST_LINES = 20  # that are not folded
 
 async def describe_asked(tx: Transaction, subject: PullSubject) -> list[Block]:
     """Return the list of backends, where not all were simply sent the newest head."""
-    found = await explain_pull(tx, subject.settings, subject.repo, subject.number)
-    if found is None or found.head_sha != subject.head_sha:
+    explanation = await explain_pull(tx, subject.settings, subject.repo, subject.number)
+    if explanation is None or explanation.head_sha != subject.head_sha:
         return []
-    sent = [_line(one) for one in found.asked if one.outcome == "sent"]
-    others = [_line(one) for outcome in NOT_SENT_OUTCOMES for one in found.asked if one.outcome == outcome]
+    sent = [_line(backend) for backend in explanation.asked if backend.outcome == "sent"]
+    others = [
+        _line(backend)
+        for outcome in NOT_SENT_OUTCOMES
+        for backend in explanation.asked
+        if backend.outcome == outcome
+    ]
     if not others:
         return []
     return [
@@ -132,8 +137,9 @@ async def describe_asked(tx: Transaction, subject: PullSubject) -> list[Block]:
     ]
 
 
-def _line(one: AskedBackend) -> BlockLine:
-    said = one.why.startswith(one.outcome)  # as in "waiting for a machine"
+def _line(backend: AskedBackend) -> BlockLine:
+    said = backend.why.startswith(backend.outcome)  # as in "waiting for a machine"
     return BlockLine(
-        text=f"{one.label}: {one.why if said else f'{one.outcome}, {one.why}'}", tone=TONES[one.outcome]
+        text=f"{backend.label}: {backend.why if said else f'{backend.outcome}, {backend.why}'}",
+        tone=TONES[backend.outcome],
     )

@@ -82,26 +82,26 @@ class BackendParity:
     only_here: list[SameTest] = field(default_factory=list)
 
 
-async def can_compare(asked: Query, repo: str) -> bool:
+async def can_compare(query: Query, repo: str) -> bool:
     """Whether a repository is a backend whose tests are known."""
-    listed = await allowlists.read_in_force(asked.tx)
+    listed = await allowlists.read_in_force(query.tx)
     is_backend = listed is not None and listed.find(repo) is not None
-    return is_backend and await job_reads.has_rows(asked, repo, test.c.repository_id)
+    return is_backend and await job_reads.has_rows(query, repo, test.c.repository_id)
 
 
-async def read_backend_tests(asked: Query) -> BackendParity:
+async def read_backend_tests(query: Query) -> BackendParity:
     """Read the comparison of a backend with upstream."""
-    request, tx, repo = asked.request, asked.tx, asked[BACKEND]
+    request, tx, repo = query.request, query.tx, query[BACKEND]
     listed = await allowlists.read_in_force(tx)
     entry = listed.find(repo) if listed else None
     owners = await job_reads.visible_ids(request, tx, entry.repo if entry else repo)
-    upstream = asked.settings.upstream_repo[0]
+    upstream = query.settings.upstream_repo[0]
     if not owners and (entry is None or (await access.hidden_from(request, tx, entry.repo)).has(entry.repo)):
         raise NO_BACKEND.because(f"nothing of {repo} may be shown here")
     if not owners:  # as long as GitHub has not said that it is public
         return BackendParity(repo=repo, upstream=upstream)
-    hidden = (await access.hidden_from(request, tx, *asked.settings.upstream_repo)).ids
-    both = await comparing.read_sides(tx, owners, asked[SHA], asked[DEVICE], hidden)
+    hidden = (await access.hidden_from(request, tx, *query.settings.upstream_repo)).ids
+    both = await comparing.read_sides(tx, owners, query[SHA], query[DEVICE], hidden)
     if both is None:
         return BackendParity(repo=repo, upstream=upstream)
     upstream = both.upstream[0]["upstream_repo"] or upstream

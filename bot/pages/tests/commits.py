@@ -84,11 +84,11 @@ class Tested:
         ]
 
 
-async def visible_repositories(asked: Query) -> set[int]:
+async def visible_repositories(query: Query) -> set[int]:
     """Return the repositories in the path; raises Rejected 404, alike for private and unknown ones."""
-    visible = await job_reads.visible_ids_of(asked, asked[REPO])
+    visible = await job_reads.visible_ids_of(query, query[REPO])
     if not visible:
-        raise UNKNOWN_REPOSITORY.because(f"nothing of {asked[REPO]} may be shown here")
+        raise UNKNOWN_REPOSITORY.because(f"nothing of {query[REPO]} may be shown here")
     return visible
 
 
@@ -249,17 +249,17 @@ class ComparedWith(NamedTuple):
     earlier: str | None  # the newest trusted commit on which the same jobs ran before
 
 
-async def read_compared_with(asked: Query, owners: set[int], jobs: list[TestJobRow]) -> ComparedWith:
+async def read_compared_with(query: Query, owners: set[int], jobs: list[TestJobRow]) -> ComparedWith:
     """Read what changed since the commit in ?base= and since the previous commit."""
-    if not asked.for_page:
+    if not query.for_page:
         return ComparedWith(None, None)
     compared = None
-    if asked[BASE]:
-        base = await _whole_sha(asked.tx, owners, asked[BASE])
-        jobs_before = await rows.jobs_on(asked.tx, owners, base)
-        result, tests = await compare_jobs(asked.tx, jobs_before, jobs, most=CHANGED)
+    if query[BASE]:
+        base = await _whole_sha(query.tx, owners, query[BASE])
+        jobs_before = await rows.jobs_on(query.tx, owners, base)
+        result, tests = await compare_jobs(query.tx, jobs_before, jobs, most=CHANGED)
         compared = ComparedHeads(base=base, result=result, tests=tests)
-    earlier = await result_rows.trusted_before(asked.tx, owners, jobs[0]) if jobs else None
+    earlier = await result_rows.trusted_before(query.tx, owners, jobs[0]) if jobs else None
     return ComparedWith(compared, earlier)
 
 
@@ -270,14 +270,14 @@ async def _whole_sha(tx: Transaction, owners: set[int], sha: str) -> str:
     return whole
 
 
-async def read_comparison(asked: Query) -> ComparedHeads:
+async def read_comparison(query: Query) -> ComparedHeads:
     """Read what changed between two commits."""
-    owners = await visible_repositories(asked)
+    owners = await visible_repositories(query)
     base, head = [
-        await _whole_sha(asked.tx, owners, asked[parameter]) for parameter in (NEEDED_BASE, NEEDED_HEAD)
+        await _whole_sha(query.tx, owners, query[parameter]) for parameter in (NEEDED_BASE, NEEDED_HEAD)
     ]
-    sides = [await rows.jobs_on(asked.tx, owners, sha) for sha in (base, head)]
-    result, tests = await compare_jobs(asked.tx, *sides)
+    sides = [await rows.jobs_on(query.tx, owners, sha) for sha in (base, head)]
+    result, tests = await compare_jobs(query.tx, *sides)
     return ComparedHeads(base=base, head=head, result=result, tests=tests)
 
 
@@ -340,17 +340,17 @@ class TestsOfCommit:
     earlier: str | None
 
 
-async def read_commit_tests(asked: Query) -> TestsOfCommit:
+async def read_commit_tests(query: Query) -> TestsOfCommit:
     """Read the tests of a commit, upstream's own and those of backends."""
-    tx, repo = asked.tx, asked[REPO]
-    owners = await visible_repositories(asked)
-    sha = await result_rows.full_sha(tx, owners, asked[COMMIT_SHA]) or asked[COMMIT_SHA]
+    tx, repo = query.tx, query[REPO]
+    owners = await visible_repositories(query)
+    sha = await result_rows.full_sha(tx, owners, query[COMMIT_SHA]) or query[COMMIT_SHA]
     tested = await tests_on_commit(tx, owners, sha)
-    backends = await tests_of_backends(asked.request, tx, sha)
+    backends = await tests_of_backends(query.request, tx, sha)
     across = await _across(tx, repo, owners, sha) if backends else []
-    beside = await read_compared_with(asked, owners, tested.jobs)
+    beside = await read_compared_with(query, owners, tested.jobs)
     if not tested.jobs and not backends:
-        raise Rejected(404, "not_found", f"no test of commit {asked[COMMIT_SHA][:12]} is known here")
+        raise Rejected(404, "not_found", f"no test of commit {query[COMMIT_SHA][:12]} is known here")
     return TestsOfCommit(
         repo=repo,
         sha=sha,
@@ -461,19 +461,19 @@ class TestsOfRun:
     earlier: str | None
 
 
-async def read_run_tests(asked: Query) -> TestsOfRun:
+async def read_run_tests(query: Query) -> TestsOfRun:
     """Read what a run tested."""
-    shown = await job_reads.visible_ids_of(asked, asked[REPO])
-    newest = (await job_reads.shown_attempts(asked.tx, shown, asked[ID]))[0]
+    shown = await job_reads.visible_ids_of(query, query[REPO])
+    newest = (await job_reads.shown_attempts(query.tx, shown, query[ID]))[0]
     owners = {newest["repository_id"]}
-    tested = await tests_of_run(asked.tx, newest["repository_id"], newest["id"], asked[ATTEMPT])
-    beside = await read_compared_with(asked, owners, tested.jobs)
+    tested = await tests_of_run(query.tx, newest["repository_id"], newest["id"], query[ATTEMPT])
+    beside = await read_compared_with(query, owners, tested.jobs)
     return TestsOfRun(
         run=newest,
         tested=tested,
-        verdict=asked[VERDICT],
-        limit=asked[LIMIT],
-        skipped=asked[BEFORE] or 0,
+        verdict=query[VERDICT],
+        limit=query[LIMIT],
+        skipped=query[BEFORE] or 0,
         compared=beside.compared,
         earlier=beside.earlier,
     )

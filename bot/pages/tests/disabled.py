@@ -69,24 +69,24 @@ class DisablingIssues:
     issues: list[DisablingRow]
 
 
-async def read_issues(asked: Query) -> DisablingIssues:
+async def read_issues(query: Query) -> DisablingIssues:
     """Read the issues of the repository; raises Rejected 404."""
-    repository = (await branch_reads.find_branch(asked.tx, asked.hidden, asked[REPO], "")).repository
-    mark = await lists.find_mark(asked.tx, repository["repository_id"], next(iter(LISTS)))
+    repository = (await branch_reads.find_branch(query.tx, query.hidden, query[REPO], "")).repository
+    mark = await lists.find_mark(query.tx, repository["repository_id"], next(iter(LISTS)))
     return DisablingIssues(
         repo=repository["full_name"],
         made_at=mark and mark["made_at"],
-        issues=await rows.disabling_issues(asked.tx, repository["repository_id"]),
+        issues=await rows.disabling_issues(query.tx, repository["repository_id"]),
     )
 
 
-async def has_lists(asked: Query, repo: str) -> bool:
+async def has_lists(query: Query, repo: str) -> bool:
     """Whether issues of a repository disable anything, or lists are made from them."""
     with contextlib.suppress(Rejected):
-        repository = (await branch_reads.find_branch(asked.tx, asked.hidden, repo, "")).repository
+        repository = (await branch_reads.find_branch(query.tx, query.hidden, repo, "")).repository
         identifier = repository["repository_id"]
-        mark = await lists.find_mark(asked.tx, identifier, next(iter(LISTS)))
-        return mark is not None or bool(await rows.disabling_issues(asked.tx, identifier))
+        mark = await lists.find_mark(query.tx, identifier, next(iter(LISTS)))
+        return mark is not None or bool(await rows.disabling_issues(query.tx, identifier))
     return False
 
 
@@ -153,16 +153,16 @@ def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     @in_render_thread
     async def answer(request: web.Request) -> web.Response:
         """Send the last version of a list, or a narrowed one."""
-        async with open_query(request, PARAMETERS) as asked:
-            made = await _read_list(asked, name)
+        async with open_query(request, PARAMETERS) as query:
+            made = await _read_list(query, name)
         return lists.send_list(request, made)
 
     return answer
 
 
-async def _read_list(asked: Query, name: str) -> CachedPage:
-    tx, repo, pull, backend = asked.tx, asked[REPO], asked[PULL], asked[BACKEND]
-    repository = (await branch_reads.find_branch(tx, asked.hidden, repo, "")).repository
+async def _read_list(query: Query, name: str) -> CachedPage:
+    tx, repo, pull, backend = query.tx, query[REPO], query[PULL], query[BACKEND]
+    repository = (await branch_reads.find_branch(tx, query.hidden, repo, "")).repository
     repository_id = repository["repository_id"]
     mark = await lists.find_mark(tx, repository_id, name)
     if mark is None:
@@ -172,9 +172,9 @@ async def _read_list(asked: Query, name: str) -> CachedPage:
     own = {(repository_id, number) for named, number in closed if named == full_name}
     if backend or (own and await rows.known_numbers(tx, own)):  # most pull requests close other issues
         return await _narrow(
-            asked, _Narrowed(repository=repository, mark=mark, closed=closed, backend=backend)
+            query, _Narrowed(repository=repository, mark=mark, closed=closed, backend=backend)
         )
-    return await lists.page_for_request(tx, asked.request, mark)
+    return await lists.page_for_request(tx, query.request, mark)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,12 +187,12 @@ class _Narrowed:
     backend: str  # empty: for none
 
 
-async def _narrow(asked: Query, wanted: _Narrowed) -> CachedPage:
+async def _narrow(query: Query, wanted: _Narrowed) -> CachedPage:
     """Narrow a list; a backend gets the tests that upstream disables on its device, and what its own issues say.
 
     Upstream's jobs are no jobs of the backend's.
     """
-    tx, hidden = asked.tx, asked.hidden
+    tx, hidden = query.tx, query.hidden
     device, theirs, mark = "", None, None
     if wanted.backend:
         listed = await allowlists.read_in_force(tx)
@@ -205,7 +205,7 @@ async def _narrow(asked: Query, wanted: _Narrowed) -> CachedPage:
             mark = await lists.find_mark(tx, theirs["repository_id"], wanted.mark["name"])
     marks = tuple(wanted.mark.values()), tuple((mark or {}).values())
     key = (marks, bool(wanted.backend), device, frozenset(wanted.closed))
-    cache = asked.request.app[SENT_LISTS]
+    cache = query.request.app[SENT_LISTS]
     made = cache.find(key)
     if made is None:
         made = lists.seal_list(await _make(tx, wanted, theirs, device))

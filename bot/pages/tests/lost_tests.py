@@ -106,15 +106,15 @@ class RunLosses:
     following: str | None
 
 
-async def read_lost_tests(asked: Query) -> RunLosses:
+async def read_lost_tests(query: Query) -> RunLosses:
     """Read the losses of a repository's runs."""
-    days, limit, skipped = asked[LOSS_DAYS], asked[LIMIT], asked[BEFORE] or 0
-    owners, since = await commits.visible_repositories(asked), asked.tx.now - days * DAY
-    lost = await loss_rows.newest_losses(asked.tx, owners, since=since, skipped=skipped, limit=limit + 1)
+    days, limit, skipped = query[LOSS_DAYS], query[LIMIT], query[BEFORE] or 0
+    owners, since = await commits.visible_repositories(query), query.tx.now - days * DAY
+    lost = await loss_rows.newest_losses(query.tx, owners, since=since, skipped=skipped, limit=limit + 1)
     return RunLosses(
-        repo=asked[REPO],
+        repo=query[REPO],
         days=days,
-        losses=await with_gone_tests(asked.tx, lost[:limit]),
+        losses=await with_gone_tests(query.tx, lost[:limit]),
         following=str(skipped + limit) if len(lost) > limit else None,
     )
 
@@ -202,10 +202,10 @@ class FlakyTests:
     lost_seconds: float
 
 
-async def read_flaky_tests(asked: Query) -> FlakyTests:
+async def read_flaky_tests(query: Query) -> FlakyTests:
     """Read the flaky tests of a repository."""
-    tx, days = asked.tx, asked[FLAKY_DAYS]
-    choice = TestFilter(repository_ids=await commits.visible_repositories(asked), since=tx.now - days * DAY)
+    tx, days = query.tx, query[FLAKY_DAYS]
+    choice = TestFilter(repository_ids=await commits.visible_repositories(query), since=tx.now - days * DAY)
     flaky_rows = await result_rows.flaky_tests(tx, choice, limit=ROWS + 1)
     states = await evaluate_states.states_of_tests(tx, [row["id"] for row in flaky_rows])
     flaky = [
@@ -219,7 +219,7 @@ async def read_flaky_tests(asked: Query) -> FlakyTests:
         for row in flaky_rows[:ROWS]
     ]
     return FlakyTests(
-        repo=asked[REPO],
+        repo=query[REPO],
         days=days,
         flaky=flaky,
         more=len(flaky_rows) > ROWS,

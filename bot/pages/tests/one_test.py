@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
+from bot.evidence.logs import failure_lines
 from bot.evidence.tests import days as count_days
 from bot.evidence.tests import result_rows
 from bot.evidence.tests import states as evaluate_states
@@ -16,7 +17,7 @@ from bot.evidence.tests.rows import DAY, tested_commit
 from bot.evidence.tests.tables import FailureRow, StateRow
 from bot.pages.tests import commits, history
 from bot.pages.tests.commits import CACHED
-from bot.web import access, addresses, blocks
+from bot.web import access, addresses
 from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, matching
@@ -158,13 +159,13 @@ class KnownTest:
         return self.log_lines.get((failure["run_id"], failure["run_attempt"], failure["job_name"]))
 
 
-async def read_test(asked: Query) -> KnownTest:
+async def read_test(query: Query) -> KnownTest:
     """Read what is known of a test."""
-    tx, days = asked.tx, asked[DAYS]
-    owners = await commits.visible_repositories(asked)
-    row = await result_rows.test_by_digest(tx, owners, asked[DIGEST])
+    tx, days = query.tx, query[DAYS]
+    owners = await commits.visible_repositories(query)
+    row = await result_rows.test_by_digest(tx, owners, query[DIGEST])
     if row is None:
-        raise NO_TEST.because(f"no test of that id is known in {asked[REPO]}")
+        raise NO_TEST.because(f"no test of that id is known in {query[REPO]}")
     last = tx.now // DAY
     known = await count_days.days_of_tests(
         tx, row["repository_id"], [row["id"]], since=last - STRIP + 1, until=last
@@ -172,43 +173,43 @@ async def read_test(asked: Query) -> KnownTest:
     by_day = known.get(row["id"], {})
     failures = await result_rows.failures_of(tx, [row["id"]], since=tx.now - days * DAY, limit=FAILURES)
     return KnownTest(
-        repo=asked[REPO],
+        repo=query[REPO],
         row=row,
         strips=history.strips(by_day, last=last, days=STRIP),
         time=history.time_chart(
-            by_day, last=last, days=STRIP, repo=asked[REPO] if asked.settings.is_upstream(asked[REPO]) else ""
+            by_day, last=last, days=STRIP, repo=query[REPO] if query.settings.is_upstream(query[REPO]) else ""
         ),
         states=await evaluate_states.states_of_tests(tx, [row["id"]]),
-        lines=await history.environment_lines(tx, await _same_tests(asked, row, owners)),
+        lines=await history.environment_lines(tx, await _same_tests(query, row, owners)),
         failures=failures,
-        log_lines=await _log_lines(asked, failures),
+        log_lines=await _log_lines(query, failures),
         days=days,
-        form_key=asked.request.get(access.FORM_KEY),
+        form_key=query.request.get(access.FORM_KEY),
     )
 
 
-async def _same_tests(asked: Query, row: TestRow, owners: set[int]) -> list[TestRow]:
+async def _same_tests(query: Query, row: TestRow, owners: set[int]) -> list[TestRow]:
     """Return a test, and the same test on other devices as far as it may be shown."""
-    same = await result_rows.same_tests(asked.tx, [row["canonical"]], limit=MOST_SAME)
+    same = await result_rows.same_tests(query.tx, [row["canonical"]], limit=MOST_SAME)
     shown = {test["repository_id"] for test in same if test["repository_id"] not in owners}
-    if not access.reads_private(asked.request):
-        shown = await result_rows.public_repositories(asked.tx, shown)
+    if not access.reads_private(query.request):
+        shown = await result_rows.public_repositories(query.tx, shown)
     return [
         row,
         *(test for test in same if test["id"] != row["id"] and test["repository_id"] in shown | owners),
     ]
 
 
-async def _log_lines(asked: Query, failures: Sequence[FailureOfTest]) -> dict[tuple[int, int, str], JobLine]:
+async def _log_lines(query: Query, failures: Sequence[FailureOfTest]) -> dict[tuple[int, int, str], JobLine]:
     """Return the log lines that explain the failed jobs of a test, as far as they may be read."""
     runs = {
         (str(failure["run_id"]), failure["run_attempt"])
         for failure in failures[:LOGS]
         if failure["job_id"] > 0
     }
-    repo = asked[REPO].casefold()
+    repo = query[REPO].casefold()
     subject = BackendsSubject(runs={repo: frozenset(runs)} if runs else {}, url="")
-    lines = await blocks.job_lines(asked.context.features, asked.tx, subject)
+    lines = await failure_lines.backend_lines(query.tx, subject) if runs else {}
     return {(int(line.run_id), line.run_attempt, line.job): line for line in lines.get(repo, ()) if line.url}
 
 

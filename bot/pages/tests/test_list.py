@@ -194,35 +194,35 @@ class Listing:
         }
 
 
-async def read_test_list(asked: Query) -> Listing:
+async def read_test_list(query: Query) -> Listing:
     """Read a repository's tests."""
-    return await read_list(asked)
+    return await read_list(query)
 
 
-async def read_list(asked: Query, *, file: str = "") -> Listing:
+async def read_list(query: Query, *, file: str = "") -> Listing:
     """Read the tests that the query asks for; with `file`, those of that file."""
-    tx, days = asked.tx, asked[DAYS]
-    gone = asked[STATE] == result_rows.GONE  # such tests have no failures to be sorted by
-    sort = "name" if gone else asked[SORT]
+    tx, days = query.tx, query[DAYS]
+    gone = query[STATE] == result_rows.GONE  # such tests have no failures to be sorted by
+    sort = "name" if gone else query[SORT]
     choice = TestFilter(
-        repository_ids=await _owners(asked),
+        repository_ids=await _owners(query),
         since=tx.now - days * DAY,
-        words=asked[WORDS],
-        file=file or asked[FILE],
-        suite=asked[SUITE],
-        state=asked[STATE],
-        env_group=asked[ENV],
+        words=query[WORDS],
+        file=file or query[FILE],
+        suite=query[SUITE],
+        state=query[STATE],
+        env_group=query[ENV],
     )
-    tests, times, following = await _sorted(asked, choice, sort)
+    tests, times, following = await _sorted(query, choice, sort)
     ids = [row["id"] for row in tests]
     states = await evaluate_states.states_of_tests(tx, ids)
     counted = await count_runs(tx, choice, ids, days=days)
     environments = []
-    if asked.for_page and not file:
+    if query.for_page and not file:
         environments = await result_rows.env_groups(tx, choice.repository_ids, limit=ENVIRONMENTS)
     return Listing(
-        in_path=asked[REPO],
-        of_backend=asked[BACKEND],
+        in_path=query[REPO],
+        of_backend=query[BACKEND],
         rows=[
             ListedRow(
                 test=LinkedTest(row=row),
@@ -245,17 +245,17 @@ async def read_list(asked: Query, *, file: str = "") -> Listing:
 
 
 async def _sorted(
-    asked: Query, choice: TestFilter, sort: str
+    query: Query, choice: TestFilter, sort: str
 ) -> tuple[list[ListedTest], dict[int, int], str | None]:
     """Return tests in order, the times of slow ones, and the `before` of the next page."""
-    tx, limit = asked.tx, asked[LIMIT]
+    tx, limit = query.tx, query[LIMIT]
     if sort == "slow":
-        return await _slow(asked, choice, limit)
+        return await _slow(query, choice, limit)
     if sort == "name":
-        after = addresses.before_id(asked.request) or 0
+        after = addresses.before_id(query.request) or 0
         tests = await result_rows.tests_by_age(tx, choice, after=after, limit=limit + 1)
         return tests[:limit], {}, str(tests[limit - 1]["id"]) if len(tests) > limit else None
-    position = addresses.before(asked.request, [False, False])
+    position = addresses.before(query.request, [False, False])
     before = (int(position[0]), int(position[1])) if position else None
     tests = await result_rows.failing_tests(tx, choice, order=sort, before=before, limit=limit + 1)
     if len(tests) <= limit:
@@ -266,11 +266,11 @@ async def _sorted(
 
 
 async def _slow(
-    asked: Query, choice: TestFilter, limit: int
+    query: Query, choice: TestFilter, limit: int
 ) -> tuple[list[ListedTest], dict[int, int], str | None]:
-    skipped = addresses.before_id(asked.request) or 0
-    slow = await result_rows.slowest_tests(asked.tx, choice.repository_ids, since=choice.since, limit=SLOWEST)
-    chosen_tests = await result_rows.filtered_tests(asked.tx, choice, [test.test_id for test in slow])
+    skipped = addresses.before_id(query.request) or 0
+    slow = await result_rows.slowest_tests(query.tx, choice.repository_ids, since=choice.since, limit=SLOWEST)
+    chosen_tests = await result_rows.filtered_tests(query.tx, choice, [test.test_id for test in slow])
     known = {row["id"]: row for row in chosen_tests}
     chosen = [test for test in slow if test.test_id in known]
     shown = chosen[skipped : skipped + limit]
@@ -279,12 +279,12 @@ async def _slow(
     return [known[test.test_id] for test in shown], times, str(skipped + limit) if more else None
 
 
-async def _owners(asked: Query) -> set[int]:
+async def _owners(query: Query) -> set[int]:
     """Return the repositories whose tests are listed: those in the path, or in ?backend=."""
-    owners, backend = await heads.visible_repositories(asked), asked[BACKEND]
+    owners, backend = await heads.visible_repositories(query), query[BACKEND]
     if not backend:
         return owners
-    theirs = await job_reads.visible_ids_of(asked, backend) if FULL_NAME.fullmatch(backend) else set()
+    theirs = await job_reads.visible_ids_of(query, backend) if FULL_NAME.fullmatch(backend) else set()
     if not theirs:
         raise NO_BACKEND.because(f"nothing of {backend[:200]} may be shown here")
     return theirs
@@ -373,13 +373,13 @@ class FileTests:
     listed: Listing
 
 
-async def read_test_file(asked: Query) -> FileTests:
+async def read_test_file(query: Query) -> FileTests:
     """Read the tests of a file."""
-    repo, path = asked[REPO], asked[PATH]
-    suites = await _suites(asked.tx, await commits.visible_repositories(asked), path)
+    repo, path = query[REPO], query[PATH]
+    suites = await _suites(query.tx, await commits.visible_repositories(query), path)
     if not suites:
         raise Rejected(404, "unknown_file", f"no test of that file is known in {repo}")
-    return FileTests(repo=repo, path=path, suites=suites, listed=await read_list(asked, file=path))
+    return FileTests(repo=repo, path=path, suites=suites, listed=await read_list(query, file=path))
 
 
 def file_page(file_tests: FileTests) -> dict[str, Any]:

@@ -56,17 +56,17 @@ PARAMETERS = (REPO, BACKEND)
 Seconds = dict[str, float]
 
 
-async def find_repository(asked: Query) -> RepositoryRow:
+async def find_repository(query: Query) -> RepositoryRow:
     """Find the repository; raises Rejected 404."""
-    repository = (await branch_reads.find_branch(asked.tx, asked.hidden, asked[REPO], "")).repository
-    backend = asked[BACKEND]
+    repository = (await branch_reads.find_branch(query.tx, query.hidden, query[REPO], "")).repository
+    backend = query[BACKEND]
     if not backend:
         return repository
-    listed = await allowlists.read_in_force(asked.tx)
+    listed = await allowlists.read_in_force(query.tx)
     entry = listed.find(backend) if listed else None
-    if entry is None or entry.level < disabled_rows.LEAST_LEVEL or asked.hidden.has(entry.repo):
+    if entry is None or entry.level < disabled_rows.LEAST_LEVEL or query.hidden.has(entry.repo):
         raise unknown_backend(backend)
-    return (await branch_reads.find_branch(asked.tx, asked.hidden, entry.repo, "")).repository
+    return (await branch_reads.find_branch(query.tx, query.hidden, entry.repo, "")).repository
 
 
 def no_list(repository: RepositoryRow) -> Rejected:
@@ -78,12 +78,12 @@ def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     @in_render_thread
     async def answer(request: web.Request) -> web.Response:
         """Send a list."""
-        async with open_query(request, PARAMETERS) as asked:
-            repository = await find_repository(asked)
-            mark = await lists.find_mark(asked.tx, repository["repository_id"], name)
+        async with open_query(request, PARAMETERS) as query:
+            repository = await find_repository(query)
+            mark = await lists.find_mark(query.tx, repository["repository_id"], name)
             if mark is None:
                 raise no_list(repository)
-            made = await lists.page_for_request(asked.tx, request, mark)
+            made = await lists.page_for_request(query.tx, request, mark)
         return lists.send_list(request, made)
 
     return answer
@@ -224,10 +224,10 @@ TESTS: Parameter[tuple[str, ...]] = declare.parsed(
 OF_ANY = (REPO, COUNT, BASE, CONFIG, BACKEND)
 
 
-async def read_shards(asked: Query) -> Shards:
+async def read_shards(query: Query) -> Shards:
     """Divide the tests of the query; without any, all tests with known times."""
-    names = asked[TESTS]
-    return await _divide(asked, names)
+    names = query[TESTS]
+    return await _divide(query, names)
 
 
 async def divide_posted(request: web.Request) -> web.Response:
@@ -241,23 +241,23 @@ async def divide_posted(request: web.Request) -> web.Response:
 
     @in_render_thread
     async def answer(request: web.Request) -> web.Response:
-        async with open_query(request, OF_ANY) as asked:
-            shards = await _divide(asked, names)
+        async with open_query(request, OF_ANY) as query:
+            shards = await _divide(query, names)
         return send_json(shards)
 
     return await answer(request)
 
 
-async def _divide(asked: Query, names: Sequence[str]) -> Shards:
+async def _divide(query: Query, names: Sequence[str]) -> Shards:
     if len(names) > TESTS_MOST or any(len(name) > NAME_MOST for name in names):
         raise INVALID_PARAMETER.because(f"tests: at most {TESTS_MOST:,}, with {NAME_MOST:,} characters each")
-    repository = await find_repository(asked)
-    mark = await lists.find_mark(asked.tx, repository["repository_id"], "test-times")
+    repository = await find_repository(query)
+    mark = await lists.find_mark(query.tx, repository["repository_id"], "test-times")
     if mark is None:
         raise no_list(repository)
-    base_name, config = asked[BASE] or times.DEFAULT, asked[CONFIG] or times.DEFAULT
-    seconds = await _seconds(asked.tx, asked.request.app[TIMES], mark, base_name, config)
-    division = divide_tests(names or seconds, seconds, asked[COUNT])
+    base_name, config = query[BASE] or times.DEFAULT, query[CONFIG] or times.DEFAULT
+    seconds = await _seconds(query.tx, query.request.app[TIMES], mark, base_name, config)
+    division = divide_tests(names or seconds, seconds, query[COUNT])
     return Shards(
         shards=[
             Shard(tests=shard.tests, seconds=round(shard.seconds, times.DIGITS)) for shard in division.shards
@@ -377,12 +377,12 @@ class RepositorySuggestions:
     close: list[Close]
 
 
-async def read_suggestions(asked: Query) -> RepositorySuggestions:
+async def read_suggestions(query: Query) -> RepositorySuggestions:
     """Read the suggestions for a repository; raises Rejected 404, also if they are turned off."""
-    tx, options = asked.tx, asked.settings.of(DisabledSettings)
+    tx, options = query.tx, query.settings.of(DisabledSettings)
     if options.ci_disable != "suggest":
         raise NOT_FOUND.because("suggestions are off: set CI_DISABLE=suggest to see some")
-    repository = (await branch_reads.find_branch(tx, asked.hidden, asked[REPO], "")).repository
+    repository = (await branch_reads.find_branch(tx, query.hidden, query[REPO], "")).repository
     identifier, now = repository["repository_id"], tx.now
     issues = await disabled_rows.disabling_issues(tx, identifier)
     devices = await disabled_rows.devices(tx)
@@ -401,7 +401,7 @@ async def read_suggestions(asked: Query) -> RepositorySuggestions:
             where[times.test_key(place.name, place.suite)] |= {*sample.platforms, ""}
     listed = lists.disabled_tests(issues)
     disable = suggestions.to_disable(flaky, places, listed, now, closed)
-    repo, web_address = repository["full_name"], web_url(asked.settings.github_api_url)
+    repo, web_address = repository["full_name"], web_url(query.settings.github_api_url)
     return RepositorySuggestions(
         repo=repo,
         disable=[

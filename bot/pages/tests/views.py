@@ -73,9 +73,9 @@ def setup_tests(app: web.Application) -> None:
     html.add_names(app, values=failing.TEMPLATE_VALUES | VALUES)
 
 
-async def has_tests(asked: Query, repo: str) -> bool:
+async def has_tests(query: Query, repo: str) -> bool:
     """Whether tests of a repository are known."""
-    return await job_reads.has_rows(asked, repo, test.c.repository_id)
+    return await job_reads.has_rows(query, repo, test.c.repository_id)
 
 
 DISABLED_VIEWS = (*disabled.LIST_ENDPOINTS, disabled.ISSUES_VIEW)
@@ -99,10 +99,10 @@ def setup_lists(app: web.Application) -> None:
     app[test_lists.TIMES] = BytesCache()
 
 
-async def has_suggestions(asked: Query, repo: str) -> bool:
+async def has_suggestions(query: Query, repo: str) -> bool:
     """Whether suggestions are on and tests are known."""
-    wanted = asked.settings.of(DisabledSettings).ci_disable == "suggest"
-    return wanted and await job_reads.has_rows(asked, repo, test.c.repository_id)
+    wanted = query.settings.of(DisabledSettings).ci_disable == "suggest"
+    return wanted and await job_reads.has_rows(query, repo, test.c.repository_id)
 
 
 LOSSES = 100  # that are looked at
@@ -245,19 +245,19 @@ SUITES = 5
 SEPARATORS = ("::", ".")  # between suite and name, as people copy them
 
 
-async def find_hits(asked: Query, words: SearchWords, limit: int) -> list[Hit]:
+async def find_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
     """Find tests and suites, and link to the repository's list of tests for these words."""
     if words.number is not None:
         return []
-    private = access.reads_private(asked.request)
-    shown = await record_store.read_visible_repositories(asked.tx, asked.hidden, private=private)
+    private = access.reads_private(query.request)
+    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
     hits = []
     if len(words.text.split()) == 1:
         suite, name = _split(words.text)
-        hits += await _tests(asked, shown, suite, name, limit)
-        suites = await result_rows.suites_by_name(asked.tx, shown.keys(), words.text, limit=SUITES)
+        hits += await _tests(query, shown, suite, name, limit)
+        suites = await result_rows.suites_by_name(query.tx, shown.keys(), words.text, limit=SUITES)
         hits += [_suite(row, shown[row["repository_id"]]) for row in suites]
-    return [*hits, *await _beside_upstream(asked, words), *_lists(asked, words)]
+    return [*hits, *await _beside_upstream(query, words), *_lists(query, words)]
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -269,11 +269,11 @@ def _split(text: str) -> tuple[str, str]:
     return "", text
 
 
-async def _tests(asked: Query, shown: Mapping[int, str], suite: str, name: str, limit: int) -> list[Hit]:
+async def _tests(query: Query, shown: Mapping[int, str], suite: str, name: str, limit: int) -> list[Hit]:
     starts = [name] if name.startswith(START) else [name, START + name]
     rows: list[TestRow] = []
     for start in starts:
-        rows += await result_rows.tests_by_name(asked.tx, shown.keys(), start, limit=limit)
+        rows += await result_rows.tests_by_name(query.tx, shown.keys(), start, limit=limit)
     mine = [row for row in rows if not suite or row["suite"].endswith(suite)]
     return [_test(row, shown[row["repository_id"]]) for row in mine[:limit]]
 
@@ -301,10 +301,10 @@ def _suite(row: SuiteRow, repo: str) -> Hit:
     )
 
 
-async def _beside_upstream(asked: Query, words: SearchWords) -> list[Hit]:
+async def _beside_upstream(query: Query, words: SearchWords) -> list[Hit]:
     """Link to the tests of the backend that the text names."""
-    allowlist = await allowlists.read_in_force(asked.tx)
-    if allowlist is None or all(map(asked.hidden.has, asked.settings.upstream_repo)):
+    allowlist = await allowlists.read_in_force(query.tx)
+    if allowlist is None or all(map(query.hidden.has, query.settings.upstream_repo)):
         return []
     return [
         Hit(
@@ -317,15 +317,15 @@ async def _beside_upstream(asked: Query, words: SearchWords) -> list[Hit]:
     ]
 
 
-def _lists(asked: Query, words: SearchWords) -> list[Hit]:
-    query = urlencode({"q": words.text, "sort": "name"})
+def _lists(query: Query, words: SearchWords) -> list[Hit]:
+    choice = urlencode({"q": words.text, "sort": "name"})
     return [
         Hit(
             kind="list",
             title=f"Tests with “{words.text}” in name, suite or file",
-            path=f"/{repo}/tests?{query}",
+            path=f"/{repo}/tests?{choice}",
             repo=repo,
         )
-        for repo in asked.settings.upstream_repo
-        if not asked.hidden.has(repo)
+        for repo in query.settings.upstream_repo
+        if not query.hidden.has(repo)
     ]

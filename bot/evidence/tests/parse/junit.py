@@ -117,7 +117,8 @@ STATUSES = {
 STATUSES |= dict.fromkeys(TIMED_OUT, Outcome.TIMED_OUT)
 RANKS = {Outcome.FAILED: 3, Outcome.TIMED_OUT: 3, Outcome.ERROR: 2, Outcome.SKIPPED: 1, Outcome.XFAILED: 1}
 EXPECTED = re.compile(r"TEST_CASE tagged with !(?:mayfail|shouldfail)")  # Catch2, beside the failure
-UNABLE = (  # of CTest: it lists these tests among those that failed
+# of CTest: it lists these tests among those that failed
+UNABLE = (
     "Unable to find executable", "Required Files Missing", "Missing Configuration", "Failed to start",
     "Failed to change working directory", "Insufficient resources",
 )  # fmt: skip

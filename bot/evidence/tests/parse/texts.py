@@ -180,9 +180,10 @@ def invoking_file(path: str) -> str:
 DIGEST = 16  # bytes
 SHOWN = 16  # hex digits of it, in addresses
 DEVICE = "{device}"
+# more come from the allowlist
 DEVICES = frozenset(
     ["cpu", "cuda", "xpu", "mps", "rocm", "hip", "npu", "hpu", "mlu", "musa", "gcu", "meta", "privateuse1"]
-)  # more come from the allowlist
+)
 # words of a name: between separators, and between lower and upper case
 _WORD = re.compile(r"[A-Z]+[0-9]*(?![a-z])|[A-Z]?[a-z]+[0-9]*|[0-9]+|[^A-Za-z0-9]+")
 
