@@ -1,4 +1,4 @@
-"""Benchmarks that jobs leave: storing and judging their series, and what a pull request makes slower, in words."""
+"""Benchmarks that jobs leave: their series are stored and judged, and what a pull request changes is told in words."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BENCHMARK_DOCUMENT = SmallDocument(
 async def store_benchmarks(
     tx: Transaction, context: Context, fetched: Fetched, parsed: Parsed[BenchmarkRecord], _blob: str | None
 ) -> None:
-    """Store what a job measured; of trusted runs, the series are judged afterwards."""
+    """Store what a job measured; series of trusted runs are judged afterwards."""
     records = {benchmark_rows.digest_of(msgspec.structs.asdict(record)): record for record in parsed.rows}
     ids = await _identify_series(tx, fetched, parsed, records)
     stored = await documents.store_source(tx, context, fetched, parsed)
@@ -69,7 +69,7 @@ async def store_benchmarks(
 
 
 def _request_comment(tx: Transaction, context: Context, source: SourceRow) -> None:
-    """Bring the comment of a pull request up to date, where it tells of benchmarks."""
+    """Request the comment of a pull request, if it tells of benchmarks."""
     told = context.settings.of(JobReportSettings).ci_benchmark_comment == "changes"
     if told and source["upstream_repo"] and source["pr_number"]:
         request_publish(tx, source["upstream_repo"], source["pr_number"])
@@ -81,7 +81,7 @@ async def _identify_series(
     parsed: Parsed[BenchmarkRecord],
     records: dict[bytes, BenchmarkRecord],
 ) -> dict[bytes, int]:
-    """Return the ids of series by digest, new ones among them; some new ones may be left out of what is not trusted."""
+    """Return the ids of series by digest; adds new ones, but only some of untrusted runs."""
     ids = await benchmark_rows.known_ids(tx, records)
     new = [digest for digest in records if digest not in ids]
     if not fetched.trusted and len(new) > NEW_SERIES_MOST:
@@ -100,7 +100,7 @@ def _note_skipped_series(parsed: Parsed[BenchmarkRecord], name: str, count: int)
 
 
 async def judge_source(context: Context, task: Task) -> None:
-    """Judge the series that a file has points of. Key: `repository id/object id`."""
+    """Judge the series of a file's points. Key: `repository id/object id`."""
     repository_id, object_id = _parse_key(task.key)
     async with context.store.read() as tx:
         series = sorted(await benchmark_rows.series_of_source(tx, repository_id, object_id))
@@ -166,7 +166,7 @@ class ChangedSeries(NamedTuple):
 
 
 async def show_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return what the shown head changes against the newest trusted points, worst first."""
+    """Return what the head changes against the newest trusted points, worst first."""
     head = await _read_head(tx, subject.repo, subject.head_sha, subject.settings)
     if head is None:
         return []
@@ -182,7 +182,7 @@ async def show_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
 
 
 async def tell_comment(tx: Transaction, subject: HeadSubject) -> list[BlockLine]:
-    """Return the same for the comment, where the settings ask for it and something changed."""
+    """Return lines for the comment, if the settings ask for them and something changed."""
     if subject.settings.of(JobReportSettings).ci_benchmark_comment != "changes":
         return []
     head = await _read_head(tx, subject.repo, subject.head_sha, subject.settings)
@@ -195,7 +195,7 @@ async def tell_comment(tx: Transaction, subject: HeadSubject) -> list[BlockLine]
 
 
 async def _read_head(tx: Transaction, repo: str, sha: str | None, settings: Settings) -> MeasuredHead | None:
-    """Return what runs measured of a commit; None where they measured nothing."""
+    """Return what runs measured on a commit; None if they measured nothing."""
     sources = await documents.sources_testing(tx, sha, BENCHMARK_KIND, limit=FILES_MOST) if sha else []
     files = {
         (file["repository_id"], file["object_id"]): file
@@ -211,7 +211,7 @@ async def _read_head(tx: Transaction, repo: str, sha: str | None, settings: Sett
 
 
 async def _may_be_shown(tx: Transaction, source: SourceRow, repo: str) -> bool:
-    """Whether a file is of this upstream's commit, and its repository is public."""
+    """Whether a file is about this upstream's commit, and its repository is public."""
     same = (source["upstream_repo"] or "").casefold() == repo.casefold()
     return same and (await runs.repository_facts(tx, source["repository_id"])).private is False
 

@@ -1,4 +1,4 @@
-"""Compiler caches: what each build's jobs looked up and had, by day and language, and since when a build has less."""
+"""Compiler caches: hits and misses of each build by day and language, and since when its rate has fallen."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FALL = 0.2  # 20 points
 
 
 class HitRate(NamedTuple):
-    """What a cache had, and what not."""
+    """Hits and misses of a cache."""
 
     hits: int
     misses: int
@@ -72,7 +72,7 @@ def hit_rates(hits: Mapping[str, int], misses: Mapping[str, int]) -> dict[str, H
 
 
 def judge_shares(shares: Sequence[float]) -> CacheStanding:
-    """Return how the newest of some rates stands, oldest first.
+    """Compare the newest of some rates with those before; oldest first.
 
     A run that is 20 points below the median of the ten before is a fall; it ends once a run is near that median again.
 
@@ -96,7 +96,7 @@ def judge_shares(shares: Sequence[float]) -> CacheStanding:
 
 
 def add_up_builds(rows: Collection[CacheJob | CacheDayRow]) -> dict[str, Any]:
-    """Return what jobs, or days, come to together."""
+    """Return the sums of jobs or days."""
     return {
         "hits": add_counts(row["hits"] for row in rows),
         "misses": add_counts(row["misses"] for row in rows),
@@ -130,7 +130,7 @@ async def stats_of_source(tx: Transaction, source: SourceRow) -> list[CacheStats
 
 
 async def jobs_of_day(tx: Transaction, repository_id: int, base_name: str, day: int) -> list[CacheJob]:
-    """Return what the caches of a build said in trusted runs of a day."""
+    """Return the statistics of a build's caches in trusted runs of a day."""
     query = select(CacheJob, ci_cache_stats).where(
         STAT.repository_id == repository_id, STAT.base_name == base_name, STAT.day == day, STAT.trusted
     )
@@ -138,7 +138,7 @@ async def jobs_of_day(tx: Transaction, repository_id: int, base_name: str, day: 
 
 
 async def seconds_of_day(tx: Transaction, repository_id: int, base_name: str, day: int) -> int:
-    """Return how long the jobs of a build took that told of their caches, each counted once."""
+    """Return how long a build's jobs with statistics took, each counted once."""
     jobs = (
         sa.select(SOURCE.job_id, SOURCE.run_attempt, sa.func.max(SOURCE.seconds).label("seconds"))
         .select_from(
@@ -157,7 +157,7 @@ async def seconds_of_day(tx: Transaction, repository_id: int, base_name: str, da
 
 
 async def judge_build(tx: Transaction, place: SumPlace) -> None:
-    """Store how a build of a repository stands, language by language, once one of its days was counted."""
+    """Judge a build of a repository by language, once one of its days was counted."""
     repository_id, base_name = place.group
     query = select(CacheJob, ci_cache_stats).where(
         STAT.repository_id == repository_id, STAT.base_name == base_name, STAT.trusted
@@ -173,7 +173,7 @@ async def judge_build(tx: Transaction, place: SumPlace) -> None:
 
 
 def _language_trends(jobs: Sequence[CacheJob]) -> list[CacheTrend]:
-    """Return how each language stands; `jobs` are oldest first."""
+    """Return the trend of each language; `jobs` are oldest first."""
     by_language: dict[str, list[tuple[CacheJob, HitRate]]] = {}
     for job in jobs:
         for language, rate in hit_rates(job["hits"], job["misses"]).items():
@@ -201,7 +201,7 @@ def _language_trend(language: str, rated_jobs: Sequence[tuple[CacheJob, HitRate]
 
 
 async def read_builds(tx: Transaction, owners: Collection[int], *, since: int) -> list[CacheTrendRow]:
-    """Return how builds stand that ran lately; those that fell first, then the lowest rates."""
+    """Return the trends of builds that ran lately; fallen ones first, then the lowest rates."""
     query = select(CacheTrendRow, ci_cache_trend).where(
         TREND.repository_id.in_(sorted(owners)), TREND.at >= since
     )
@@ -212,7 +212,7 @@ async def read_builds(tx: Transaction, owners: Collection[int], *, since: int) -
 async def read_days(
     tx: Transaction, owners: Collection[int], *, first: int, base_name: str | None = None
 ) -> list[CacheDayRow]:
-    """Return the days of one build from a day on, or of all."""
+    """Return the days of one build, or of all, from a day on."""
     query = select(CacheDayRow, ci_cache_day).where(
         CACHE_DAY.repository_id.in_(sorted(owners)), CACHE_DAY.day >= first
     )

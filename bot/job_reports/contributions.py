@@ -1,4 +1,4 @@
-"""Contributions of outside people: which pull requests they are, and what was merged of them, day by day."""
+"""Contributions of outside people: which pull requests they are, and what was merged, day by day."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OPEN, MERGED = "open", "merged"
 def describe_contribution(
     pull: PullRow, settings: JobReportSettings, reviewed_at: int | None
 ) -> ContributionRow | None:
-    """Return a pull request as a contribution; None where it is none, or is neither open nor merged."""
+    """Return a pull request as a contribution; None if it is none, or neither open nor merged."""
     login, created_at = pull["user_login"], pull["created_at"]
     if (
         login is None
@@ -77,7 +77,7 @@ def _merged_at(pull: PullRow, settings: JobReportSettings) -> int | None:
 
 
 def hours_between(start: int, end: int) -> float:
-    """Return how long something took, to a tenth of an hour."""
+    """Return the hours between two times, to a tenth."""
     return round(max(end - start, 0) / HOUR, 1)
 
 
@@ -106,7 +106,7 @@ async def first_review(tx: Transaction, pull: PullRow, api_url: str) -> int | No
 
 
 async def find_contribution(tx: Transaction, repository_id: int, number: int) -> ContributionRow | None:
-    """Return what is known of a contribution."""
+    """Return a stored contribution."""
     query = select(ContributionRow, contribution_pull)
     return await tx.fetch_first(
         query.where(CONTRIBUTION.repository_id == repository_id, CONTRIBUTION.number == number)
@@ -120,7 +120,7 @@ async def put_contribution(tx: Transaction, row: ContributionRow) -> None:
 
 
 async def delete_contribution(tx: Transaction, repository_id: int, number: int) -> None:
-    """Delete what is no contribution any more."""
+    """Delete a contribution."""
     await tx.run(
         sa.delete(contribution_pull).where(
             CONTRIBUTION.repository_id == repository_id, CONTRIBUTION.number == number
@@ -130,7 +130,7 @@ async def delete_contribution(tx: Transaction, repository_id: int, number: int) 
 
 
 async def first_days(tx: Transaction, repository_id: int, login: str) -> list[int]:
-    """Return the first two days on which pull requests of an author were merged: on one of these they are new."""
+    """Return the first two days with merged pull requests of an author: on one of these the author is new."""
     query = sa.select(CONTRIBUTION.day).where(
         CONTRIBUTION.repository_id == repository_id,
         CONTRIBUTION.login == login,
@@ -148,7 +148,7 @@ async def merged_on(tx: Transaction, repository_id: int, day: int) -> list[Contr
 
 
 async def known_before(tx: Transaction, repository_id: int, logins: Collection[str], day: int) -> set[str]:
-    """Return those of some people of whom something was merged before a day."""
+    """Return which people had something merged before a day."""
     query = sa.select(CONTRIBUTION.login).where(
         CONTRIBUTION.repository_id == repository_id,
         CONTRIBUTION.login.in_(sorted(logins)),
@@ -158,7 +158,7 @@ async def known_before(tx: Transaction, repository_id: int, logins: Collection[s
 
 
 async def read_days(tx: Transaction, owners: Collection[int], *, first: int) -> list[ContributionDayRow]:
-    """Return the days from one on."""
+    """Return the days from a day on."""
     query = select(ContributionDayRow, contribution_day)
     return await tx.fetch(
         query.where(
@@ -208,7 +208,7 @@ CONTRIBUTION_SUM = Sum(
 
 
 async def request_changed_pulls(tx: Transaction, changed: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Before a commit: have the pull requests looked at that changed, or were reviewed."""
+    """Before a commit: request a look at pull requests that changed or were reviewed."""
     for row in changed.get("pull_request", ()):
         if row["number"]:
             _request_pull(tx, row["repository_id"], row["number"])
@@ -223,7 +223,7 @@ def _request_pull(tx: Transaction, repository_id: int, number: int) -> None:
 
 
 async def describe_pull(context: Context, task: Task) -> None:
-    """Store what a pull request contributes. Key: `repository id/number`."""
+    """Store a pull request's contribution. Key: `repository id/number`."""
     repository_id, number = _parse_key(task.key)
     settings = context.settings.of(JobReportSettings)
     async with context.store.transaction() as tx:
@@ -243,7 +243,7 @@ async def describe_pull(context: Context, task: Task) -> None:
 
 
 async def _days_of_logins(tx: Transaction, *rows: ContributionRow | None) -> set[int]:
-    """Return the days of contributions, and those on which their authors may be new."""
+    """Return the days of contributions, and the days on which their authors may be new."""
     days: set[int] = set()
     for row in rows:
         if row is not None:
@@ -253,12 +253,12 @@ async def _days_of_logins(tx: Transaction, *rows: ContributionRow | None) -> set
 
 
 async def note_counted_day(tx: Transaction, place: SumPlace) -> None:
-    """Once a day is counted: sinks may have a copy of it."""
+    """Tell sinks of a counted day."""
     tx.note_changed("contribution_day", [{"repository_id": place.group[0], "day": place.day}])
 
 
 async def count_contribution_day(context: Context, place: SumPlace) -> CountedSum:
-    """Return what was merged on a day; never cumulative."""
+    """Return the sums of what was merged on a day."""
     (repository_id,) = place.group
     async with context.store.read() as tx:
         pulls = await merged_on(tx, repository_id, place.day)

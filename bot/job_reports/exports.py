@@ -71,7 +71,7 @@ async def _read_sources(
     kind: str,
     rows: Callable[[Transaction, SourceRow], Awaitable[Sequence[Any]]],
 ) -> dict[RowKey, ExportedRow]:
-    """Return files of a kind, each with its rows as `rows`."""
+    """Return the files of a kind, each with its `rows`."""
     sources = await documents.sources_by_key(tx, [(key[0], key[1]) for key in keys])
     return {
         key: {**source, "rows": await rows(tx, source)}
@@ -111,7 +111,7 @@ def describe_metric(source: SourceRow, line: MetricRow) -> dict[str, object]:
 
 
 def copy_caches_to_objects(_export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return what compiler caches said, flattened, as PyTorch's `upload_sccache_stats` stores it."""
+    """Return the statistics of compiler caches, flattened, as PyTorch's `upload_sccache_stats` stores them."""
     source, stats = cast("SourceRow", row), cast("list[CacheStatsRow]", row["rows"])
     about = {
         "workflow_id": source["run_id"],
@@ -184,24 +184,24 @@ UPSTREAM_METRIC_COLUMNS = {
 
 
 def copy_metrics_to_table(export: Export) -> TableCopy:
-    """Return the copy of lines of metrics."""
+    """Return the table of lines of metrics."""
     return _with_file(export, ("seq",), ci_metric)
 
 
 def copy_caches_to_table(export: Export) -> TableCopy:
-    """Return the copy of what compiler caches said."""
+    """Return the table of statistics of compiler caches."""
     return _with_file(export, ("tool",), ci_cache_stats, without=("raw",))
 
 
 def copy_benchmarks_to_table(export: Export) -> TableCopy:
-    """Return the copy of points of benchmarks, with the names of their series."""
+    """Return the table of points of benchmarks, with the names of their series."""
     return _with_file(export, ("series_id",), benchmark_point, benchmark_series, without=("id",))
 
 
 def _with_file(
     export: Export, order: tuple[str, ...], *tables: sa.Table, without: tuple[str, ...] = ()
 ) -> TableCopy:
-    """Return the copy of the rows of files in a table of the first one's name, with what is known of their jobs."""
+    """Return the copy of the rows of files, with the facts of their jobs, in a table named after the first one."""
     of_file = column_types(ci_source)
     mine = column_types(*tables, without=(*without, "day"))
     columns = {**mine, **{name: of_file[name] for name in FILE_COLUMNS}}
@@ -214,7 +214,7 @@ def _with_file(
 
 
 def copy_metrics_to_upstream_table(_export: Export) -> TableCopy:
-    """Return the copy of lines of metrics in upstream's table, in which a job may have several files."""
+    """Return upstream's table of lines of metrics, in which a job may have several files."""
 
     def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
         source = cast("SourceRow", row)

@@ -1,7 +1,7 @@
-"""partial: lists what runs have left that have been running for a while, for results so far. Key: nothing.
+"""Task partial: lists the artifacts of runs that have been running for a while, for results so far. Key: nothing.
 
-GitHub lists the artifacts of a run that is not over. Only so many calls are made in a pass that a fifth of what an hour
-allows is never exceeded; runs that were listed longest ago come first.
+GitHub lists the artifacts of runs that are not over. A pass makes at most a fifth of the calls that its time allows;
+runs listed longest ago come first.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ RUN, LISTING = records["workflow_run"], running_listing.c
 
 
 async def running_runs(tx: Transaction, *, began_before: int, since: int) -> list[WorkflowRunRow]:
-    """Return the newest attempts of runs that began before a time and are not over, those listed longest ago first.
+    """Return the newest attempts of runs that began before a time and are not over; those listed longest ago first.
 
-    Of a run of which nothing was heard since a time it is not known whether it still runs.
+    Runs of which nothing was heard since a time are left out: they may have ended.
     """
     same = sa.and_(
         LISTING.repository_id == RUN.c.repository_id,
@@ -102,7 +102,7 @@ async def list_running(context: Context, _task: Task) -> None:
 
 
 def calls_of_a_pass(an_hour: int) -> int:
-    """Return how many calls a pass may make about one account.
+    """Return how many calls a pass may make for one account.
 
     >>> calls_of_a_pass(2000)
     66
@@ -133,5 +133,5 @@ async def _list_run(context: Context, run: WorkflowRunRow) -> None:
 
 
 async def prune_listings(context: Context) -> dict[str, int]:
-    """Delete when runs were listed that are over for long."""
+    """Delete the listings of runs that ended long ago."""
     return await delete_listings(context, before=context.clock.now() - OLD_RUN)

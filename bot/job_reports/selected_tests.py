@@ -1,4 +1,4 @@
-"""What runs tested, file by file, beside what they usually do, and which failures the selection of tests missed."""
+"""What runs tested, file by file, beside what is usual, and which failures the selection of tests missed."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class FileCount(NamedTuple):
 
 
 class FileComparison(NamedTuple):
-    """A file, in this run and usually."""
+    """A file in this run, beside what is usual."""
 
     file: str
     now: FileCount
@@ -103,7 +103,7 @@ def add_up_files(counts: Iterable[tuple[str, FileCount]]) -> dict[str, FileCount
 
 
 def count_block(block: Block, file_of: Mapping[int, str]) -> dict[str, FileCount]:
-    """Return the counts of a job's block; tests of which the file is no longer known are left out."""
+    """Return the counts of a job's block by file; skip tests whose file is no longer known."""
     return add_up_files(
         (file_of[test_id], _count_test(code, time))
         for test_id, code, time in zip(block.ids, block.codes, block.times, strict=True)
@@ -127,7 +127,7 @@ def _count_test(code: int, time: int) -> FileCount:
 def compare_files(
     now: Mapping[str, FileCount], usual: Mapping[str, FileCount], left_out: Iterable[str]
 ) -> list[FileComparison]:
-    """Return every file, what is missing first; `left_out` are names without their ending."""
+    """Return each file, missing ones first; `left_out` are names without their ending."""
     absent = set(left_out)
     nothing = FileCount()
     lines = [
@@ -162,7 +162,7 @@ TEST, TEST_CLASS, SUMMARY = test.c, test_class.c, test_summary.c
 
 
 async def counts_of_jobs(tx: Transaction, jobs: Sequence[TestJobRow]) -> dict[str, FileCount]:
-    """Return the tests of some jobs by file: from sums where there are any, else from all of their cases."""
+    """Return the tests of some jobs by file: from sums if there are any, else from all cases."""
     summed, counted = await _summed(tx, [job["generation"] for job in jobs])
     missing = [job["generation"] for job in jobs if job["generation"] not in counted]
     parts = [summed]
@@ -190,7 +190,7 @@ async def usual_counts(tx: Transaction, job: TestJobRow) -> dict[str, FileCount]
 
 
 async def _summed(tx: Transaction, generations: Sequence[int]) -> tuple[dict[str, FileCount], set[int]]:
-    """Return the sums of jobs that have some, by file, and which jobs these are."""
+    """Return the sums by file of the jobs that have some, and which jobs these are."""
     counted, counts = set(), []
     for at in range(0, len(generations), VALUES_AT_ONCE):
         query = (
@@ -208,7 +208,7 @@ async def _summed(tx: Transaction, generations: Sequence[int]) -> tuple[dict[str
 
 
 async def _files_of_tests(tx: Transaction, ids: Sequence[int]) -> dict[int, str]:
-    """Return the files of some tests, whose ids are ascending and close to one another."""
+    """Return the files of some tests with ascending ids, close to one another."""
     files: dict[int, str] = {}
     names: dict[int, str] = {}
     for at in range(0, len(ids), IDS_AT_ONCE):
@@ -252,7 +252,7 @@ class NamedMissedTest(NamedTuple):
 
 
 async def new_failures(tx: Transaction, owners: Collection[int], *, since: int) -> list[MissedFailure]:
-    """Return tests that newly failed on a commit by which a pull request came to a trusted branch."""
+    """Return tests that newly failed on a commit that brought a pull request to a trusted branch."""
     joined = (
         test_failure.join(test_job, TEST_JOB.generation == FAILURE.generation)
         .join(test, test.c.id == FAILURE.test_id)
@@ -280,7 +280,7 @@ async def new_failures(tx: Transaction, owners: Collection[int], *, since: int) 
 
 
 async def files_left_out(tx: Transaction, repository_id: int, number: int) -> dict[str, int]:
-    """Return the files that the last jobs of a pull request left out, each with a run that did."""
+    """Return the files that the last jobs of a pull request left out, each with a run that did so."""
     heads = sa.select(PULL_HEAD.head_sha).where(
         PULL_HEAD.repository_id == repository_id, PULL_HEAD.number == number
     )
@@ -298,7 +298,7 @@ async def files_left_out(tx: Transaction, repository_id: int, number: int) -> di
 
 
 async def add_misses(tx: Transaction, misses: Sequence[MissedTestRow]) -> None:
-    """Store what was missed; what is known stays as it was found first."""
+    """Store missed tests; known ones stay as they are."""
     await tx.run(tx.insert(td_miss).on_conflict_do_nothing(), list(misses))
     tx.note_changed("td_miss", misses)
 
@@ -315,7 +315,7 @@ FAILURE_WINDOW = 2 * DAY_MS  # failures that are looked at
 
 
 async def find_misses(context: Context, _task: Task) -> None:
-    """Look at what failed lately on trusted branches."""
+    """Find tests that failed lately on trusted branches, and that selection had missed."""
     async with context.store.read() as tx:
         owners = {
             id_ for repo in context.settings.upstream_repo for id_ in await repositories.read_ids(tx, repo)
@@ -338,5 +338,5 @@ async def find_misses(context: Context, _task: Task) -> None:
 
 
 async def prune_misses(context: Context) -> dict[str, int]:
-    """Delete what was missed past the retention of results."""
+    """Delete missed tests past the retention of results."""
     return await documents.delete_old(context, {"tests missed by selection": td_miss})

@@ -1,4 +1,4 @@
-"""Stable commits: noting where the last good commit of each upstream's default branch moves to."""
+"""Stable commits: where the last good commit of each upstream's default branch moves to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PUSH = stable_push.c
 
 
 async def add_move(tx: Transaction, row: StablePushRow) -> None:
-    """Store a move; one that is known stays as it was found first."""
+    """Store a move; a known one stays as it is."""
     if (await tx.run(tx.insert(stable_push).on_conflict_do_nothing(), [row])).rowcount:
         tx.note_changed("stable_push", [row])
 
@@ -39,7 +39,7 @@ async def newest_moves(
 
 
 async def record_moves(context: Context, _task: Task) -> None:
-    """Note the last good commit of each upstream, where it has moved."""
+    """Note the last good commit of each upstream, if it moved."""
     for repo in context.settings.upstream_repo:
         async with context.store.read() as tx:
             branch = await _default_branch(tx, repo)

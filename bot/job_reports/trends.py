@@ -69,7 +69,7 @@ def deviation(values: Sequence[float]) -> float:
 
 
 def compare_value(now: float, before: Sequence[float], *, least: float) -> ValueChange | None:
-    """Return a value beside what was usual, by up to twenty points; None where that is not known.
+    """Compare a value with what was usual, by up to twenty points; None if that is not known.
 
     >>> compare_value(104, [99.2, 100, 100.8, 99.2, 100.8], least=0.05).counts
     False
@@ -116,7 +116,7 @@ def find_level_change(values: Sequence[float], *, least: float) -> LevelChange |
 
 
 def _level_change_before(values: Sequence[float], end: int, *, least: float) -> LevelChange | None:
-    """Return how the five points before a place differ from those before them, if that lasts until now."""
+    """Return how the five points before a place differ from those before them, if that still lasts."""
     start = end - RECENT_POINTS
     before = values[max(start - SEEN_BEFORE, 0) : start]
     then = compare_value(median(values[start:end]), before, least=least)

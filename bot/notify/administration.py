@@ -1,4 +1,4 @@
-"""What the operator sees of receivers, and does about them: a section of /admin, metrics, lines of the doctor."""
+"""Receivers for the operator: a section of /admin, metrics, lines of the doctor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ReceiverState:
-    """A receiver, and how far the sending to it is."""
+    """A receiver, and the state of its notices."""
 
     receiver: Receiver
     counts: Mapping[str, int] = field(default_factory=dict)  # notices by state
@@ -39,7 +39,7 @@ class ReceiverState:
 
 
 async def read_states(tx: Transaction, settings: Settings) -> list[ReceiverState]:
-    """Return every receiver of the settings and its state."""
+    """Return each receiver of the settings with its state."""
     counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
     sent: dict[str, int | None] = {}
     for sending in await rows.count_sendings(tx):
@@ -59,7 +59,7 @@ async def read_states(tx: Transaction, settings: Settings) -> list[ReceiverState
 
 
 async def retry_dead(tx: Transaction, settings: Settings, name: str = "") -> dict[str, int]:
-    """Have notices sent that were given up, to one receiver or all; returns how many, by receiver."""
+    """Requeue notices that were given up, of one receiver or all; returns how many, by receiver."""
     names = [receiver.name for receiver in settings.of(NotifySettings).notify if name in {"", receiver.name}]
     requeued = await rows.requeue_dead(tx, names)
     for known in requeued:
@@ -70,12 +70,12 @@ async def retry_dead(tx: Transaction, settings: Settings, name: str = "") -> dic
 
 
 async def admin_section(tx: Transaction, settings: Settings) -> AdminSection:
-    """Return what the administrator's page says of receivers."""
+    """Return the section of the administrator's page."""
     return AdminSection(template="admin_notify.html", values={"states": await read_states(tx, settings)})
 
 
 async def retry_dead_by_form(request: web.Request, fields: Mapping[str, str]) -> FormDone:
-    """Have a receiver sent what was given up."""
+    """Requeue the notices of a receiver that were given up."""
     context, name = request.app[CONTEXT], fields.get("receiver", "")
     if find_receiver(context.settings, name) is None:
         return FormDone(words="the settings have no receiver of that name")
@@ -85,7 +85,7 @@ async def retry_dead_by_form(request: web.Request, fields: Mapping[str, str]) ->
 
 
 async def measure_unsent(tx: Transaction, _settings: Settings, _hidden: Hidden) -> Callable[[], None]:
-    """Return what shows how many notices were not sent."""
+    """Return a function that shows how many notices were not sent."""
     counts = {"waiting": 0, "dead": 0}
     for sending in await rows.count_sendings(tx):
         if sending.state in counts:
@@ -99,7 +99,7 @@ async def measure_unsent(tx: Transaction, _settings: Settings, _hidden: Hidden) 
 
 
 async def check_receivers(target: Target) -> list[Finding]:
-    """Say which receivers did not get what they were to get; nothing where there are none."""
+    """Report receivers that did not get their notices; nothing without receivers."""
     receivers = target.settings.of(NotifySettings).notify
     if not receivers or not await target.has_database():
         return []

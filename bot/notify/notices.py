@@ -1,7 +1,6 @@
-"""The periodic task `notices`: compares what holds now with what people were told, and has them told. Key: nothing.
+"""The periodic task `notices`: tells people what began and what ended since they were last told. Key: nothing.
 
-What begins and what is over is stored with the notices about it and with what each receiver is to get, in one
-transaction: after a crash it is either told already, or found again. The daily digest is made here too.
+A change is stored with its notices and their receivers in one transaction: after a crash it is either told already, or
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ LINE_LONGEST = 500  # characters of a line
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """What people are to be told, and the conditions that it is about."""
+    """What people are told, and the conditions it is about."""
 
     row: NoticeRow
     keys: tuple[str, ...]
@@ -47,7 +46,7 @@ class Notice:
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What has begun and what is over since people were last told."""
+    """What began and what ended since people were last told."""
 
     begun: tuple[Condition, ...]
     over: tuple[Condition, ...]
@@ -59,7 +58,7 @@ class Changes:
 
 
 def compare_conditions(conditions: Iterable[Condition], told: Mapping[str, frozenset[str]]) -> Changes:
-    """Compare conditions with those that were told and are not over."""
+    """Compare conditions with those that were told and have not ended."""
     begun: dict[tuple[str, str], Condition] = {}
     over: dict[tuple[str, str], Condition] = {}
     for condition in conditions:
@@ -72,7 +71,7 @@ def compare_conditions(conditions: Iterable[Condition], told: Mapping[str, froze
 
 
 def notices_of(conditions: Sequence[Condition], *, audience: str, now: int) -> list[Notice]:
-    """Return the notices of conditions that began or are over: one for all that share a heading."""
+    """Return the notices of conditions that began or ended: one for all that share a heading."""
     together: defaultdict[tuple[object, ...], list[Condition]] = defaultdict(list)
     for condition in conditions:
         event = condition.event if condition.holds else CONDITION_EVENTS[condition.event]
@@ -115,7 +114,7 @@ EVENT_NOUNS = {
 
 
 async def request_digests(context: Context, receivers: Sequence[Receiver]) -> None:
-    """Have receivers sent the digests that are due, each once."""
+    """Queue the digests that are due, each once."""
     for receiver in receivers:
         due = receiver.digest_due(context.clock.now())
         if due is None or due[1] > DIGEST_LATEST:
@@ -144,7 +143,7 @@ async def _make_digest(context: Context, receiver: Receiver, key: str) -> None:
 
 
 async def read_digest(context: Context, receiver: Receiver) -> NoticeRow:
-    """Return the digest of a receiver as of now."""
+    """Return a receiver's digest as of now."""
     settings = context.settings
     async with context.store.read() as tx:
         hidden = await hidden_of(tx, settings, receiver.audience)
@@ -211,7 +210,7 @@ def _backend_line(backend: Health) -> str:
 
 
 def _passes_filters(receiver: Receiver, notice: NoticeRow) -> bool:
-    """Whether a notice is no digest, and passes a receiver's filters."""
+    """Whether a notice is not a digest, and passes a receiver's filters."""
     about = notice["event"] in EVENT_NOUNS
     return about and receiver.concerns(
         repo=notice["repo"], backend=notice["backend"], oncalls=notice["oncalls"]
@@ -224,7 +223,7 @@ SEEN_EVERY = 86_400_000  # milliseconds between two notes that a condition still
 
 
 async def check_conditions(context: Context, _task: Task) -> None:
-    """Tell people what began and what is over."""
+    """Tell people what began and what ended."""
     receivers = context.settings.of(NotifySettings).notify
     for audience in sorted({"public", *(receiver.audience for receiver in receivers)}):
         mine = [receiver for receiver in receivers if receiver.audience == audience]
@@ -234,7 +233,7 @@ async def check_conditions(context: Context, _task: Task) -> None:
 
 
 async def _drop_unknown(context: Context, names: Collection[str]) -> None:
-    """Give up what waits for receivers that were taken out of the settings."""
+    """Drop the notices of receivers that are no longer in the settings."""
     async with context.store.read() as tx:
         unknown = await rows.awaited_receivers(tx) - set(names)
     if unknown:
@@ -264,7 +263,7 @@ async def _check_audience(context: Context, audience: str, receivers: Sequence[R
 async def _tell_changes(
     tx: Transaction, audience: str, changes: Changes, receivers: Sequence[Receiver]
 ) -> None:
-    """Store what changed, the notices about it, and who is to get them."""
+    """Store what changed, its notices, and who gets them."""
     for notice in notices_of(changes.begun, audience=audience, now=tx.now):
         row = notice.row
         told = [_told_row(audience, row["event"], key, row["id"], tx.now) for key in notice.keys]

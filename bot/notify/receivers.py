@@ -52,17 +52,17 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     time_zone: str = "UTC"
 
     def __repr__(self) -> str:
-        """Leave out what gives access: a chat's address is a secret."""
+        """Leave out secrets: a chat's address is one."""
         return f"Receiver({self.name!r})"
 
     @property
     def audience(self) -> str:
-        """Which notices it may get."""
+        """The audience whose notices it may get."""
         return "private" if self.private else "public"
 
     @property
     def host(self) -> str:
-        """The host it is at, to be shown: the rest of its address may be a secret."""
+        """The host, as it may be shown: the rest of the address may be a secret."""
         return self.url.partition("//")[2].partition("/")[0].rpartition("@")[2]
 
     @property
@@ -71,13 +71,13 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return tuple(_decode_key(text) for text in self.secret.split(",")) if self.secret else ()
 
     def wants(self, event: str, *, repo: str, backend: str, oncalls: Iterable[str]) -> bool:
-        """Whether it is to be told of an event."""
+        """Whether it wants to be told of an event."""
         return event in self.events and self.concerns(repo=repo, backend=backend, oncalls=oncalls)
 
     def concerns(self, *, repo: str, backend: str, oncalls: Iterable[str]) -> bool:
-        """Whether its filters let something pass: what is about no backend passes no filter over backends.
+        """Whether its filters pass something; what is about no backend passes no filter over backends.
 
-        What is about no repository alone passes every filter over these.
+        What is about no single repository passes every filter over repositories.
         """
         logins = {login.casefold() for login in self.oncall}
         return (
@@ -87,11 +87,11 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         )
 
     def local(self, now: int) -> datetime:
-        """Return a time, epoch milliseconds, where it is."""
+        """Return a time, in epoch milliseconds, in its time zone."""
         return datetime.fromtimestamp(now / 1000, UTC).astimezone(ZoneInfo(self.time_zone))
 
     def quiet_seconds(self, now: int) -> float:
-        """Return for how long it is not to be disturbed, 0 where it may be."""
+        """Return how long its quiet hours still last, 0 outside of them."""
         if not self.quiet:
             return 0
         here = self.local(now)
@@ -107,7 +107,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return max(end.astimezone(UTC).timestamp() - now / 1000, 1.0)
 
     def digest_due(self, now: int) -> tuple[str, float] | None:
-        """Return the day of its digest and since how many seconds that is due; None before its time, and without."""
+        """Return the day of its digest and how many seconds ago it was due; None if none is due."""
         if not self.digest:
             return None
         here, minute = self.local(now), _minutes_of_day(self.digest)
@@ -131,7 +131,7 @@ def read_receivers(text: str) -> tuple[Receiver, ...]:
 
 
 def _problem_of(receiver: Receiver) -> str:
-    """Return what is wrong with a receiver, and what to write; empty where all is well."""
+    """Return what is wrong with a receiver, and what to write instead; empty if nothing is."""
     if not NAME.fullmatch(receiver.name):
         return "its name is not a word of letters, digits, - and _, at most 40"
     if not receiver.url.startswith("https://") and not (

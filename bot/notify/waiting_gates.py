@@ -1,4 +1,4 @@
-"""Conditions of gates: which have waited for backends for long."""
+"""Conditions of gates that have waited long for backends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_LOOKED_AT, MOST_JUDGED = 200, 50  # gates of one check
 
 
 async def read_conditions(context: Context, tx: Transaction, scope: ConditionScope) -> list[Condition]:
-    """Return which gates wait for long, and which of those that were told no longer do."""
+    """Return the gates that have waited long, and those told of that no longer wait."""
     settings = context.settings
     before = tx.now - settings.of(NotifySettings).notify_gate_wait * 1000
     name = gate_name(settings.check_prefix)
@@ -52,7 +52,7 @@ async def read_conditions(context: Context, tx: Transaction, scope: ConditionSco
 
 
 async def _open_pull(tx: Transaction, row: CheckRow) -> PullRow | None:
-    """Return the open pull request whose head has this gate, None where it has none."""
+    """Return the open pull request whose head has this gate, if there is one."""
     if row["pr_number"] is None:
         return None
     pull = await record_store.read_pull(tx, row["upstream_repo"], row["pr_number"])

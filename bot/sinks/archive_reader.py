@@ -1,4 +1,4 @@
-"""Reading an archive of deliveries: hour by hour, each body compared with what its manifest says of it."""
+"""Read an archive of deliveries hour by hour, and compare each body with its manifest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ArchiveReader:
         self.damaged: list[str] = []  # what could not be read, with the reason
 
     async def batches(self) -> AsyncIterator[list[DeliveryRow]]:
-        """Yield deliveries, some at a time, each once; raises GiveUp where there is no archive."""
+        """Yield each delivery once, in batches; raises GiveUp where there is no archive."""
         hours: dict[str, list[str]] = {}
         async for key in self._storage.list(MANIFESTS):
             hours.setdefault(key.rpartition("/")[0], []).append(key)

@@ -1,8 +1,7 @@
-"""Tasks sinks and sink_withdraw: what is done about sinks beside sending.
+"""Tasks sinks and sink_withdraw: what sinks need beside sending.
 
-sinks, every minute: notes new queues and backfills what there was before them, has waiting queues sent, forgets queues
-that are no longer in the settings. sink_withdraw: has the copies of a repository deleted that turned private. Key: its
-id.
+sinks, every minute: adds new queues and backfills older rows, starts waiting queues, forgets queues that are no longer
+in the settings. sink_withdraw: deletes the copies of a repository that turned private. Key: its id.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ PAUSE_SECONDS = 0.05  # seconds between two pages, for other writers
 async def backfill_queue(
     store: Store, queue: ExportQueue, report: Callable[[int], None] | None = None
 ) -> int:
-    """Mark what a queue's state says is to be marked, from where it stopped last; returns how many there were."""
+    """Queue the rows that a backfill still lacks, from where it stopped last; returns how many."""
     sink, what = queue.sink.name, queue.what
     total = 0
     while True:
@@ -58,7 +57,7 @@ async def backfill_queue(
 
 
 async def note_repository(store: Store, queue: ExportQueue, repository_id: int) -> int:
-    """Mark all that an export has of a repository; returns how many keys."""
+    """Queue all rows that an export has of a repository; returns how many."""
     after: str | None = None
     total = 0
     while True:
@@ -89,7 +88,7 @@ log = structlog.get_logger("bot.sinks")
 
 
 async def tend_sinks(context: Context, _task: Task) -> None:
-    """Do what is to be done about sinks from time to time."""
+    """Add, backfill, start and forget queues."""
     queues = context.resource(SINKS).queues
     async with context.store.transaction() as tx:
         await queue_rows.add_new_states(tx, queues.values())
@@ -109,7 +108,7 @@ async def tend_sinks(context: Context, _task: Task) -> None:
 async def _forget_old_queues(
     tx: Transaction, known: set[tuple[str, str]], stored: set[tuple[str, str]]
 ) -> None:
-    """Forget queues that no longer exist: nothing would send what is marked for them."""
+    """Forget queues that no longer exist: nothing would send their changes."""
     for sink, what in sorted(stored - known):
         await changes.remove_changes(tx, sink, what)
         await queue_rows.remove_refused(tx, sink, what)
@@ -117,7 +116,7 @@ async def _forget_old_queues(
 
 
 async def withdraw_repository(context: Context, task: Task) -> None:
-    """Have what sinks have of a repository deleted, if it is private; only from those that get no private ones."""
+    """Delete the copies of a private repository in sinks that may not have private ones."""
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} is not the id of a repository")
     identifier = int(task.key)
@@ -140,7 +139,7 @@ async def withdraw_repository(context: Context, task: Task) -> None:
 
 
 async def _finish_withdrawals(context: Context) -> None:
-    """Note where all copies that could be deleted were: those of rows that are stored here no longer are left."""
+    """Note which withdrawals are done: copies of rows that we no longer store stay behind."""
     async with context.store.transaction() as tx:
         for row in await current_rows.read_withdrawn(tx):
             at = row["withdrawn_at"]

@@ -81,7 +81,7 @@ def is_time(text: str) -> bool:
 
 
 def family_of(text: str) -> str:
-    """Return what values of a type are: columns of one family hold the same."""
+    """Return the family of a type: columns of one family hold the same values."""
     kind = plain_type(text)
     if kind.name == "Array":
         return f"list of {family_of(kind.arguments[0])}"
@@ -95,7 +95,7 @@ def family_of(text: str) -> str:
 
 
 def convert_column(text: str, values: list[Any]) -> list[Any]:
-    """Return values as a type has them; a column of ours mostly is so already, which takes one look to see."""
+    """Return values as a type has them; most columns already are, as one look shows."""
     if _fitting(text).issuperset(map(type, values)) and not (is_time(text) and _has_seconds(values)):
         return values
     return list(map(converter_of(text), values))
@@ -103,7 +103,7 @@ def convert_column(text: str, values: list[Any]) -> list[Any]:
 
 @functools.lru_cache(maxsize=4_000)
 def _fitting(text: str) -> frozenset[type]:
-    """Return the types of values that are as a type has them."""
+    """Return the Python types that a column type takes unchanged."""
     kind = parse_type(text)
     if kind.name == "LowCardinality":
         return _fitting(kind.arguments[0])
@@ -121,7 +121,7 @@ def _has_seconds(values: list[Any]) -> bool:
 
 @functools.lru_cache(maxsize=4_000)
 def converter_of(text: str) -> Callable[[Any], Any]:
-    """Return what makes a value of a type of one of JSON; it raises ValueError or TypeError where none can be made."""
+    """Return a converter from values of JSON to a type; it raises ValueError or TypeError."""
     kind = parse_type(text)
     if kind.name == "Nullable":
         inner = converter_of(kind.arguments[0])
@@ -192,14 +192,14 @@ def _map(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _days(value: Any) -> int:
-    """Return a date as a number of days: of such a number, or of a text of ISO 8601."""
+    """Return a date as a number of days, from such a number or from ISO 8601."""
     if isinstance(value, str):
         return (date.fromisoformat(value) - EPOCH.date()).days
     return _whole(value)
 
 
 def _ticks(value: Any, digits: int) -> int:
-    """Return a time as a number of fractions of a second: of a number, of a text of ISO 8601, of a datetime."""
+    """Return a time as a number of ticks, from a number, ISO 8601, or a datetime."""
     if value is None:
         return 0
     if isinstance(value, str):
@@ -236,7 +236,7 @@ def full_name(table: ColumnTable, options: ClickhouseOptions) -> str:
 
 
 def ddl_of(table: ColumnTable, options: ClickhouseOptions) -> list[str]:
-    """Return the statements that make a table, and a view of what is true now where it has versions."""
+    """Return the statements that make a table, and for a versioned one a view of its newest rows."""
     database, name = place_of(table, options)
     declared = {**table.all_columns, **table.computed}
     columns = ",\n".join(f"  {quoted(name)} {kind}" for name, kind in declared.items())
@@ -283,7 +283,7 @@ def _engine(table: ColumnTable) -> str:
 async def read_columns(
     client: ClickhouseClient, table: ColumnTable, options: ClickhouseOptions
 ) -> dict[str, str]:
-    """Return the types of the columns that the table of a server has; empty: there is no such table."""
+    """Return the types of the columns of a table on the server; empty: there is no such table."""
     database, name = place_of(table, options)
     rows = await client.read(SELECT_COLUMNS, {"database": database, "name": name})
     return {str(row[0]): str(row[1]) for row in rows}
@@ -292,7 +292,7 @@ async def read_columns(
 async def prepare_table(
     client: ClickhouseClient, table: ColumnTable, options: ClickhouseOptions
 ) -> dict[str, str]:
-    """Return the types of the columns of a table that will do; make what is missing, where that is wanted.
+    """Return the types of a table's columns once it will do; makes what is missing, where that is wanted.
 
     Raises Stopped, which names the column, where it will not do.
     """
@@ -317,7 +317,7 @@ async def prepare_table(
 
 
 def find_schema_problem(table: ColumnTable, columns: Mapping[str, str], options: ClickhouseOptions) -> str:
-    """Return why a table with these columns will not do, empty where it will."""
+    """Return why a table with these columns will not do, empty if it will."""
     name = ".".join(place_of(table, options))
     if not columns:
         return f"there is no {name}: `ootbot sink ddl` prints what makes it"
@@ -330,7 +330,7 @@ def find_schema_problem(table: ColumnTable, columns: Mapping[str, str], options:
 
 
 def _column_fits(ours: str, theirs: str) -> bool:
-    """Whether a column of their type holds what one of ours does."""
+    """Whether a column of their type can hold the values of one of ours."""
     families = family_of(ours), family_of(theirs)
     if "Nullable" in ours and "Nullable" not in theirs:
         return False
@@ -354,7 +354,7 @@ def key_condition(copy: TableCopy) -> str:
 
 
 def _compared(name: str, text: str) -> tuple[str, str]:
-    """Return a column as it is compared, and its type as parameters have it."""
+    """Return the expression by which a column is compared, and the type of its parameter."""
     plain = plain_type(text)
     if plain.name in AS_NUMBERS:
         function, kind = AS_NUMBERS[plain.name]

@@ -1,4 +1,4 @@
-"""Does a sink hold what is stored here? Counts by day, and the content of one row in a hundred."""
+"""Compare a sink with what we store: counts by day, and the content of one row in a hundred."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REFUSED_MOST = 100_000
 
 @dataclass(kw_only=True)
 class QueueComparison:
-    """What comparing an export came to."""
+    """The result of comparing an export."""
 
     expected: Counter[int] = field(default_factory=Counter)  # rows by day since 1970
     missing: Counter[int] = field(default_factory=Counter)
@@ -74,7 +74,7 @@ async def compare_queue(
 
 @dataclass(frozen=True, kw_only=True)
 class _RunningComparison:
-    """A comparison that goes on."""
+    """A comparison under way."""
 
     context: Context
     queue: ExportQueue
@@ -83,7 +83,7 @@ class _RunningComparison:
     result: QueueComparison = field(default_factory=QueueComparison)
 
     async def compare(self, keys: Sequence[RowKey], times: Mapping[RowKey, int]) -> None:
-        """Compare some keys; what differs is looked at again, since rows change meanwhile."""
+        """Compare some keys, and check again those that differ, since rows change meanwhile."""
         items = await _read_outgoing(self.context, self.queue, keys)
         there = [item for item in items if not item.deleted]
         missing = await self.checker.missing(there)

@@ -1,4 +1,4 @@
-"""What is true now of some keys, as a sink may have it: rows, tombstones, and what is private left out."""
+"""The current rows of some keys as a sink may have them: rows, tombstones, nothing private."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class KnownRepository(NamedTuple):
 
 
 async def read_known_repositories(tx: Transaction, ids: Collection[int]) -> dict[int, KnownRepository]:
-    """Return what is known of repositories; of one without a record, nothing is."""
+    """Return what is known of repositories; those without a record are missing."""
     known: dict[int, KnownRepository] = {}
     ordered = sorted(ids)
     for start in range(0, len(ordered), IDS_PER_QUERY):
@@ -53,7 +53,7 @@ async def read_known_repositories(tx: Transaction, ids: Collection[int]) -> dict
 
 
 async def read_private_repositories(tx: Transaction, settings: Settings, names: Collection[str]) -> Private:
-    """Return which repositories are private, those of some names among them."""
+    """Return which repositories are private, including those of some names."""
     return await result_rows.private_repositories(tx, settings, names)
 
 
@@ -72,7 +72,7 @@ async def read_repository_ids(tx: Transaction, names: Collection[str]) -> dict[s
 async def exported_among(
     tx: Transaction, sink: str, ids: Collection[int]
 ) -> dict[int, ExportedRepositoryRow]:
-    """Return those of these repositories of which a sink has copies."""
+    """Return which of these repositories a sink has copies of."""
     ordered = sorted(ids)
     exported: dict[int, ExportedRepositoryRow] = {}
     for start in range(0, len(ordered), IDS_PER_QUERY):
@@ -94,7 +94,7 @@ async def note_exported(tx: Transaction, sink: str, ids: Collection[int]) -> Non
 
 
 async def sinks_with(tx: Transaction, repository_id: int) -> list[str]:
-    """Return the sinks that have copies of a repository which are not withdrawn."""
+    """Return the sinks with copies of a repository that are not withdrawn."""
     query = sa.select(EXPORTED.sink).where(
         EXPORTED.repository_id == repository_id, EXPORTED.withdrawn_at.is_(None)
     )
@@ -108,13 +108,13 @@ async def withdraw_copies(tx: Transaction, sink: str, repository_id: int) -> Non
 
 
 async def read_withdrawn(tx: Transaction) -> list[ExportedRepositoryRow]:
-    """Return the repositories whose copies are or were deleted."""
+    """Return the repositories whose copies were withdrawn."""
     query = select(ExportedRepositoryRow, sink_repository).where(EXPORTED.withdrawn_at.is_not(None))
     return await tx.fetch(query.order_by(EXPORTED.sink, EXPORTED.repository_id))
 
 
 async def note_deleted(tx: Transaction, sink: str, repository_id: int) -> None:
-    """Note that all copies that could be deleted were."""
+    """Note that all copies that could be deleted are deleted."""
     these = (EXPORTED.sink == sink, EXPORTED.repository_id == repository_id)
     await tx.run(sa.update(sink_repository).where(*these).values(deleted=True))
 
@@ -126,7 +126,7 @@ RowSubject = tuple[
 
 @dataclass(frozen=True, kw_only=True)
 class CurrentRows:
-    """What is to be sent of some keys."""
+    """The rows of some keys that are to be sent."""
 
     items: list[Outgoing]
     new_repository_ids: frozenset[int]  # of rows that are sent: the sink has no copies of these yet
@@ -134,7 +134,7 @@ class CurrentRows:
 
 @dataclass(frozen=True, kw_only=True)
 class _RepositoryStanding:
-    """What becomes of the rows about some repositories."""
+    """What happens to the rows about some repositories."""
 
     name: str  # of the repository that rows have the id of
     ids: frozenset[int]  # all that their names stand for
@@ -156,7 +156,7 @@ class _SinkVisibility:
     )  # many rows are about the same
 
     def standing_of(self, about: RowSubject) -> _RepositoryStanding:
-        """Return what becomes of the rows about some repositories."""
+        """Return what happens to the rows about some repositories."""
         standing = self._standings.get(about)
         if standing is None:
             standing = self._standings[about] = self._judge(*about)
@@ -183,7 +183,7 @@ class _SinkVisibility:
         return any(fnmatchcase(name, glob) for name in names for glob in globs)
 
     def _was_exported(self, values: Sequence[int | str]) -> bool:
-        """Whether copies of what is about these may be there that are to be deleted."""
+        """Whether the sink may have copies about these that are to be deleted."""
         private = [value for value in values if not self._is_public(value)]
         copied = (
             self.exported.get(repository_id) for value in private for repository_id in self._ids_of(value)
@@ -191,7 +191,7 @@ class _SinkVisibility:
         return any(row is not None and not row["deleted"] for row in copied)
 
     def _ids_of(self, value: int | str) -> set[int]:
-        """Return the repositories that a value of a row stands for."""
+        """Return the ids of the repositories that a value stands for."""
         return {value} if isinstance(value, int) else self.ids.get(value.casefold(), set())
 
     def _is_public(self, value: int | str) -> bool:
@@ -208,7 +208,7 @@ class _SinkVisibility:
 async def read_current(
     tx: Transaction, context: Context, queue: ExportQueue, keys: Sequence[RowKey], *, version: int = 0
 ) -> CurrentRows:
-    """Return what is true now of some keys, in one snapshot."""
+    """Return the current rows of some keys, in one snapshot."""
     rows: dict[RowKey, ExportedRow] = await load(queue.shape.read)(tx, queue.export, keys)
     for addition in queue.additions:
         added: dict[RowKey, ExportedRow] = await load(addition.read)(tx, list(rows))
@@ -239,7 +239,7 @@ async def read_current(
 
 
 async def load_content(context: Context, queue: ExportQueue, items: Sequence[Outgoing]) -> list[Outgoing]:
-    """Add what is no row; leave out what turns out to be about something private."""
+    """Load content that is not in rows; drop rows that turn out to be about something private."""
     if not queue.shape.load:
         return list(items)
     rows = {item.key: item.row for item in items if item.row is not None}
@@ -255,7 +255,7 @@ async def load_content(context: Context, queue: ExportQueue, items: Sequence[Out
 
 
 def _mentions_private(export: Export, row: ExportedRow) -> bool:
-    """Whether a row about no repository that is known says that it is about a private one."""
+    """Whether a row about no known repository says that it is about a private one."""
     return bool(row.get("private")) and not repositories_of(export, row)
 
 
@@ -287,7 +287,7 @@ KEYS_AT_ONCE = 10_000  # keys
 
 
 def copy_of_export(export: Export) -> TableCopy:
-    """Return the table that the rows would have."""
+    """Return the table that an export's rows would have."""
     copy: TableCopy = load(export.shapes[STORED_LAYOUT].make)(export)
     return copy
 
@@ -295,7 +295,7 @@ def copy_of_export(export: Export) -> TableCopy:
 async def read_stored_rows(
     context: Context, export: Export, *, since: int, repos: Collection[str] = ("*",)
 ) -> AsyncIterator[Mapping[str, Any]]:
-    """Yield the rows since a time, of repositories whose names match a glob; values are those of GitHub, or ours."""
+    """Yield the rows since a time, of repositories whose names match a glob."""
     shape, copy = export.shapes[STORED_LAYOUT], copy_of_export(export)
     after: str | None = None
     while True:

@@ -1,7 +1,6 @@
-"""The driver of DynamoDB: rows become items, and what is older than what is there changes nothing.
+"""The driver of DynamoDB: rows become items; an older row changes nothing.
 
-Tables are used through botocore, and its calls are made in threads of their own. Credentials are those of the
-environment or the machine's role.
+botocore makes the calls, in threads of their own. Credentials come from the environment or the machine's role.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Attribute = dict[str, Any]
 
 
 def as_attribute(value: Any) -> Attribute:
-    """Return a value in DynamoDB's notation; numbers that it has not are texts, and bytes are refused."""
+    """Return a value in DynamoDB's notation; numbers beyond its range become texts, bytes are refused."""
     if value is None:
         return {"NULL": True}
     if isinstance(value, bool):
@@ -72,7 +71,7 @@ def _number(value: float | Decimal) -> Attribute:
 
 
 def fit_item(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
-    """Return the attributes of an item that are not null, as many as fit; the names of others are in `_truncated`."""
+    """Return an item's attributes that are not null, as many as fit; `_truncated` names the others."""
     item = {name: as_attribute(value) for name, value in attributes.items() if value is not None}
     sizes = {name: len(name.encode()) + size_of(value) for name, value in item.items()}
     left = sum(sizes.values())
@@ -91,7 +90,7 @@ def fit_item(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
 
 
 def size_of(attribute: Attribute) -> int:
-    """Return the bytes that an attribute counts for, rather more than fewer."""
+    """Return an upper bound of the bytes that an attribute counts for."""
     ((kind, value),) = attribute.items()
     if kind == "S":
         return len(value.encode("utf-8", "surrogatepass"))
@@ -125,7 +124,7 @@ REFUSED_CODES = frozenset(
 
 
 class ItemRefused(OotbotError):
-    """DynamoDB does not take this item, whenever it is tried."""
+    """DynamoDB will never take this item."""
 
 
 class NewerThere(OotbotError):
@@ -137,7 +136,7 @@ class TableMissing(Stopped):
 
 
 class TableShape(TypedDict):
-    """What makes a table."""
+    """The parameters that create a table."""
 
     TableName: str
     KeySchema: list[dict[str, str]]
@@ -146,7 +145,7 @@ class TableShape(TypedDict):
 
 
 def shape_of(table: str) -> TableShape:
-    """Return what makes a table with upstream's key."""
+    """Return the parameters that create a table with upstream's key."""
     return {
         "TableName": table,
         "KeySchema": [{"AttributeName": KEY, "KeyType": "HASH"}],
@@ -156,7 +155,7 @@ def shape_of(table: str) -> TableShape:
 
 
 def command_for(table: str) -> str:
-    """Return the command that makes a table."""
+    """Return the command that creates a table."""
     return (
         f"aws dynamodb create-table --table-name {table} --billing-mode PAY_PER_REQUEST"
         f" --attribute-definitions AttributeName={KEY},AttributeType=S --key-schema AttributeName={KEY},KeyType=HASH"
@@ -193,7 +192,7 @@ class DynamoClient:
         return answer
 
     async def make_table(self, table: str) -> None:
-        """Make a table, and wait until it can be used."""
+        """Create a table, and wait until it can be used."""
         try:
             await self.call("create_table", **shape_of(table))
         except ItemRefused as error:
@@ -256,7 +255,7 @@ class DynamoChecker:
         self._export, self._make = batch.export, batch.make
 
     async def missing(self, items: Sequence[Outgoing]) -> set[RowKey]:
-        """Return which rows lack an item, or the attributes that they give it."""
+        """Return the rows whose item, or whose attributes of it, are missing."""
         wanted = [
             (item.key, stored) for item in items if item.row is not None for stored in self._items(item)
         ]
@@ -332,7 +331,7 @@ class DynamoDriver:
         self._client = DynamoClient(options)
 
     async def send(self, batch: Batch) -> Sequence[Refusal]:
-        """Write a batch; returns the rows of which an item is refused."""
+        """Write a batch; returns the rows with a refused item."""
         refused: list[Refusal] = []
         left = iter([item for item in batch.items if item.row is not None])
 
@@ -359,7 +358,7 @@ class DynamoDriver:
         return DynamoChecker(self._client, self._options.table_prefix, batch)
 
     async def check_access(self) -> None:
-        """Ask for the tables."""
+        """List the tables."""
         await self._client.call("list_tables", Limit=1)
 
     async def close(self) -> None:
@@ -402,7 +401,7 @@ def update_of(stored: StoredItem, version: int) -> Mapping[str, Any]:
 
 
 def delete_of(stored: StoredItem, version: int) -> Mapping[str, Any]:
-    """Return the condition on which an item is deleted: that it is not newer."""
+    """Return the condition for deleting an item: that it is not newer."""
     return {
         "ConditionExpression": "attribute_not_exists(#0) OR #0 <= :0",
         "ExpressionAttributeNames": {"#0": stored.version},

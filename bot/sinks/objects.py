@@ -1,7 +1,6 @@
-"""The driver of object stores: every row becomes objects, and writing one again changes nothing.
+"""The driver of object stores: rows become objects; writing one again changes nothing.
 
-Stores are used through obstore. Credentials, region and endpoint are those of the environment, under the names that the
-providers' own tools read.
+obstore makes the calls. Credentials, region and endpoint come from the environment, under the names that the
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ MAKE_BUCKET = {  # what makes the bucket that is missing
 
 
 class ObjectRefused(OotbotError):
-    """The store does not take this object, whenever it is tried."""
+    """The store will never take this object."""
 
 
 class ObjectStorage:
@@ -113,7 +112,7 @@ class ObjectStorage:
                 return None
 
     async def delete(self, key: str) -> None:
-        """Delete an object; one that is gone already is fine."""
+        """Delete an object, if it is there."""
         with self._calling():
             try:
                 await obstore.delete_async(self._store(), key)
@@ -129,7 +128,7 @@ class ObjectStorage:
                     yield listed["path"]
 
     async def sync(self, keys: Sequence[str]) -> None:
-        """Wait until objects are stored durably: a bucket has answered so, files of a folder have to be synced."""
+        """Wait until objects are stored durably: buckets promise that, files of a folder must be synced."""
         if self.folder is not None and keys:
             with self._calling():
                 await asyncio.to_thread(_sync, self.folder, keys)
@@ -167,7 +166,7 @@ class ObjectStorage:
 
 
 def _sync(folder: Path, keys: Sequence[str]) -> None:
-    """Wait until files are on the disk, and then the folders that name them; a disk takes many at once."""
+    """Sync files to the disk, many at once, and then the folders that name them."""
     paths = [folder / key for key in keys]
     folders = {path.parent for path in paths}
     folders |= {parent for inner in folders for parent in inner.parents if parent.is_relative_to(folder)}
@@ -185,7 +184,7 @@ def _sync_path(path: Path) -> None:
 
 
 def _describe(error: Exception) -> str:
-    """Return what the store answered, without addresses."""
+    """Return the store's answer, without addresses."""
     line = str(error).partition("\n")[0]
     if not (answer := ANSWER.search(line)):
         return line
@@ -194,7 +193,7 @@ def _describe(error: Exception) -> str:
 
 
 class ObjectChecker:
-    """Compares one export. What a folder of the store holds is listed once, and kept as eight bytes a key."""
+    """Compares one export. A folder of the store is listed once, and kept as eight bytes a key."""
 
     def __init__(self, storage: ObjectStorage, batch: Batch) -> None:
         self._storage = storage
@@ -203,7 +202,7 @@ class ObjectChecker:
         self._listed: dict[str, array[int]] = {}
 
     async def missing(self, items: Sequence[Outgoing]) -> set[RowKey]:
-        """Return which rows lack an object."""
+        """Return the rows with a missing object."""
         keys = set()
         for item in items:
             if item.row is None:
@@ -272,7 +271,7 @@ class ObjectDriver:
         self._storage = storage
 
     async def send(self, batch: Batch) -> Sequence[Refusal]:
-        """Write a batch; returns the rows of which an object is refused."""
+        """Write a batch; returns the rows with a refused object."""
         written: list[StoredObject] = []
         refused: list[Refusal] = []
 
@@ -315,7 +314,7 @@ class ObjectDriver:
             await self._storage.put(made.key, packed, attributes=attributes, create=made.immutable)
 
     async def _list_in_manifests(self, written: Iterable[StoredObject]) -> list[str]:
-        """Add a part to the manifests of what was written, named by its content; returns their keys."""
+        """Add a part, named by its content, to the manifests of the written objects; returns their keys."""
         lines: defaultdict[str, set[bytes]] = defaultdict(set)
         for made in written:
             if made.listed:
@@ -330,7 +329,7 @@ class ObjectDriver:
 
 
 async def _for_each(items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
-    """Do something with each, several at once; the first that fails ends all."""
+    """Work on several items at once; the first failure ends all."""
     left = iter(items)
 
     async def worker() -> None:

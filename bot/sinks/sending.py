@@ -1,8 +1,8 @@
-"""Task sink: sends what changed of one export to one sink. Key: sink and export, by `/`.
+"""Task sink: sends the changes of one export to one sink. Key: sink and export, by `/`.
 
-Changes are taken oldest first, what is true now is read in the same snapshot, sent, and then the changes are removed
-that were not noted again meanwhile. A crash anywhere only means that the same is sent again. While a batch is sent,
-the next is read: of other keys, so that neither says anything of the other.
+The oldest changes are taken, the current rows read in the same snapshot and sent; then those changes are removed that
+were not noted again meanwhile. After a crash the same is sent again. While a batch is sent, the next is read, of other
+keys.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ BATCH_HISTOGRAM = Histogram(
 
 
 async def measure_sinks(tx: Transaction, _settings: Settings, _hidden: Hidden) -> Callable[[], None]:
-    """Return what shows how far sinks are behind."""
+    """Return a function that shows how far sinks lag."""
     waiting = await changes.count_waiting(tx)
 
     def show() -> None:
@@ -72,7 +72,7 @@ log = structlog.get_logger("bot.sinks")
 
 
 async def send_changes(context: Context, task: Task) -> None:
-    """Send what is marked of an export, until nothing is left or others are to have their turn."""
+    """Send the changes of an export, until none are left or it is the turn of others."""
     sinks = context.resource(SINKS)
     queue = sinks.queues.get(task.key)
     if queue is None:  # it was taken out of the settings, or another process has newer ones
@@ -85,7 +85,7 @@ async def send_changes(context: Context, task: Task) -> None:
 
 
 async def _send_queue(context: Context, queue: ExportQueue) -> float | None:
-    """Send; returns after how many seconds there is more to be sent, None where there is nothing."""
+    """Send; returns the seconds until more is to be sent, None if nothing is left."""
     run = await _begin_run(context, queue)
     if run is None:
         return None
@@ -112,7 +112,7 @@ class _SendingRun(NamedTuple):
 
 
 async def _begin_run(context: Context, queue: ExportQueue) -> _SendingRun | None:
-    """Note that this run sends now, and return it; None where nothing is to be sent."""
+    """Begin a run, and return it; None if nothing is to be sent."""
     name = secrets.token_hex(8)
     async with context.store.transaction() as tx:
         await queue_rows.add_new_states(tx, [queue])
@@ -127,12 +127,12 @@ async def _begin_run(context: Context, queue: ExportQueue) -> _SendingRun | None
 
 
 def is_held(queue: ExportQueue, state: QueueStateRow) -> bool:
-    """Whether nothing is to be sent until somebody says so."""
+    """Whether nothing is sent until somebody resumes it."""
     return queue.sink.paused or state["paused"] or state["stopped"] is not None
 
 
 async def _note_away(context: Context, queue: ExportQueue, error: SinkAway) -> RetryLater:
-    """Note when a sink that is away is to be asked again, and return what the task ends with."""
+    """Note when to try a sink again, and return the error that ends the task."""
     reason = mask_credentials(str(error))[:ERROR_MOST]
     async with context.store.transaction() as tx:
         state = await queue_rows.read_state(tx, queue.sink.name, queue.what)
@@ -145,12 +145,12 @@ async def _note_away(context: Context, queue: ExportQueue, error: SinkAway) -> R
 
 
 def backoff(failures: int) -> float:
-    """Return the seconds until a sink is asked again that was away so many times in a row before."""
+    """Return the seconds until the next attempt after so many failures in a row."""
     return float(min(2 ** min(failures, 20), LONGEST_WAIT))
 
 
 async def _send_until(context: Context, queue: ExportQueue, run: _SendingRun, until: float) -> bool:
-    """Send batch after batch, the next of which is read meanwhile; returns whether something is left."""
+    """Send batch after batch, reading the next meanwhile; returns whether something is left."""
     driver = context.resource(SINKS).driver(queue.sink)
     version = run.version
     reading = asyncio.create_task(_read_batch(context, queue, version, None))
@@ -176,7 +176,7 @@ def _batch_most(queue: ExportQueue) -> int:
 
 
 class _TakenBatch(NamedTuple):
-    """Marks, and what is true now of what they mark."""
+    """Changes, and the current rows of their keys."""
 
     marks: list[PendingChange]
     items: list[Outgoing]
@@ -184,7 +184,7 @@ class _TakenBatch(NamedTuple):
 
 
 class _SentBatch(NamedTuple):
-    """What a batch came to."""
+    """The result of sending a batch."""
 
     rows: int
     refused: dict[str, str]  # reasons by key
@@ -193,7 +193,7 @@ class _SentBatch(NamedTuple):
 async def _read_batch(
     context: Context, queue: ExportQueue, version: int, after: PendingChange | None
 ) -> _TakenBatch:
-    """Read the oldest marks after one, and what is true now of what they mark."""
+    """Read the oldest changes after a given one, and the current rows of their keys."""
     sink, what = queue.sink.name, queue.what
     began = time.monotonic()
     async with context.store.read() as tx:
@@ -209,7 +209,7 @@ async def _read_batch(
 async def _send_batch(
     context: Context, queue: ExportQueue, run: _SendingRun, driver: Driver, taken: _TakenBatch
 ) -> None:
-    """Send what was read, and note what became of it."""
+    """Send what was read, and store the result."""
     began = time.monotonic()
     items = await load_content(context, queue, taken.items)
     refused = {
@@ -239,7 +239,7 @@ async def _store_sent(
 
 
 async def send_all(driver: Driver, queue: ExportQueue, items: Sequence[Outgoing]) -> list[Refusal]:
-    """Send rows; a batch that is refused is halved until what is refused stands alone. Returns those."""
+    """Send rows; halve a refused batch until only refused rows remain, and return those."""
     if not items:
         return []
     make = load(queue.shape.make)

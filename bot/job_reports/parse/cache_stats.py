@@ -1,7 +1,7 @@
 """The parser of compiler caches' statistics, in the parser child: sccache's JSON, and ccache's names with numbers.
 
 `sccache --show-stats --stats-format=json` writes one document; `ccache --print-stats` a name and a number in each line,
-or one JSON object with `--format=json`. Their fields vary with the version: what is not known is kept as it is.
+or one JSON object with `--format=json`. Their fields vary with the version: unknown ones are kept as they are.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ADDED = ("requests", "executed", "errors", "not_cacheable", "write_seconds", "re
 
 
 def parse_stats(given: ParserInput) -> Parsed[CacheStats]:
-    """Return the statistics of each tool, its documents added up."""
+    """Return the sums of each tool's documents."""
     problems, totals = Problems(), dict[str, CacheStats]()
     for document in read_documents(given, LIMITS.globs, most=LIMITS.bytes):
         for stats in _read(document, problems):
@@ -111,7 +111,7 @@ def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _lines(document: Document) -> dict[str, Any]:
-    """Return the names and numbers of lines, divided by a tab; other lines say nothing."""
+    """Return the names and numbers of lines, divided by a tab; skip other lines."""
     lines = (line.partition("\t") for line in document.content.decode("utf-8", "replace").splitlines())
     return {
         cut(name.strip(), REASON_MOST): int(number)
@@ -145,7 +145,7 @@ def _count(stats: Mapping[str, Any], name: str) -> int:
 
 
 def _by_language(stats: Mapping[str, Any], name: str) -> dict[str, int]:
-    """Return counts by language; older versions have no more than the sum."""
+    """Return counts by language; older versions have only the sum."""
     value = stats.get(name)
     if isinstance(value, int):
         return {"": as_count(value, name)} if value else {}

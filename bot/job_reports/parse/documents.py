@@ -1,4 +1,4 @@
-"""Small documents of an artifact, in the parser child: their JSON, and what of them was left out and why.
+"""Small documents of an artifact, in the parser child: their JSON, and what was skipped and why.
 
 A parser says with `Limits` how much of a file is read, and makes rows of each document: see `read_rows`.
 """
@@ -52,14 +52,14 @@ class DocumentValue(NamedTuple):
 
 
 class Problems:
-    """What is left out of a file, while it is read."""
+    """What is skipped while a file is read."""
 
     def __init__(self) -> None:
         self.first: list[Problem] = []
         self.count = 0
 
     def add(self, member: str, line: int, reason: str) -> None:
-        """Note that something is left out."""
+        """Note that something is skipped."""
         self.count += 1
         if len(self.first) < PROBLEMS_MOST:
             self.first.append(Problem(_printable(member, MEMBER_MOST), line, _printable(reason, REASON_MOST)))
@@ -68,9 +68,9 @@ class Problems:
 def read_rows(
     given: ParserInput, limits: Limits, read: Callable[[Document, Problems], Iterable[R]]
 ) -> Parsed[R]:
-    """Return the rows that `read` makes of each document, and what was left out.
+    """Return the rows that `read` makes of each document, and what was skipped.
 
-    Raises Refused over the limit of bytes, and Broken where there is nothing but problems.
+    Raises Refused over the limit of bytes, and Broken if there are only problems.
     """
     problems = Problems()
     rows: list[R] = []
@@ -84,7 +84,7 @@ def read_rows(
 
 
 def read_each(document: Document, problems: Problems, read: Callable[[Any], R]) -> Iterator[R]:
-    """Yield what `read` makes of each JSON value of a document; where it raises LeftOut, that is a problem."""
+    """Yield what `read` makes of each JSON value of a document; a SkippedValue becomes a problem."""
     for value in read_values(document, problems):
         try:
             row = read(value.value)
@@ -95,7 +95,7 @@ def read_each(document: Document, problems: Problems, read: Callable[[Any], R]) 
 
 
 def finish_parsing(rows: list[R], problems: Problems) -> Parsed[R]:
-    """Return the rows with what was left out; raises Broken with the same where there is nothing but problems."""
+    """Return the rows with what was skipped; raises Broken with the same if there are only problems."""
     parsed = Parsed(rows=rows, problems=problems.first, problem_count=problems.count)
     if rows or not problems.count:
         return parsed
@@ -105,7 +105,7 @@ def finish_parsing(rows: list[R], problems: Problems) -> Parsed[R]:
 
 
 def read_documents(given: ParserInput, globs: Sequence[str], *, most: int) -> Iterator[Document]:
-    """Yield the members that match, or the file itself where it is no archive; raises Refused over `most` bytes."""
+    """Yield the members that match, or the file itself if it is no archive; raises Refused over `most` bytes."""
     total = 0
     for name, pieces in _members(given, globs):
         content = bytearray()

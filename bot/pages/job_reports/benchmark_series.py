@@ -99,7 +99,7 @@ async def read_series(query: Query) -> SeriesOverTime:
 async def _lines(
     query: Query, own: set[int], series: SeriesRow, first: int
 ) -> dict[str, list[SeriesPointRow]]:
-    """Return the trusted points of the same model and metric, on each device of each repository that may be shown."""
+    """Return the trusted points of the same model and metric, on each device of each visible repository."""
     called = await day_window.backend_labels(query)
     labels = dict.fromkeys(own, "")
     for upstream in [

@@ -50,7 +50,7 @@ class DeviceColumn(NamedTuple):
 
 
 class ModelRow(NamedTuple):
-    """A row: a model in one of its ways."""
+    """A row: a model in one variant."""
 
     name: str
     about: str  # compiler, mode and type of numbers
@@ -75,7 +75,7 @@ class DeviceTable:
 def arrange_devices(
     trends: Sequence[NamedSeriesTrend], repositories: Mapping[int, ShownRepository], first: str
 ) -> DeviceTable:
-    """Return the table of some series; `first` is the repository whose devices come first."""
+    """Arrange some series as a table; the devices of the repository `first` come first."""
     seen = {DeviceColumn(*repositories[trend["repository_id"]], _device(trend)) for trend in trends}
     columns = sorted(
         seen, key=lambda column: (column.repo.casefold() != first.casefold(), column.label, column.device)
@@ -92,7 +92,7 @@ def arrange_devices(
 
 
 def has_geomeans(metric: str) -> bool:
-    """Whether the mean of a metric over models says anything: of speedups it does."""
+    """Whether a mean over models makes sense for a metric: it does for speedups."""
     return fnmatchcase(metric.casefold(), benchmark_judgement.SPEEDUP)
 
 
@@ -148,7 +148,7 @@ class SeriesDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedCommits:
-    """Two commits, and what differs between them: what is worse first, the largest changes before others."""
+    """Two commits, and what differs between them: what is worse first, then the largest changes."""
 
     base: str
     head: str
@@ -171,7 +171,7 @@ class ComparedCommits:
 
 
 async def compare_commits(query: Query, owners: set[int], chosen: Directions) -> ComparedCommits | None:
-    """Compare the commits that the address names; None where it does not name both."""
+    """Compare the commits that the address names; None if it does not name both."""
     if not query[BASE] or not query[HEAD]:
         return None
     before, after = [await _values_on_commit(query.tx, owners, query[sha]) for sha in (BASE, HEAD)]

@@ -51,7 +51,7 @@ def format_share(value: float | None) -> str:
 
 
 def format_number(value: float | None) -> str:
-    """Return a number that people can read: as many digits as say something.
+    """Return a number for people, with its significant digits.
 
     >>> [format_number(value) for value in (0.01234, 12.5, 8430, 3086359081.0, 0)]
     ['0.01234', '12.5', '8,430', '3,086,359,081', '0']
@@ -78,7 +78,7 @@ BACKENDS_MOST = 50
 
 
 async def require_repository(query: Query) -> set[int]:
-    """Return the repositories in the path; raises Rejected 404, the same for private and unknown."""
+    """Return the ids of the repository in the path; raises Rejected 404, the same for private and unknown ones."""
     ids = await job_reads.visible_ids_of(query, query[REPO])
     if not ids:
         raise UNKNOWN_REPOSITORY.because(f"nothing of {query[REPO]} may be shown here")
@@ -86,7 +86,7 @@ async def require_repository(query: Query) -> set[int]:
 
 
 async def visible_backends(query: Query, repo: str) -> list[tuple[str, set[int]]]:
-    """Return the backends of an upstream that may be shown, each with its ids; none where it is no upstream."""
+    """Return the visible backends of an upstream, each with its ids; none for other repositories."""
     if not query.settings.is_upstream(repo):
         return []
     allowlist = await allowlists.read_in_force(query.tx)
@@ -99,13 +99,13 @@ async def visible_backends(query: Query, repo: str) -> list[tuple[str, set[int]]
 
 
 async def backend_labels(query: Query) -> dict[str, str]:
-    """Return what backends are called, by their names in lower case."""
+    """Return the labels of backends, by their names in lower case."""
     allowlist = await allowlists.read_in_force(query.tx)
     return {entry.key: entry.label for entry in allowlist.entries} if allowlist else {}
 
 
 async def visible_ids(query: Query, repo: str) -> set[int]:
-    """Return the ids of another repository that may be shown."""
+    """Return the visible ids of another repository."""
     return await job_reads.visible_ids(query.request, query.tx, repo)
 
 
@@ -132,7 +132,7 @@ class DayWindow:
 
     @property
     def page(self) -> dict[str, Any]:
-        """What every template of such a page shows."""
+        """What each template of such a page shows."""
         return {
             "repo": self.repo,
             "window": self.size,
@@ -161,7 +161,7 @@ class DayWindow:
 
 
 async def read_window(query: Query, counted: Sum | None = None, *, days: Parameter[int] = DAYS) -> DayWindow:
-    """Return the window that an address names; raises Rejected 404 where nothing of the repository may be shown."""
+    """Return the window that an address names; raises Rejected 404 if nothing of the repository is visible."""
     owners = await require_repository(query)
     last = query.tx.now // DAY
     first = last - query[days] + 1

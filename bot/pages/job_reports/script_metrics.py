@@ -134,7 +134,7 @@ def _query(result: RepositoryMetrics, changed: dict[str, object]) -> str:
 
 
 def _spark(trend: MetricTrend) -> str:
-    """Return the path of a value's newest medians, its largest at the top."""
+    """Return the line of a value's newest medians, the largest at the top."""
     known = dict(trend["days"])
     top = max((abs(value) for value in known.values()), default=0) or 1
     last = trend["last_day"]
@@ -160,7 +160,7 @@ def _chart(result: RepositoryMetrics) -> Chart:
 
 
 def _commits(result: RepositoryMetrics) -> dict[int, str]:
-    """Return the page of the first commit of each of the newest days that emitted the metric."""
+    """Return the page of the first commit of each of the newest days with the metric."""
     page = f"/{result.window.repo}/commit"
     return {
         line.line["day"]: f"{page}/{line.source['head_sha']}" for line in result.lines if line.line["trusted"]

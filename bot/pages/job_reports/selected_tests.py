@@ -1,4 +1,4 @@
-"""What a run tested, file by file, beside what it usually does: its page, its JSON, and in short on the run's page."""
+"""What a run tested, file by file, beside what is usual: a page, its JSON, and a section of the run's page."""
 
 from __future__ import annotations
 

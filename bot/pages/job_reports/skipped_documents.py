@@ -1,4 +1,4 @@
-"""What could not be used of the files that jobs left, for the pages of runs and jobs."""
+"""What was skipped of the files that jobs left, for the pages of runs and jobs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FILES_SHOWN = 10  # files, and problems of each
 
 
 async def show_run_documents(tx: Transaction, subject: RunSubject) -> list[Block]:
-    """Return what was left out of a run's files."""
+    """Return what was skipped of a run's files."""
     return _document_blocks(await documents.sources_of_run(tx, subject.repository_id, subject.run_id))
 
 
 async def show_job_documents(tx: Transaction, subject: JobSubject) -> list[Block]:
-    """Return what was left out of a job's files."""
+    """Return what was skipped of a job's files."""
     sources = await documents.sources_of_run(tx, subject.repository_id, subject.run_id)
     return _document_blocks([source for source in sources if source["job_id"] == subject.job_id])
 
