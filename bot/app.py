@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def http_session(proxy: str | None) -> aiohttp.ClientSession:
-    """Return the session for calls out, through the proxy of the settings; it keeps no cookies.
+    """Return the session for outgoing calls, through the proxy of the settings; it keeps no cookies.
 
     trust_env stays off: with it aiohttp would read ~/.netrc too, and refuse calls for what it finds there.
     """
@@ -119,7 +119,7 @@ def timetable(settings: Settings, features: Features) -> dict[str, float]:
 
 
 def read_program(features: Features) -> None:
-    """Import what a process that answers requests needs of the features, without beginning anything."""
+    """Import the parts of the features that a process needs to answer requests, and begin nothing."""
     for part in ("views", "routes", "senders", "before_commit", "observer", "metrics"):
         for _ in load_each(features, part):
             pass

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class NavigationEntry:
-    """A page in a bar of links that its neighbours have too; `{repo}` in path and label stands for owner/name."""
+    """A page in a bar of links; `{repo}` in path and label stands for owner/name."""
 
     # site: on every page; repository: on all of its pages; any other: on the pages of the bar itself
     bar: str
@@ -61,7 +61,7 @@ class Feature:
     prune: References = ""  # async (context) -> {what: how many were deleted}
     retained: str = ""  # (table) -> condition of the rows that are not to be deleted, or None
     # async (tx, settings) -> Watched: repositories and accounts to look after, beside upstream
-    watched: str = ""
+    repositories: str = ""
     # async (context, repository, Window) -> how many records were behind: compares them with what GitHub lists
     reconcile: References = ""
     # async (target) -> findings; several: each by the name of the finding that it could not be made
@@ -155,7 +155,7 @@ def ok(name: str, detail: str) -> Finding:
 
 
 def warning(name: str, detail: str, todo: str) -> Finding:
-    """Return a finding that needs attention though all works."""
+    """Return a finding that needs attention although everything works."""
     return Finding(status="warning", name=name, detail=detail, next=todo)
 
 
@@ -187,7 +187,7 @@ class ConditionSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """A condition that holds or is known to be over. What is neither is unknown: it stays as it was told.
+    """A condition that holds or is known to be over. Any other is unknown: it stays as it was told.
 
     Conditions of one event and subject that begin together are told in one notice, under one heading.
     """
@@ -203,7 +203,7 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionScope:
-    """What conditions are wanted for: some readers may not see all repositories."""
+    """Whom conditions are read for: some readers may not see all repositories."""
 
     hidden: Hidden
     told: Mapping[str, frozenset[str]]  # keys of the conditions that were told and are not over, by event
