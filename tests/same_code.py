@@ -186,11 +186,11 @@ def main(arguments: list[str]) -> int:
         for i, side in enumerate((old, new))
     ]
     if "--json" in arguments:
-        print(json.dumps({"same": same, "before": alone[0], "after": alone[1]}, indent=1))
+        print(json.dumps({"same": same, "before": alone[0], "after": alone[1]}, indent=1))  # noqa: T201
     else:
-        print(f"{same} functions are the same; {len(alone[0])} before and {len(alone[1])} after have no twin")
+        print(f"{same} functions are the same; {len(alone[0])} before and {len(alone[1])} after have no twin")  # noqa: T201
         for title, places in zip(("before", "after"), alone, strict=True):
-            print(f"\n{title}:", *places, sep="\n  ")
+            print(f"\n{title}:", *places, sep="\n  ")  # noqa: T201
     return int(any(alone))
 
 
