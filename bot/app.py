@@ -127,10 +127,10 @@ def read_program(features: Features) -> None:
 
 def operations(features: Features) -> list[Operation]:
     """Return the operations of the OpenAPI document."""
-    found: list[Operation] = []
+    described: list[Operation] = []
     for feature in features:
-        found += view.operations(load(feature.views)) if feature.views else ()
-    return [*found, *health.OPERATIONS]
+        described += view.operations(load(feature.views)) if feature.views else ()
+    return [*described, *health.OPERATIONS]
 
 
 def make_app(
@@ -151,7 +151,7 @@ def make_app(
     app.add_routes(health.routes if supervisor is None else health.routes_of_processes(supervisor))
     if context.settings.role != "worker":
         server.set_up_pages(app, compiled)
-        for templates in sorted(PACKAGE.glob("pages/*/templates")):
+        for templates in sorted((*PACKAGE.glob("*/templates"), *PACKAGE.glob("pages/*/templates"))):
             html.add_templates(app, templates)
         for feature in context.features:
             if feature.views:

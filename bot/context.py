@@ -47,8 +47,8 @@ class Resources:
         """Return an object, made on first use."""
         if resource.name not in self._made:
             self._made[resource.name] = resource.make(context)
-        found: T = self._made[resource.name]
-        return found
+        made: T = self._made[resource.name]
+        return made
 
     async def close(self) -> None:
         """Close all that were made, the newest first."""
@@ -70,9 +70,8 @@ class Context:
     clock: Clock
     http: aiohttp.ClientSession
     github: GitHubApp  # the App on upstream: check runs, comments
-    backend_github: (
-        GitHubApp  # the App on the backends: dispatches, re-runs; the same one unless there are two
-    )
+    # the App on the backends: dispatches, re-runs; the same one unless there are two
+    backend_github: GitHubApp
     events: frozenset[str]  # those with a handler
     features: Features
     resources: Resources  # what features keep open

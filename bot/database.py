@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bot.core.feature import load_each
+from bot.core.feature import import_tables, load_each
 from bot.db.store import BUSY_TIMEOUT, LOST_AFTER, Store
 from bot.ingest import record_store
 from bot.queue import tasks
@@ -36,9 +35,7 @@ def make_store(
     The tables of every feature are in the schema then, whether or not anything else has imported them. Without
     settings no feature observes what changes.
     """
-    for feature in features:
-        if feature.tables:
-            importlib.import_module(feature.tables)
+    import_tables(features)
     background = frozenset(kind for feature in features for kind in feature.background)
     queueing = partial(tasks.write_requests, background=background)
     observers = [make(settings, features) for make in load_each(features, "observer")] if settings else []

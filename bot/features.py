@@ -9,19 +9,12 @@ from bot.evidence.logs.feature import FEATURE as LOGS
 from bot.evidence.tests.feature import FEATURE as TEST_RESULTS
 from bot.evidence.usage.feature import FEATURE as UTILIZATION
 from bot.ingest.feature import FEATURE as INGEST
-from bot.job_reports.feature import BENCHMARKS_FEATURE as BENCHMARKS
-from bot.job_reports.feature import CACHES_FEATURE as CACHES
-from bot.job_reports.feature import CONTRIBUTIONS_FEATURE as CONTRIBUTIONS
-from bot.job_reports.feature import FEATURE as EXTRAS
-from bot.job_reports.feature import METRICS_FEATURE as METRICS
-from bot.job_reports.feature import RUNNING_JOBS_FEATURE as PARTIAL
-from bot.job_reports.feature import SELECTED_TESTS_FEATURE as WHAT_RAN
-from bot.job_reports.feature import STABLE_BRANCH_FEATURE as STABLE
+from bot.job_reports.feature import FEATURE as JOB_REPORTS
 from bot.job_reports.test_lists.feature import FEATURE as TEST_LISTS
 from bot.jobs.feature import FEATURE as TRUNK
 from bot.notify.feature import FEATURE as NOTIFY
 from bot.oot.culprits.feature import FEATURE as CULPRITS
-from bot.oot.feature import ALLOWLIST, COMMANDS, DISPATCH, PUBLISH, REPORTS, RESULTS, STATISTICS, VERDICT
+from bot.oot.feature import FEATURE as OOT
 from bot.ops.feature import FEATURE as OPS
 from bot.pages.feature import BROKEN_NOW_FEATURE as RED
 from bot.pages.feature import FEATURE as PAGES
@@ -43,14 +36,7 @@ FEATURES = (
     WORD_INDEX,
     QUEUE,
     INGEST,
-    ALLOWLIST,
-    RESULTS,
-    STATISTICS,
-    VERDICT,
-    REPORTS,
-    DISPATCH,
-    PUBLISH,
-    COMMANDS,
+    OOT,
     COLLECT,
     TRUNK,
     PROVIDERS,
@@ -64,13 +50,6 @@ FEATURES = (
     CULPRITS,
     NOTIFY,
     SINKS,
-    EXTRAS,
-    CACHES,
-    METRICS,
-    BENCHMARKS,
-    WHAT_RAN,
-    CONTRIBUTIONS,
-    STABLE,
-    PARTIAL,
+    JOB_REPORTS,
     OPS,
 )

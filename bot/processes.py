@@ -91,8 +91,8 @@ def fork_processes(names: Iterable[str], become: Become) -> dict[str, Child]:
         for name in names:
             made[name] = _fork_process(name, become, made.values())
     except OSError:
-        for one in made.values():
-            one.close()  # which ends it
+        for child in made.values():
+            child.close()  # which ends it
         raise
     return made
 
@@ -111,8 +111,8 @@ def _fork_process(name: str, become: Become, before: Iterable[Child]) -> Child:
             raise
         if pid == 0:
             Child(process=Forked(parent, child), end=ours).close()
-            for one in before:  # their ends would never close else
-                one.close()
+            for earlier in before:  # their ends would never close else
+                earlier.close()
             belong_to_parent(parent, name)
             become(name, theirs, given)
             sys.exit(0)
@@ -122,8 +122,8 @@ def _fork_process(name: str, become: Become, before: Iterable[Child]) -> Child:
 def start_process(name: str) -> Child:
     """Start a process as a program of its own; raises OSError where the system cannot hold one more."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    found = os.environ.get("PYTHONPATH")
-    path = os.pathsep.join([str(ROOT), *([found] if found else [])])
+    inherited = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([str(ROOT), *([inherited] if inherited else [])])
     try:
         process = subprocess.Popen(  # noqa: S603 - ourselves
             [sys.executable, "-m", "bot.console.member", name, str(theirs.fileno()), str(os.getpid())],

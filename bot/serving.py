@@ -26,7 +26,6 @@ from bot.features import FEATURES
 from bot.ingest import reconcile
 from bot.ingest.webhooks import FastPath
 from bot.oot.allowlist import versions
-from bot.oot.allowlist import versions as allowlists
 from bot.processes import Supervisor
 from bot.web.access import CONTEXT
 from bot.web.connections import Connection, ConnectionFactory, ConnectionLimits, most_connections
@@ -195,7 +194,7 @@ async def _first_allowlist(context: Context) -> None:
     Where other processes may run, the one in force stays until the next read, within half a minute.
     """
     async with context.store.read() as tx:
-        if not tx.sqlite and await allowlists.read_in_force(tx) is not None:
+        if not tx.sqlite and await versions.read_in_force(tx) is not None:
             return
     with contextlib.suppress(RetryLater, TimeoutError):
         async with asyncio.timeout(FIRST_READ):
@@ -264,7 +263,10 @@ async def _until_idle(server: web.Server) -> None:
     """Wait until no request is being served, or for too long."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SHUTDOWN):
-            while any(isinstance(one, Connection) and not one.idle_for() for one in server.connections):  # noqa: ASYNC110 - a connection has no event for that
+            while any(  # noqa: ASYNC110 - a connection has no event for that
+                isinstance(connection, Connection) and not connection.idle_for()
+                for connection in server.connections
+            ):
                 await asyncio.sleep(0.02)
 
 

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 TaskFunction = Callable[["Context", Task], Awaitable[float | None]]
 
 SLOTS = 20  # tasks running at once
-BACKGROUND_SLOTS = (
-    4  # of them for tasks of the background, which take minutes: the others are for what people wait for
-)
+# of them for tasks of the background, which take minutes: the others are for what people wait for
+BACKGROUND_SLOTS = 4
 POLL = 1.0  # seconds between polls of the database without a notification
 TOGETHER = 0.05  # seconds between polls under steady notifications, so that some work is done together
 LOOKS_EVERY = 0.1  # seconds, at least, between looks at what is due while deliveries arrive without end
@@ -74,7 +73,7 @@ class Worker:
         self._ends = TaskEnds(context.store, periodic=periodic)
         self._poll = poll
         self._owner = secrets.token_hex(8)
-        self._background = frozenset(kind for one in context.features for kind in one.background)
+        self._background = frozenset(kind for feature in context.features for kind in feature.background)
         self._running: dict[asyncio.Task[None], Task] = {}  # and what they run
         self._paused: set[str] = set()  # names of tasks that are not to run again yet
         self._claiming = asyncio.Lock()  # held while a claimed task may not be among the running yet
@@ -186,7 +185,7 @@ class Worker:
         """Claim what is due; the background gets what the others leave, and never more than its share."""
         owner, paused = self._owner, [*self._paused]
         claimed = await tasks.claim(tx, owner=owner, limit=free, kinds=self._kinds, paused=paused)
-        taken = sum(one.kind in self._background for one in self._running.values())
+        taken = sum(running_task.kind in self._background for running_task in self._running.values())
         if self._background and (left := min(free - len(claimed), BACKGROUND_SLOTS - taken)) > 0:
             kinds = self._background & self._kinds.keys()
             claimed += await tasks.claim(
@@ -279,7 +278,11 @@ class Worker:
             try:
                 async with self._claiming, self._store.transaction() as tx:
                     # claimed by us but not running here: its end, or its start, could not be stored
-                    await tasks.release(tx, owner=self._owner, but=[one.id for one in self._running.values()])
+                    await tasks.release(
+                        tx,
+                        owner=self._owner,
+                        but=[running_task.id for running_task in self._running.values()],
+                    )
                     await tasks.renew(tx, owner=self._owner)
                     await tasks.release(tx)
             except Exception as error:  # noqa: BLE001 - logged

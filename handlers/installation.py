@@ -21,8 +21,8 @@ router = Router()
 @router.register("installation")
 async def installation(event: Delivery, tx: Transaction) -> None:
     """Record the installation; a deleted one leaves a tombstone. What could not be sent there may be sent now."""
-    found = record(tx, event, INSTALLATION, deleted=event.action == "deleted")
-    if event.action in OPENING and found["account_login"]:
-        tx.enqueue("installed", found["account_login"].casefold())
+    values = record(tx, event, INSTALLATION, deleted=event.action == "deleted")
+    if event.action in OPENING and values["account_login"]:
+        tx.enqueue("installed", values["account_login"].casefold())
     for repository in event.data.get("repositories") or ():
         record_repository(tx, event, repository)

@@ -19,8 +19,8 @@ router = Router()
 @router.register("installation_repositories")
 async def installation_repositories(event: Delivery, tx: Transaction) -> None:
     """Record the installation. What could not be sent to a new repository may be sent now."""
-    found = record(tx, event, INSTALLATION)
-    if event.action == "added" and found["account_login"]:
-        tx.enqueue("installed", found["account_login"].casefold())
+    values = record(tx, event, INSTALLATION)
+    if event.action == "added" and values["account_login"]:
+        tx.enqueue("installed", values["account_login"].casefold())
     for repository in event.data.get("repositories_added") or ():
         record_repository(tx, event, repository)

@@ -23,16 +23,16 @@ router = Router()
 
 @router.register("merge_group")
 async def merge_group(event: Delivery, tx: Transaction) -> None:
-    """Have the queued pull request's verdict, and that of those ahead of it, published on the queue's commit."""
+    """Publish the verdict of the queued pull request, and of those ahead of it, on the queue's commit."""
     record_repository(tx, event, event.data.get("repository"))
     group = event.data.get("merge_group")
     if tx.replaying or not isinstance(group, dict):
         return
     sha = as_text(group.get("head_sha"))
-    found = QUEUE_REF.fullmatch(as_text(group.get("head_ref")) or "")
-    if found is None or sha is None:
+    match = QUEUE_REF.fullmatch(as_text(group.get("head_ref")) or "")
+    if match is None or sha is None:
         return
-    number = int(found[1])
+    number = int(match[1])
     if event.action == "checks_requested":
         base, branch = as_commit(group.get("base_sha")), as_text(group.get("base_ref"))
         base_ref = branch.removeprefix("refs/heads/") if branch else None

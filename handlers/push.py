@@ -10,7 +10,7 @@ from bot.core.json_fields import as_text
 from bot.ingest import repositories
 from bot.ingest.deliveries import record
 from bot.ingest.tables import PUSH
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.publish import merge_queue
 from bot.oot.results.task_keys import request_publish
 
@@ -32,7 +32,7 @@ async def push(event: Delivery, tx: Transaction) -> None:
     if after := as_text(event.data.get("after")):  # a queue may have waited to know this commit
         for number in await merge_queue.pulls_building_on(tx, event.repo, after):
             request_publish(tx, event.repo, number)
-    source = await allowlists.read_source_on_github(tx)
+    source = await versions.read_source_on_github(tx)
     if source and _may_touch(source.path, event.data):
         known = await repositories.read_ids(tx, source.repo)  # it may have been renamed since
         if event.repo.casefold() == source.repo.casefold() or pushed["repository_id"] in known:

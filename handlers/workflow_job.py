@@ -22,7 +22,7 @@ router = Router()
 
 @router.register("workflow_job")
 async def workflow_job(event: Delivery, tx: Transaction) -> None:
-    """Record the job; the log of one that failed is wanted. Those of the others are asked for once their run ends."""
+    """Record the job and request the log of a failed one; other logs are requested once the run ends."""
     job = record(tx, event, WORKFLOW_JOB)
     if job["status"] == "completed" and job["conclusion"] in FAILED:
         tx.enqueue("log", fetches.object_key(event.repo, job["id"]), delay=LOG_DELAY)

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis
@@ -304,5 +305,16 @@ async def bot(settings, github, issuer, clock):
     begun = clock.now() == harness.START
     async with harness.running(
         settings, github=github, issuer=issuer, app=github.app, clock=clock, begun=begun
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+async def collecting_bot(settings, github, issuer, clock):
+    """The bot that collects what CI leaves behind, with every option at its default."""
+    chosen = replace(settings, of_features={})
+    begun = clock.now() == harness.START
+    async with harness.running(
+        chosen, github=github, issuer=issuer, app=github.app, clock=clock, begun=begun
     ) as made:
         yield made

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from bot.core.feature import import_tables
 from bot.db.rows import metadata
 from bot.features import FEATURES
 from bot.queue.sums import DAY
@@ -57,6 +58,7 @@ class TinySettings:
     "tables.py": """
 import sqlalchemy as sa
 
+from bot.core.feature import import_tables
 from bot.db.rows import metadata, must
 
 tiny_note = sa.Table(
@@ -225,7 +227,7 @@ def feature(request, tmp_path, monkeypatch):
 @pytest.fixture
 async def bot(request, feature, settings, github, issuer, clock):
     """A bot with that feature, on a database that has its tables."""
-    importlib.import_module(feature.tables)
+    import_tables((feature,))
     engine = sa.create_engine(f"sqlite:///{settings.data_dir / 'ootbot.db'}")
     for table in request.node.callspec.params["feature"][2]:
         metadata.tables[table].create(engine)

@@ -5,7 +5,6 @@ A change that is meant is made visible with UPDATE_SNAPSHOTS=1, and reviewed as 
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from pathlib import Path
@@ -15,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from bot.app import make_app, operations
+from bot.core.feature import import_tables
 from bot.db.rows import metadata
 from bot.features import FEATURES
 from bot.web.openapi_document import OPERATION, document
@@ -38,9 +38,7 @@ def openapi():
 
 def tables(dialect):
     """The statements that make every table and index."""
-    for feature in FEATURES:
-        if feature.tables:
-            importlib.import_module(feature.tables)
+    import_tables(FEATURES)
     made = []
     for table in sorted(metadata.tables.values(), key=lambda one: one.name):
         made.append(str(sa.schema.CreateTable(table).compile(dialect=dialect)).strip())

@@ -52,18 +52,21 @@ def test_types_that_are_decoded_in_threads_are_learned_when_imported():
     assert late == set()
 
 
-# parts of the kernel that keep one thing each: the module of its table is the module of its statements
-STORES = ("bot/db/", "bot/ingest/", "bot/queue/", "bot/github/rate_limiter.py", "bot/ops/admin_access.py")
+# what shows or asks, and what the parser child imports; pages keep their statements in modules of rows
+WITHOUT_STATEMENTS = ("handlers/", "bot/web/", "bot/console/", "bot/pages/")
 STATEMENTS = {"select", "insert", "update", "delete", "exists", "union_all", "text"}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_sql_stands_where_contributing_says(path):
+def test_sql_stands_in_the_module_of_its_subject(path):
     place = str(path.relative_to(ROOT))
-    stores = place.startswith(STORES) or "/store/" in place or "rows" in path.stem or path.stem == "tables"
+    rows_of_pages = place.startswith("bot/pages/") and "rows" in path.stem
+    without = (place.startswith(WITHOUT_STATEMENTS) or "/parse/" in place) and not rows_of_pages
     calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
     made = [call.lineno for call in calls if _makes_sql(call)]
-    assert stores or not made, f"statements in lines {made}: rows*.py, tables.py and store/ are the places"
+    assert not (without and made), (
+        f"statements in lines {made}: they stand below pages, endpoints and commands"
+    )
 
 
 def _makes_sql(call):
@@ -115,9 +118,8 @@ def test_everything_a_feature_names_is_there(feature):
         value = getattr(feature, field.name)
         if field.name == "navigation":
             value = tuple(entry.shown for entry in value)
-        named = list(
-            value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
-        )
+        named = value.values() if isinstance(value, dict) else [value]
+        named = [name for each in named for name in (each if isinstance(each, tuple | frozenset) else [each])]
         for reference in named if field.name not in {"name", "background"} else ():
             assert not reference or (
                 load(reference) if ":" in reference else importlib.import_module(reference)

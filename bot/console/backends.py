@@ -50,7 +50,7 @@ def check(file: IO[bytes], *, as_json: bool, preset: str | None) -> None:
     """  # noqa: D301 - click's mark for lines to be kept as they are
     events = files.read_presets()[preset].get("default_events", "") if preset else ""
     try:
-        found = allowlist_file.parse_allowlist(
+        parsed = allowlist_file.parse_allowlist(
             file.read(), *([frozenset(events.split(","))] if events else [])
         )
     except AllowlistError as error:
@@ -61,20 +61,20 @@ def check(file: IO[bytes], *, as_json: bool, preset: str | None) -> None:
             click.echo(allowlist_file.render_errors(error), err=True)
         sys.exit(1)
     if as_json:
-        levels = {f"L{level}": [entry.repo for entry in found.at(level)] for level in range(1, 5)}
-        click.echo(json.dumps({"ok": True, "backends": len(found.entries), "levels": levels}))
+        levels = {f"L{level}": [entry.repo for entry in parsed.at(level)] for level in range(1, 5)}
+        click.echo(json.dumps({"ok": True, "backends": len(parsed.entries), "levels": levels}))
     else:
-        click.echo(f"ok: {_counted(found)}")
+        click.echo(f"ok: {_counted(parsed)}")
 
 
 @allowlist.command()
 @config_option
 def show(config: Path | None) -> None:
     """Print the version in force, since when, and what is wrong with the newest; exit 1 if none is in force."""
-    from bot.oot.allowlist import versions as allowlists  # noqa: PLC0415 - check starts without SQLAlchemy
+    from bot.oot.allowlist import versions  # noqa: PLC0415 - check starts without SQLAlchemy
 
     async def work(tx: Transaction) -> tuple[VersionRow | None, VersionRow | None]:
-        return await allowlists.read_last_good(tx), await allowlists.read_newest(tx)
+        return await versions.read_last_good(tx), await versions.read_newest(tx)
 
     settings = load_settings(config)
     version, newest = read_database(settings, work)
@@ -85,7 +85,7 @@ def show(config: Path | None) -> None:
         click.echo(f"no valid version of {settings.allowlist} has been read yet", err=True)
         sys.exit(1)
     click.echo(f"# {version['source']}, in force since {_time_in_words(version['loaded_at'])}")
-    click.echo(f"# {_counted(allowlists.parse_version(version))}")
+    click.echo(f"# {_counted(versions.parse_version(version))}")
     click.echo(version["content"].rstrip("\n"))
 
 
@@ -100,7 +100,7 @@ def explain(pull: str, config: Path | None, *, as_json: bool) -> None:
       ootbot allowlist explain example-org/upstream#123
       ootbot allowlist explain example-org/upstream#123 --json | jq '.asked[] | select(.outcome == "skipped")'
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.oot.allowlist import versions as allowlists  # noqa: PLC0415 - check starts without SQLAlchemy
+    from bot.oot.allowlist import versions  # noqa: PLC0415 - check starts without SQLAlchemy
     from bot.pages.pulls.dispatch_explanation import explain_pull  # noqa: PLC0415
 
     repo, _, number = pull.rpartition("#")
@@ -109,30 +109,32 @@ def explain(pull: str, config: Path | None, *, as_json: bool) -> None:
     settings = load_settings(config)
 
     async def work(tx: Transaction) -> tuple[Explanation | None, bool]:
-        listed = await allowlists.read_in_force(tx) is not None
+        listed = await versions.read_in_force(tx) is not None
         return await explain_pull(tx, settings, repo, int(number)), listed
 
-    found, listed = read_database(settings, work)
+    explained, listed = read_database(settings, work)
     if not listed:
         raise click.ClickException(
             f"no valid version of {settings.allowlist} has been read yet: `ootbot allowlist show` says more"
         )
-    if found is None:
+    if explained is None:
         raise click.ClickException(
             f"nothing is known of {pull}: is it a pull request of a watched repository, and has the bot run here?"
         )
     if as_json:
-        click.echo(json.dumps(asdict(found)))
+        click.echo(json.dumps(asdict(explained)))
         return
-    click.echo(f"{found.repo}#{found.number} at {found.head_sha[:7]}")
-    width = max((len(one.label) for one in found.asked), default=0)
-    for one in found.asked:
-        click.echo(f"  {one.label:{width}}  L{one.level}  {one.outcome:7}  {one.rule}: {one.why}")
+    click.echo(f"{explained.repo}#{explained.number} at {explained.head_sha[:7]}")
+    width = max((len(backend.label) for backend in explained.asked), default=0)
+    for backend in explained.asked:
+        click.echo(
+            f"  {backend.label:{width}}  L{backend.level}  {backend.outcome:7}  {backend.rule}: {backend.why}"
+        )
 
 
-def _counted(found: Allowlist) -> str:
-    levels = ", ".join(f"{len(found.at(level))} at L{level}" for level in range(1, 5))
-    return f"{len(found.entries)} backends, {levels}"
+def _counted(parsed: Allowlist) -> str:
+    levels = ", ".join(f"{len(parsed.at(level))} at L{level}" for level in range(1, 5))
+    return f"{len(parsed.entries)} backends, {levels}"
 
 
 def _time_in_words(at: int) -> str:
@@ -160,7 +162,7 @@ def add(repo: str, note: str, config: Path | None) -> None:
       ootbot keys add example-org/riscv --note jenkins
     """  # noqa: D301 - click's mark for lines to be kept as they are
     from bot.core import setting_types  # noqa: PLC0415 - only this command reads a repository's name
-    from bot.oot.allowlist import versions as allowlists  # noqa: PLC0415 - the other commands start without SQLAlchemy
+    from bot.oot.allowlist import versions  # noqa: PLC0415 - the other commands start without SQLAlchemy
     from bot.oot.reports import rows  # noqa: PLC0415 - see above
 
     try:
@@ -169,7 +171,7 @@ def add(repo: str, note: str, config: Path | None) -> None:
         raise click.BadParameter(str(error) or f"{repo!r} is not one repository") from None
 
     async def work(tx: Transaction) -> tuple[str, Entry | None]:
-        allowlist = await allowlists.read_in_force(tx)
+        allowlist = await versions.read_in_force(tx)
         return await rows.add_key(tx, name, note=note), allowlist.find(name) if allowlist else None
 
     made, entry = change_database(load_settings(config), work)
@@ -325,10 +327,10 @@ def list_searches(config: Path | None, *, repo: str, as_json: bool) -> None:
       ootbot bisect list --json | jq -r 'select(.state == "found") | .culprit_sha'
     """  # noqa: D301 - click's mark for lines to be kept as they are
     settings = load_settings(config)
-    found = run_work(_list_searches(settings, repo or settings.upstream_repo[0]))
-    if not found and not as_json:
+    searches = run_work(_list_searches(settings, repo or settings.upstream_repo[0]))
+    if not searches and not as_json:
         click.echo("no search yet: `ootbot bisect start BACKEND` begins one")
-    for row in found:
+    for row in searches:
         if as_json:
             click.echo(json.dumps(_search_as_json(row, settings)))
         else:

@@ -117,17 +117,17 @@ async def _collect(
         if refused and refused.startswith("CI="):
             click.echo(f"ootbot: {repo} is not collected: {refused}", err=True)
             sys.exit(1)
-        found = []
+        collected = []
         if run_id is not None:
-            found.append(await backfill.collect_run(context, repo, run_id))
+            collected.append(await backfill.collect_run(context, repo, run_id))
         else:
-            async for one in backfill.collect_since(context, repo, context.clock.now() - (since or 0) * 1000):
-                click.echo(f"run {one.run_id}: {one.jobs} jobs, {one.failed} failed", err=True)
-                found.append(one)
-        jobs, failed = sum(one.jobs for one in found), sum(one.failed for one in found)
-        click.echo(f"asked for {len(found)} runs with {jobs} jobs, {failed} of them failed", err=True)
-        if wait and found:
-            await _follow(context, [one.run_id for one in found])
+            async for run in backfill.collect_since(context, repo, context.clock.now() - (since or 0) * 1000):
+                click.echo(f"run {run.run_id}: {run.jobs} jobs, {run.failed} failed", err=True)
+                collected.append(run)
+        jobs, failed = sum(run.jobs for run in collected), sum(run.failed for run in collected)
+        click.echo(f"asked for {len(collected)} runs with {jobs} jobs, {failed} of them failed", err=True)
+        if wait and collected:
+            await _follow(context, [run.run_id for run in collected])
 
 
 async def _follow(context: Context, run_ids: list[int]) -> None:
@@ -158,23 +158,32 @@ async def _status(settings: Settings, *, as_json: bool) -> None:
     from bot.jobs import collection  # noqa: PLC0415 - the same
 
     async with make_context(settings) as context, context.store.read() as tx:
-        found = await backfill.collecting_progress(tx)
+        progress = await backfill.collecting_progress(tx)
     collecting = collection.describe_scope(settings)
     shown = [
-        {**one, "oldest_wanted_at": one["oldest_wanted_at"] and iso_time(one["oldest_wanted_at"])}
-        for one in found
+        {
+            **standing,
+            "oldest_wanted_at": standing["oldest_wanted_at"] and iso_time(standing["oldest_wanted_at"]),
+        }
+        for standing in progress
     ]
     if as_json:
         click.echo(json.dumps({"collecting": collecting, "repos": shown}, indent=2))
         return
     click.echo(f"collecting {collecting}")
-    for one in shown:
-        states = one["states"]
+    for standing in shown:
+        states = standing["states"]
         assert isinstance(states, dict)
         counts = ", ".join(f"{count} {state}" for state, count in states.items())
-        oldest = f"; the oldest wanted since {one['oldest_wanted_at']}" if one["oldest_wanted_at"] else ""
-        spent = f"{one['calls_last_hour']} calls and {one['bytes_last_hour']:,} bytes in the last hour"
-        click.echo(f"{one['repo']}: {counts}{oldest}; {spent}")
+        oldest = (
+            f"; the oldest wanted since {standing['oldest_wanted_at']}"
+            if standing["oldest_wanted_at"]
+            else ""
+        )
+        spent = (
+            f"{standing['calls_last_hour']} calls and {standing['bytes_last_hour']:,} bytes in the last hour"
+        )
+        click.echo(f"{standing['repo']}: {counts}{oldest}; {spent}")
     if not shown:
         click.echo("nothing was collected yet")
 
@@ -218,9 +227,9 @@ async def _describe_providers(settings: Settings, *, as_json: bool, take_up: boo
     if as_json:
         click.echo(json.dumps(_providers_as_json(guides, seen, taken)))
         return
-    for one in guides:
-        at = last.get(one.provider)
-        _print_guide(one, "none yet" if at is None else f"{duration((now - at) / 1000)} ago")
+    for form in guides:
+        at = last.get(form.provider)
+        _print_guide(form, "none yet" if at is None else f"{duration((now - at) / 1000)} ago")
     if guides and feature.is_unreachable(settings):
         click.echo("no other CI reaches these URLs: set PUBLIC_URL to the address of the bot from outside")
     if not guides:
@@ -242,11 +251,11 @@ def _describe_delivery(row: DeliveryRow) -> str:
     return f"{about}: {row['error'].partition(': ')[2] or row['error']}" if row["error"] else about
 
 
-def _print_guide(one: Guide, last: str) -> None:
-    click.echo(f"{one.provider}: {one.where}")
-    for name, value in [*one.fields, ("Last event", last)]:
+def _print_guide(form: Guide, last: str) -> None:
+    click.echo(f"{form.provider}: {form.where}")
+    for name, value in [*form.fields, ("Last event", last)]:
         click.echo(f"  {name:<10}  {value}")
-    for project, repo in one.projects.items():
+    for project, repo in form.projects.items():
         click.echo(f"  {project} -> {repo}")
     click.echo("")
 
@@ -262,7 +271,7 @@ def _providers_as_json(guides: list[Guide], seen: list[DeliveryRow], taken: int 
         }
         for row in seen
     ]
-    return {"providers": [dataclasses.asdict(one) for one in guides], "events": events, "taken_up": taken}
+    return {"providers": [dataclasses.asdict(form) for form in guides], "events": events, "taken_up": taken}
 
 
 @click.command(

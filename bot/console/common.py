@@ -51,10 +51,10 @@ config_option = click.option(
 def features() -> Features:
     """Return the capabilities of this command line: those it was made with."""
     context = click.get_current_context(silent=True)
-    found: Features = (
+    listed: Features = (
         FEATURES if context is None or context.find_root().obj is None else context.find_root().obj
     )
-    return found
+    return listed
 
 
 def feature_settings() -> tuple[type, ...]:
@@ -69,7 +69,7 @@ def load_settings(config: Path | None) -> Settings:
     except Misconfigured as error:
         refuse(error, SETTINGS_NEXT)
     if problems := [
-        one for find in load_each(features(), "check_settings") for one in find(chosen, features())
+        problem for find in load_each(features(), "check_settings") for problem in find(chosen, features())
     ]:
         refuse(Misconfigured(problems), SETTINGS_NEXT)
     for warning in warnings:

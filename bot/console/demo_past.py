@@ -57,19 +57,19 @@ async def write_past(environ: Mapping[str, str], heads: Sequence[PastHead]) -> N
 
 async def _write_head(tx: Transaction, settings: Settings, head: PastHead) -> None:
     guid = str(uuid.uuid5(uuid.NAMESPACE_OID, head.sha))
-    for one in head.dispatches:
-        row = _dispatch_row(settings, head, one, guid)
+    for dispatch in head.dispatches:
+        row = _dispatch_row(settings, head, dispatch, guid)
         await dispatches.add_dispatch(tx, row)
-        if one.silent:
+        if dispatch.silent:
             tx.note_changed("oot_dispatch", [row])
-        found = [_job_row(row, head, job) for job in one.jobs]
-        await jobs.add_jobs(tx, {job["job_key"]: job for job in found})
+        job_rows = [_job_row(row, head, job) for job in dispatch.jobs]
+        await jobs.add_jobs(tx, {job["job_key"]: job for job in job_rows})
 
 
-def _dispatch_row(settings: Settings, head: PastHead, one: PastDispatch, guid: str) -> dict[str, Any]:
+def _dispatch_row(settings: Settings, head: PastHead, dispatch: PastDispatch, guid: str) -> dict[str, Any]:
     pull = head.pull
     return {
-        "id": dispatches.dispatch_id(guid, one.backend),
+        "id": dispatches.dispatch_id(guid, dispatch.backend),
         "delivery_id": guid,
         "source_guid": guid,
         "upstream_repo": settings.upstream_repo[0],
@@ -80,17 +80,17 @@ def _dispatch_row(settings: Settings, head: PastHead, one: PastDispatch, guid: s
         "base_sha": pull.base_sha,
         "base_ref": pull.base_ref,
         "labels": [],
-        "backend": one.backend,
-        "backend_key": one.backend.casefold(),
-        "level": one.level,
-        "device": one.device,
-        "state": "not_run" if one.silent else "sent",
+        "backend": dispatch.backend,
+        "backend_key": dispatch.backend.casefold(),
+        "level": dispatch.level,
+        "device": dispatch.device,
+        "state": "not_run" if dispatch.silent else "sent",
         "attempts": 1,
         "created_at": head.at + SENT_AFTER,
         "dispatched_at": head.at + SENT_AFTER,
         "heard_at": None,
         "token_jti": guid,
-        "answers": "some" if one.silent else None,
+        "answers": "some" if dispatch.silent else None,
         "run_id": None,
         "error": None,
     }

@@ -82,17 +82,17 @@ def explain(
     else:
         ruleset = _ruleset(files)
         log = PlainLog(source if source.seekable() else io.BytesIO(source.read()))
-    found, last = classify.explain(log, ruleset)
+    classified, last = classify.explain(log, ruleset)
     hits = [(hit.rule, hit.number) for hit in last]
     if as_json:
         click.echo(
             json.dumps(
-                _classification_as_json(found)
+                _classification_as_json(classified)
                 | {"rules": [{"rule": rule.name, "line_num": line} for rule, line in hits]}
             )
         )
         return
-    _print_classification(found)
+    _print_classification(classified)
     if hits:
         click.echo("\nthe last line of every rule that matches, highest priority first:")
         for rule, line in hits:
@@ -117,7 +117,7 @@ def test(folder: Path, files: tuple[Path, ...], *, bless: bool) -> None:
 
     ruleset = _ruleset(files)
     passed = failed = 0
-    for path in sorted(one for one in folder.iterdir() if one.is_file() and not one.name.startswith(".")):
+    for path in sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")):
         content = path.read_bytes()
         try:
             rendered = classify.render_fixture(content, ruleset)
@@ -163,29 +163,29 @@ def _ruleset(files: tuple[Path, ...]) -> Ruleset:
         sys.exit(2)
 
 
-def _classification_as_json(found: Classification) -> dict[str, object]:
+def _classification_as_json(classified: Classification) -> dict[str, object]:
     return {
-        "lines": found.lines,
+        "lines": classified.lines,
         "verdicts": [
             {name: value for name, value in verdict.items() if name in SHOWN_FIELDS}
-            for verdict in found.verdicts
+            for verdict in classified.verdicts
         ],
-        "first_error": found.first_error,
+        "first_error": classified.first_error,
     }
 
 
-def _print_classification(found: Classification) -> None:
-    click.echo(f"{found.lines:,} lines")
-    if not found.verdicts:
+def _print_classification(classified: Classification) -> None:
+    click.echo(f"{classified.lines:,} lines")
+    if not classified.verdicts:
         click.echo("no rule matches")
-    for verdict in found.verdicts:
+    for verdict in classified.verdicts:
         title = "verdict" if verdict["rank"] == 0 else f"also {verdict['rank']}"
         click.echo(f"\n{title}: {verdict['rule']} ({verdict['kind']}), line {verdict['line_num']:,}")
         click.echo(f"  {verdict['line']}")
         click.echo(f"  captured: {', '.join(verdict['captures'])}")
         for line in verdict["context"]:
             click.echo(f"  above: {line}")
-    if first := found.first_error:
+    if first := classified.first_error:
         click.echo(f"\nfirst build error: line {first['line_num']:,}\n  {first['line']}")
 
 
@@ -237,12 +237,7 @@ def read_file(file: IO[bytes], *, as_json: bool, gap: int, export: Path | None, 
       ootbot utilization read usage_log.txt --export documents
       unzip -p usage-log.zip usage_log.txt | ootbot utilization read -
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.evidence.usage.parse import (  # noqa: PLC0415
-        segments,
-        summary,
-        usage_log,
-    )
-    from bot.evidence.usage.parse import segments as overlap  # noqa: PLC0415
+    from bot.evidence.usage.parse import segments, summary, usage_log  # noqa: PLC0415
 
     file = file if file.seekable() else io.BytesIO(file.read())
     try:
@@ -254,17 +249,17 @@ def read_file(file: IO[bytes], *, as_json: bool, gap: int, export: Path | None, 
     except OSError as error:
         click.echo(f"ootbot: {error}", err=True)
         sys.exit(2)
-    found = UsageFindings(
+    findings = UsageFindings(
         pieces,
         summary.summarize_log(log),
         summary.measure_times(log),
         summary.find_peak(log),
-        overlap.find_overlap(log, pieces),
+        segments.find_overlap(log, pieces),
     )
     if as_json:
-        click.echo(json.dumps(_usage_as_json(log, found)))
+        click.echo(json.dumps(_usage_as_json(log, findings)))
     else:
-        _print_usage(log, found)
+        _print_usage(log, findings)
     sys.exit(0 if log.charted else 1)
 
 
@@ -279,7 +274,7 @@ def _export_usage(folder: Path, file: IO[bytes], log: UsageLog, pieces: list[Seg
             written.write(line + "\n")
 
 
-def _usage_as_json(log: UsageLog, found: UsageFindings) -> dict[str, Any]:
+def _usage_as_json(log: UsageLog, findings: UsageFindings) -> dict[str, Any]:
     import msgspec  # noqa: PLC0415 - with the rest
 
     return {
@@ -287,12 +282,12 @@ def _usage_as_json(log: UsageLog, found: UsageFindings) -> dict[str, Any]:
         "metadata": msgspec.to_builtins(log.metadata),
         "records": log.columns.added,
         "error_records": log.errors,
-        "segments": msgspec.to_builtins(found.pieces),
+        "segments": msgspec.to_builtins(findings.pieces),
         "series": list(log.series),
-        "summary": msgspec.to_builtins(found.by_series),
-        "times": {**found.times.durations, **_other_times(found.times)},
-        "peak_memory": msgspec.to_builtins(found.peak),
-        "overlap": msgspec.to_builtins(found.together),
+        "summary": msgspec.to_builtins(findings.by_series),
+        "times": {**findings.times.durations, **_other_times(findings.times)},
+        "peak_memory": msgspec.to_builtins(findings.peak),
+        "overlap": msgspec.to_builtins(findings.together),
     }
 
 
@@ -302,8 +297,8 @@ def _other_times(times: Times) -> dict[str, Any]:
     return {name: getattr(times, name) for name in names}
 
 
-def _print_usage(log: UsageLog, found: UsageFindings) -> None:
-    outcome, durations = log.outcome, found.times.durations
+def _print_usage(log: UsageLog, findings: UsageFindings) -> None:
+    outcome, durations = log.outcome, findings.times.durations
     click.echo(f"{outcome['status']}{': ' if outcome['reason'] else ''}{outcome['reason']}")
     if log.metadata:
         click.echo(f"job: {one_line(log.metadata.workflow_name)} / {one_line(log.metadata.job_name)}")
@@ -312,7 +307,7 @@ def _print_usage(log: UsageLog, found: UsageFindings) -> None:
         click.echo(f"noticed: {', '.join(outcome['flags'])}")
     if not log.charted:
         return
-    times, peak = found.times, found.peak
+    times, peak = findings.times, findings.peak
     click.echo(f"{durations['observed_s']:,.0f} s observed, {durations['no_data_s']:,.0f} s without data")
     if times.idle_share is not None:
         share = f"{times.idle_share:.0%} of what there was"
@@ -324,11 +319,11 @@ def _print_usage(log: UsageLog, found: UsageFindings) -> None:
         for command in peak.commands[:MOST_SHOWN]:
             click.echo(f"  ran then: {one_line(command)}")
     click.echo(f"\n{'avg':>10} {'p50':>10} {'p90':>10} {'max':>10}  series")
-    for name, one in found.by_series.items():
+    for name, series in findings.by_series.items():
         click.echo(
-            f"{one.avg:>10,.1f} {one.p50:>10,.1f} {one.p90:>10,.1f} {one.max:>10,.1f}  {one_line(name)}"
+            f"{series.avg:>10,.1f} {series.p50:>10,.1f} {series.p90:>10,.1f} {series.max:>10,.1f}  {one_line(name)}"
         )
-    _print_commands(found.pieces, found.together)
+    _print_commands(findings.pieces, findings.together)
 
 
 def _print_commands(pieces: list[Segment], together: Overlap) -> None:
@@ -337,11 +332,15 @@ def _print_commands(pieces: list[Segment], together: Overlap) -> None:
         shown_name,
     )
 
-    shown = sorted((one for one in pieces if not in_background(one.name)), key=lambda one: -one.length)
+    shown = sorted(
+        (piece for piece in pieces if not in_background(piece.name)), key=lambda piece: -piece.length
+    )
     if shown:
         click.echo(f"\nlongest of {len(shown):,} segments, at most {together.most_at_once:,} at once:")
-    for one in shown[:MOST_SHOWN]:
-        click.echo(f"{one.length:>10,} s  {_time_of_day(one.start_at)}  {one_line(shown_name(one.name))}")
+    for piece in shown[:MOST_SHOWN]:
+        click.echo(
+            f"{piece.length:>10,} s  {_time_of_day(piece.start_at)}  {one_line(shown_name(piece.name))}"
+        )
     if together.pairs:
         click.echo("\nran at the same time:")
     for pair in together.pairs[:MOST_SHOWN]:

@@ -105,7 +105,9 @@ def _write(
     from bot.core.feature import load_each  # noqa: PLC0415 - other commands start without SQLAlchemy
     from bot.sinks.current_rows import copy_of_export  # noqa: PLC0415 - the same
 
-    (chosen,) = [one for found in load_each(features(), "exports") for one in found if one.name == name]
+    (chosen,) = [
+        export for exports in load_each(features(), "exports") for export in exports if export.name == name
+    ]
     copy = copy_of_export(chosen)
     since = round(time.time() * 1000) - days * DAY
     if is_parquet:

@@ -47,13 +47,19 @@ def list_receivers(config: Path | None, *, as_json: bool) -> None:
 
     states = read_database(settings, work)
     if as_json:
-        click.echo(json.dumps([_as_json(one) for one in states]))
+        click.echo(json.dumps([_as_json(standing) for standing in states]))
         return
     if not states:
         click.echo(NO_RECEIVERS, err=True)
-    for one in states:
-        counts = ", ".join(f"{one.counts.get(state, 0)} {word}" for state, word in _STATES.items())
-        words = [one.receiver.name, one.receiver.format, one.receiver.host, counts, one.error[:100]]
+    for standing in states:
+        counts = ", ".join(f"{standing.counts.get(state, 0)} {word}" for state, word in _STATES.items())
+        words = [
+            standing.receiver.name,
+            standing.receiver.format,
+            standing.receiver.host,
+            counts,
+            standing.error[:100],
+        ]
         click.echo("  ".join(words).rstrip())
 
 
@@ -96,10 +102,10 @@ def retry(name: str, config: Path | None) -> None:
     async def work(tx: Transaction) -> dict[str, int]:
         return await retry_dead(tx, settings, name)
 
-    found = change_database(settings, work)
-    for receiver, number in found.items():
+    retried = change_database(settings, work)
+    for receiver, number in retried.items():
         click.echo(f"{receiver}: {plural(number, 'notice')} will be sent again")
-    if not found:
+    if not retried:
         click.echo("no notice was given up")
 
 
@@ -111,15 +117,15 @@ def _chosen(settings: Settings, name: str) -> Receiver:
     from bot.notify.receivers import NotifySettings  # noqa: PLC0415 - see above
 
     receivers = settings.of(NotifySettings).notify
-    found = next((one for one in receivers if one.name == name), None)
-    if found is None:
-        known = ", ".join(one.name for one in receivers)
+    receiver = next((known_receiver for known_receiver in receivers if known_receiver.name == name), None)
+    if receiver is None:
+        known = ", ".join(known_receiver.name for known_receiver in receivers)
         click.echo(
             f"ootbot: there is no receiver {name}; {f'known are {known}' if known else NO_RECEIVERS}",
             err=True,
         )
         sys.exit(2)
-    return found
+    return receiver
 
 
 async def _post_test(settings: Settings, receiver: Receiver) -> Attempt:
@@ -157,17 +163,17 @@ async def _post_test(settings: Settings, receiver: Receiver) -> Attempt:
         await webhooks.close()
 
 
-def _as_json(one: ReceiverState) -> dict[str, object]:
-    receiver = one.receiver
+def _as_json(standing: ReceiverState) -> dict[str, object]:
+    receiver = standing.receiver
     return {
         "name": receiver.name,
         "format": receiver.format,
         "host": receiver.host,
         "events": list(receiver.events),
         "private": receiver.private,
-        "sent": one.counts.get("sent", 0),
-        "waiting": one.counts.get("waiting", 0),
-        "dead": one.counts.get("dead", 0),
-        "last_sent_at": one.last_sent_at,
-        "error": one.error or None,
+        "sent": standing.counts.get("sent", 0),
+        "waiting": standing.counts.get("waiting", 0),
+        "dead": standing.counts.get("dead", 0),
+        "last_sent_at": standing.last_sent_at,
+        "error": standing.error or None,
     }

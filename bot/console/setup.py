@@ -66,10 +66,10 @@ def _reader(read: Callable[[str], Any]) -> Callable[[click.Context, click.Parame
 
 
 def _one_repository(text: str) -> str:
-    found = setting_types.repositories(text)
-    if len(found) != 1:
+    names = setting_types.repositories(text)
+    if len(names) != 1:
         raise ValueError("write one repository, owner/name; further ones go into the settings later")
-    return found[0]
+    return names[0]
 
 
 @click.command(help=INIT_HELP)
@@ -337,41 +337,44 @@ def doctor(config: Path | None, *, as_json: bool) -> None:
         )
         return
     log_output.configure(fmt=chosen.log_format, level="critical")  # what is wrong becomes a finding
-    found: list[Finding] = []
+    findings: list[Finding] = []
     secrets = settings_loading.secret_files(os.environ, config, features=feature_settings())
-    run_work(_examine(chosen, warnings, secrets, found, quiet=as_json))
-    _end_checks(found, as_json=as_json)
+    run_work(_examine(chosen, warnings, secrets, findings, quiet=as_json))
+    _end_checks(findings, as_json=as_json)
 
 
 async def _examine(
-    chosen: Settings, warnings: list[str], files: list[Path], found: list[Finding], *, quiet: bool
+    chosen: Settings, warnings: list[str], files: list[Path], findings: list[Finding], *, quiet: bool
 ) -> None:
     from bot.app import http_session  # noqa: PLC0415 - the other commands start without aiohttp
     from bot.core.clock import SystemClock  # noqa: PLC0415 - the same
     from bot.core.feature import load  # noqa: PLC0415 - the same
     from bot.db.store import Store  # noqa: PLC0415 - the same
-    from bot.ops import doctor as local  # noqa: PLC0415
-    from bot.ops import doctor as target  # noqa: PLC0415 - the same
+    from bot.ops import doctor as checked  # noqa: PLC0415 - the same
 
     clock = SystemClock()
     here = (
-        *local.check_settings(chosen, warnings),
-        *local.check_preset(chosen),
-        *local.check_key_files(files),
+        *checked.check_settings(chosen, warnings),
+        *checked.check_preset(chosen),
+        *checked.check_key_files(files),
     )
-    found += [_print_finding(each, quiet=quiet) for each in here]
+    findings += [_print_finding(each, quiet=quiet) for each in here]
     store = Store(chosen.database, clock=clock)
     try:
         async with http_session(chosen.proxy) as http:
-            apps = target.apps_under_test(chosen, http, clock)
-            checks = tuple((each.name, load(each.doctor)) for each in features() if each.doctor)
-            examined = target.Target(
+            apps = checked.apps_under_test(chosen, http, clock)
+            named = (
+                {each.name: each.doctor} if isinstance(each.doctor, str) else each.doctor
+                for each in features()
+            )
+            checks = tuple((name, load(check)) for each in named for name, check in each.items() if check)
+            examined = checked.Target(
                 settings=chosen, store=store, http=http, clock=clock, apps=apps, checks=checks
             )
-            async for each in local.run_checks(examined):
-                found.append(_print_finding(each, quiet=quiet))
+            async for each in checked.run_checks(examined):
+                findings.append(_print_finding(each, quiet=quiet))
     except Misconfigured as problem:
-        found += [
+        findings += [
             _print_finding(error("key", each, "name the .pem file that GitHub offered"), quiet=quiet)
             for each in problem.problems
         ]
@@ -388,11 +391,11 @@ def _print_finding(finding: Finding, *, quiet: bool) -> Finding:
     return finding
 
 
-def _end_checks(found: list[Finding], *, as_json: bool) -> None:
-    errors = sum(each.status == "error" for each in found)
-    warnings = sum(each.status == "warning" for each in found)
+def _end_checks(findings: list[Finding], *, as_json: bool) -> None:
+    errors = sum(each.status == "error" for each in findings)
+    warnings = sum(each.status == "warning" for each in findings)
     if as_json:
-        checks = [dataclasses.asdict(each) for each in found]
+        checks = [dataclasses.asdict(each) for each in findings]
         click.echo(json.dumps({"ok": not errors, "errors": errors, "warnings": warnings, "checks": checks}))
     else:
         click.echo(f"{plural(errors, 'error')}, {plural(warnings, 'warning')}")

@@ -34,11 +34,11 @@ def choose_queues(settings: Settings, name: str, what: str | None) -> list[Expor
     """Return the exports of a sink that are meant; exits with 2 where there are none."""
     from bot.sinks.queues import export_queues  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
-    found = export_queues(settings, features())
-    mine = [lane for lane in found if lane.sink.name == name]
+    all_queues = export_queues(settings, features())
+    mine = [lane for lane in all_queues if lane.sink.name == name]
     if not mine:
         raise click.UsageError(
-            f"no sink is called {name!r}{_known_queues({lane.sink.name for lane in found})}"
+            f"no sink is called {name!r}{_known_queues({lane.sink.name for lane in all_queues})}"
         )
     chosen = [lane for lane in mine if what in {None, lane.what, lane.export.group}]
     if not chosen:
@@ -73,7 +73,7 @@ def print_ddl(name: str, what: str | None, config: Path | None) -> None:
     if not isinstance(options, ClickhouseOptions):
         raise click.UsageError(f"sink {name} has no tables to be made with statements: it is no clickhouse")
     tables = [load(lane.shape.make)(lane.export).table for lane in chosen]
-    for statement in dict.fromkeys(one for table in tables for one in ddl_of(table, options)):
+    for statement in dict.fromkeys(ddl for table in tables for ddl in ddl_of(table, options)):
         click.echo(f"{statement};")
 
 
@@ -113,16 +113,16 @@ def list_sinks(config: Path | None, *, refused: bool, as_json: bool) -> None:
     from bot.sinks.administration import read_standings  # noqa: PLC0415 - the same
     from bot.sinks.queues import export_queues  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
-    found = export_queues(settings, features())
-    if not found:
+    known = export_queues(settings, features())
+    if not known:
         click.echo("no sinks: docs/sinks.md says how to set one up", err=True)
         return
 
     async def work(tx: Transaction) -> list[QueueStanding]:
         return await read_standings(tx, settings)
 
-    stored = {(one.sink.name, one.what): one for one in read_database(settings, work)}
-    rows = [_row(lane, stored.get((lane.sink.name, lane.what))) for lane in found]
+    stored = {(standing.sink.name, standing.what): standing for standing in read_database(settings, work)}
+    rows = [_row(lane, stored.get((lane.sink.name, lane.what))) for lane in known]
     if as_json:
         click.echo(json.dumps(rows))
         return
@@ -138,9 +138,9 @@ def list_sinks(config: Path | None, *, refused: bool, as_json: bool) -> None:
         click.echo("  ".join([*told, *behind, row["attention"]]).rstrip())
 
 
-def _row(lane: ExportQueue, found: QueueStanding | None) -> dict[str, Any]:
+def _row(lane: ExportQueue, standing: QueueStanding | None) -> dict[str, Any]:
     key = {"sink": lane.sink.name, "what": lane.what, "address": lane.sink.address}
-    if found is None:
+    if standing is None:
         return key | {
             "status": "new",
             "waiting": 0,
@@ -150,12 +150,12 @@ def _row(lane: ExportQueue, found: QueueStanding | None) -> dict[str, Any]:
             "attention": "",
         }
     return key | {
-        "status": found.status,
-        "waiting": found.waiting,
-        "lag_seconds": found.lag,
-        "sent": found.state["sent"],
-        "refused": found.refused,
-        "attention": found.words,
+        "status": standing.status,
+        "waiting": standing.waiting,
+        "lag_seconds": standing.lag,
+        "sent": standing.state["sent"],
+        "refused": standing.refused,
+        "attention": standing.words,
     }
 
 
@@ -197,49 +197,54 @@ def check(name: str, what: str | None, since: int | None, config: Path | None, *
     chosen = choose_queues(settings, name, what)
 
     async def work() -> dict[str, QueueComparison]:
-        found = {}
+        compared = {}
         async with make_context(settings, features=features()) as context:
             for lane in chosen:
                 report = _progress(lane.what) if not as_json else None
-                found[lane.what] = await compare_queue(context, lane, since=since or 0, report=report)
-        return found
+                compared[lane.what] = await compare_queue(context, lane, since=since or 0, report=report)
+        return compared
 
-    found = run_work(work())
+    compared = run_work(work())
     if as_json:
         click.echo(
-            json.dumps({"sink": name, "exports": {one: _compared(value) for one, value in found.items()}})
+            json.dumps(
+                {
+                    "sink": name,
+                    "exports": {export_name: _compared(value) for export_name, value in compared.items()},
+                }
+            )
         )
     else:
-        _print_compared(found)
-    if not all(one.is_same for one in found.values()):
+        _print_compared(compared)
+    if not all(export.is_same for export in compared.values()):
         sys.exit(1)
 
 
-def _compared(found: QueueComparison) -> dict[str, Any]:
+def _compared(compared: QueueComparison) -> dict[str, Any]:
     days = [
-        {"day": _date(day), "rows": rows, "missing": found.missing[day]}
-        for day, rows in sorted(found.expected.items())
+        {"day": _date(day), "rows": rows, "missing": compared.missing[day]}
+        for day, rows in sorted(compared.expected.items())
     ]
-    listed = [{"key": key, "reason": words} for key, words in found.differences]
+    listed = [{"key": key, "reason": words} for key, words in compared.differences]
     return {
-        "same": found.is_same,
-        "rows": found.expected.total(),
-        "missing": found.missing.total(),
-        "waiting": found.waiting,
-        "compared": found.sampled,
+        "same": compared.is_same,
+        "rows": compared.expected.total(),
+        "missing": compared.missing.total(),
+        "waiting": compared.waiting,
+        "compared": compared.sampled,
         "days": days,
         "differences": listed,
     }
 
 
-def _print_compared(found: dict[str, QueueComparison]) -> None:
-    for what, one in found.items():
-        total, missing = one.expected.total(), one.missing.total()
-        waiting = f", {one.waiting:,} of them wait" if one.waiting else ""
-        click.echo(f"{what}: {total:,} rows, {missing:,} missing{waiting}; {one.sampled:,} compared")
-        for day, count in sorted(one.missing.items()):
-            click.echo(f"  {_date(day)}: {count:,} of {one.expected[day]:,} missing")
-        for key, words in one.differences:
+def _print_compared(by_export: dict[str, QueueComparison]) -> None:
+    for what, compared in by_export.items():
+        total, missing = compared.expected.total(), compared.missing.total()
+        waiting = f", {compared.waiting:,} of them wait" if compared.waiting else ""
+        click.echo(f"{what}: {total:,} rows, {missing:,} missing{waiting}; {compared.sampled:,} compared")
+        for day, count in sorted(compared.missing.items()):
+            click.echo(f"  {_date(day)}: {count:,} of {compared.expected[day]:,} missing")
+        for key, words in compared.differences:
             click.echo(f"  {key}: {words}")
 
 
@@ -267,8 +272,7 @@ def backfill(name: str, what: str | None, since: int | None, config: Path | None
       ootbot sink backfill archive --what records --since 2026-01-31
     """  # noqa: D301 - click's mark for lines to be kept as they are
     from bot.app import make_context  # noqa: PLC0415 - see above
-    from bot.sinks import backfill as fill_marks  # noqa: PLC0415 - see above
-    from bot.sinks import queue_rows  # noqa: PLC0415 - see above
+    from bot.sinks import backfill, queue_rows  # noqa: PLC0415 - see above
 
     settings = load_settings(config)
     chosen = choose_queues(settings, name, what)
@@ -280,7 +284,7 @@ def backfill(name: str, what: str | None, since: int | None, config: Path | None
                 async with context.store.transaction() as tx:
                     await queue_rows.add_new_states(tx, [lane])
                     await queue_rows.begin_backfill(tx, lane.sink.name, lane.what, since or 0)
-                total += await fill_marks.backfill_queue(context.store, lane, _progress(lane.what))
+                total += await backfill.backfill_queue(context.store, lane, _progress(lane.what))
         return total
 
     click.echo(f"{run_work(work()):,} rows are to be sent to {name}")
@@ -366,8 +370,8 @@ def retry(name: str, what: str | None, key: str | None, config: Path | None, *, 
     wanted = {lane.what: lane for lane in choose_queues(settings, name, what)}
 
     async def work(tx: Transaction) -> int:
-        found = await queue_rows.list_refused(tx, sink=name, key=key, limit=1_000_000)
-        mine = [row for row in found if row["what"] in wanted]
+        refused = await queue_rows.list_refused(tx, sink=name, key=key, limit=1_000_000)
+        mine = [row for row in refused if row["what"] in wanted]
         await changes.note_changes(tx, [(name, row["what"], row["key"]) for row in mine])
         for row in mine:
             tx.enqueue(SEND_TASK, wanted[row["what"]].task_key)

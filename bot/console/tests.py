@@ -66,13 +66,13 @@ async def _history(settings: Settings, repo: str, name: str, days: int, *, as_js
     from bot.evidence.tests import states  # noqa: PLC0415 - the same
 
     async with make_context(settings) as context, context.store.read() as tx:
-        found = await states.with_history(tx, await states.find_tests_by_name(tx, repo, name), days=days)
+        matches = await states.with_history(tx, await states.find_tests_by_name(tx, repo, name), days=days)
     if as_json:
-        click.echo(json.dumps({"tests": [_history_as_json(one) for one in found]}))
+        click.echo(json.dumps({"tests": [_history_as_json(test) for test in matches]}))
     else:
-        for one in found:
-            _print_history(one)
-    if not found:
+        for test in matches:
+            _print_history(test)
+    if not matches:
         click.echo(f"no test of that name is known in {repo}", err=True)
         sys.exit(1)
 
@@ -82,21 +82,21 @@ async def _reset(settings: Settings, repo: str, name: str, by: str) -> None:
     from bot.evidence.tests import states  # noqa: PLC0415 - the same
 
     async with make_context(settings) as context, context.store.transaction() as tx:
-        found = await states.find_tests_by_name(tx, repo, name)
-        if len(found) == 1:
-            (one,) = found
-            environments = await states.reset_test(tx, one["repository_id"], one["id"], by=by)
-    if len(found) != 1:
-        many = f"{len(found)} tests have that name: write file::suite::name"
-        click.echo(many if found else f"no test of that name is known in {repo}", err=True)
+        matches = await states.find_tests_by_name(tx, repo, name)
+        if len(matches) == 1:
+            (test,) = matches
+            environments = await states.reset_test(tx, test["repository_id"], test["id"], by=by)
+    if len(matches) != 1:
+        many = f"{len(matches)} tests have that name: write file::suite::name"
+        click.echo(many if matches else f"no test of that name is known in {repo}", err=True)
         sys.exit(1)
     click.echo(
         f"{name} was flaky or broken in {text.plural(environments, 'environment')}, and is healthy now"
     )
 
 
-def _history_as_json(one: NamedTest) -> dict[str, Any]:
-    row = one.row
+def _history_as_json(test: NamedTest) -> dict[str, Any]:
+    row = test.row
     return {
         "file": row["file"],
         "suite": row["suite"],
@@ -106,7 +106,7 @@ def _history_as_json(one: NamedTest) -> dict[str, Any]:
         "trusted_since": iso_time(row["trusted_first_at"]) if row["trusted_first_at"] else None,
         "states": [
             {"env_group": state["env_group"], "state": state["state"], "since": iso_time(state["since"])}
-            for state in one.states
+            for state in test.states
         ],
         "days": [
             {
@@ -119,31 +119,33 @@ def _history_as_json(one: NamedTest) -> dict[str, Any]:
                 "skipped": counts.skips,
                 "time_ms": counts.time_ms,
             }
-            for day, group, counts in _lines(one)
+            for day, group, counts in _lines(test)
         ],
     }
 
 
-def _print_history(one: NamedTest) -> None:
-    place = " ".join(part for part in (one.row["file"], one.row["suite"], one.row["name"]) if part)
+def _print_history(test: NamedTest) -> None:
+    place = " ".join(part for part in (test.row["file"], test.row["suite"], test.row["name"]) if part)
     click.echo(shorten(one_line(place), LINE_LENGTH))
-    for state in one.states:
+    for state in test.states:
         click.echo(f"  {state['state']} since {iso_time(state['since'])} in {one_line(state['env_group'])}")
-    for day, group, counts in _lines(one):
+    for day, group, counts in _lines(test):
         parts = [f"{counts.runs:,} runs", f"{counts.passed:,} passed"]
         failed = counts.failed + counts.erred
         extra = (("failed", failed), ("flaky", counts.flaky), ("skipped", counts.skips))
         parts += [f"{count:,} {word}" for word, count in extra if count]
         average = counts.time_ms / counts.runs / 1000
         click.echo(f"  {_date(day)}  {shorten(one_line(group), 40):<40}  {', '.join(parts)}, {average:.2f} s")
-    if not one.days:
+    if not test.days:
         click.echo("  no trusted run had it in this time")
 
 
-def _lines(one: NamedTest) -> list[tuple[int, str, Any]]:
+def _lines(test: NamedTest) -> list[tuple[int, str, Any]]:
     return [
-        (day, group, one.days[day][group]) for day in sorted(one.days, reverse=True) for group in sorted(one.days[day])
-    ]  # fmt: skip
+        (day, group, test.days[day][group])
+        for day in sorted(test.days, reverse=True)
+        for group in sorted(test.days[day])
+    ]
 
 
 def _date(day: int) -> str:
@@ -189,9 +191,9 @@ def _results_as_json(results: Results) -> dict[str, object]:
     return {
         "counts": results.counts(),
         "cases": [_case_as_json(case) for case in results.cases()],
-        "unreadable": [one._asdict() for one in results.unreadable],
-        "no_reports": [one._asdict() for one in results.no_reports],
-        "notes": [one._asdict() for one in results.notes],
+        "unreadable": [file._asdict() for file in results.unreadable],
+        "no_reports": [file._asdict() for file in results.no_reports],
+        "notes": [file._asdict() for file in results.notes],
         "times_left_out": results.too_long,
     }
 
@@ -236,16 +238,16 @@ def _print_unreadable(results: Results) -> None:
         click.echo(
             f"\n{len(results.unreadable):,} of {results.read + len(results.unreadable):,} reports unreadable:"
         )
-    for one in results.unreadable:
+    for file in results.unreadable:
         click.echo(
-            f"  {shorten(one_line(one.member), LINE_LENGTH)}: {shorten(one_line(one.reason), LINE_LENGTH)}"
+            f"  {shorten(one_line(file.member), LINE_LENGTH)}: {shorten(one_line(file.reason), LINE_LENGTH)}"
         )
     for title, files in (("no reports of tests", results.no_reports), ("notes", results.notes)):
         if files:
             click.echo(f"\n{title}:")
-        for one in files[:MOST_SHOWN]:
+        for file in files[:MOST_SHOWN]:
             click.echo(
-                f"  {shorten(one_line(one.member), LINE_LENGTH)}: {shorten(one_line(one.reason), LINE_LENGTH)}"
+                f"  {shorten(one_line(file.member), LINE_LENGTH)}: {shorten(one_line(file.reason), LINE_LENGTH)}"
             )
     if not results.read and not results.unreadable:
         click.echo("\nno report there: reports are files that end in .xml or .jsonl")

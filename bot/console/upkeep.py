@@ -59,10 +59,10 @@ def list_tasks(state: str | None, limit: int, config: Path | None, *, as_json: b
     \b
       ootbot tasks list --state dead
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.ops import tasks as queue_admin  # noqa: PLC0415 - the other commands start without SQLAlchemy
+    from bot.ops import tasks as admin_tasks  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
     async def work(tx: Transaction) -> list[TaskRow]:
-        return await queue_admin.list_tasks(tx, state=state, before=None, limit=limit)
+        return await admin_tasks.list_tasks(tx, state=state, before=None, limit=limit)
 
     rows = read_database(load_settings(config), work)
     if as_json:
@@ -78,9 +78,9 @@ def list_tasks(state: str | None, limit: int, config: Path | None, *, as_json: b
 
 def choose_tasks(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose one task by ID, or all dead ones."""
-    one = click.argument("identifier", metavar="[ID]", type=click.IntRange(1), required=False)
+    identifier_argument = click.argument("identifier", metavar="[ID]", type=click.IntRange(1), required=False)
     everyone = click.option("--all-dead", is_flag=True, help="Every task that was given up, instead of one.")
-    return one(everyone(config_option(command)))
+    return identifier_argument(everyone(config_option(command)))
 
 
 @tasks.command()
@@ -92,9 +92,9 @@ def retry(identifier: int | None, config: Path | None, *, all_dead: bool) -> Non
       ootbot tasks retry 17
       ootbot tasks retry --all-dead
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.ops import tasks as queue_admin  # noqa: PLC0415 - the other commands start without SQLAlchemy
+    from bot.ops import tasks as admin_tasks  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
-    each = _TaskChange(act=queue_admin.retry_tasks, states=queue_admin.RETRYABLE, outcome="runs again")
+    each = _TaskChange(act=admin_tasks.retry_tasks, states=admin_tasks.RETRYABLE, outcome="runs again")
     each.do(identifier, load_settings(config), all_dead=all_dead)
 
 
@@ -106,9 +106,9 @@ def dismiss(identifier: int | None, config: Path | None, *, all_dead: bool) -> N
     \b
       ootbot tasks dismiss 17
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.ops import tasks as queue_admin  # noqa: PLC0415 - the other commands start without SQLAlchemy
+    from bot.ops import tasks as admin_tasks  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
-    each = _TaskChange(act=queue_admin.dismiss_tasks, states=("dead",), outcome="is dismissed")
+    each = _TaskChange(act=admin_tasks.dismiss_tasks, states=("dead",), outcome="is dismissed")
     each.do(identifier, load_settings(config), all_dead=all_dead)
 
 
@@ -122,19 +122,19 @@ class _TaskChange:
 
     def do(self, identifier: int | None, settings: Settings, *, all_dead: bool) -> None:
         """Do it to one task or to all dead ones; exits with 1 where it cannot be done."""
-        from bot.ops import tasks as queue_admin  # noqa: PLC0415 - see above
+        from bot.ops import tasks as admin_tasks  # noqa: PLC0415 - see above
 
         if (identifier is None) is not all_dead:
             raise click.UsageError("give one of ID and --all-dead")
 
         async def work(tx: Transaction) -> dict[int, TaskRow | None]:
-            these = [identifier] if identifier is not None else await queue_admin.dead(tx)
-            return {one: await self.act(tx, one) for one in these}
+            these = [identifier] if identifier is not None else await admin_tasks.dead(tx)
+            return {task_id: await self.act(tx, task_id) for task_id in these}
 
-        found = change_database(settings, work)
-        if not found:
+        changed = change_database(settings, work)
+        if not changed:
             click.echo("no task is dead")
-        done = [self._say(one, row) for one, row in found.items()]
+        done = [self._say(task_id, row) for task_id, row in changed.items()]
         if not all(done):
             sys.exit(1)
 
@@ -177,22 +177,21 @@ def backup(file: Path, blobs: Path | None, config: Path | None) -> None:
 
 async def _backup(settings: Settings, file: Path, blobs: Path | None) -> None:
     from bot.core.errors import GiveUp  # noqa: PLC0415
-    from bot.db import backup as copy  # noqa: PLC0415
-    from bot.evidence.collect import blobs as copy_blobs  # noqa: PLC0415
-    from bot.evidence.collect import blobs as places  # noqa: PLC0415 - the other commands start without SQLAlchemy
+    from bot.db.backup import make_backup  # noqa: PLC0415
+    from bot.evidence.collect.blobs import blobs_place, copy_blobs  # noqa: PLC0415 - the others start without SQLAlchemy
     from bot.ingest import intake  # noqa: PLC0415
     from bot.jobs.settings import is_remote  # noqa: PLC0415
 
-    source = places.blobs_place(settings)
+    source = blobs_place(settings)
     if blobs is not None and is_remote(source):
         raise GiveUp(f"blobs lie in {source}: copy the bucket by its own means")
     spooled = await asyncio.to_thread(intake.read_spool, settings.database)  # before: rows may move meanwhile
     complete = partial(intake.add_to_copy, spooled)
-    await asyncio.to_thread(copy.make_backup, settings.database, file, complete=complete)
+    await asyncio.to_thread(make_backup, settings.database, file, complete=complete)
     size = (await asyncio.to_thread(file.stat)).st_size
     click.echo(f"{file}: {size / 1024 / 1024:.1f} MiB, checked")
     if blobs is not None:  # after the database: what its rows name is there
-        done = await asyncio.to_thread(copy_blobs.copy_blobs, Path(source), blobs)
+        done = await asyncio.to_thread(copy_blobs, Path(source), blobs)
         click.echo(
             f"{blobs}: {done.files:,} files, {done.bytes / 1024 / 1024:.1f} MiB; {done.there:,} were there already"
         )
@@ -229,20 +228,19 @@ def redeliver(since: int | None, config: Path | None, *, dry_run: bool) -> None:
 
 async def _sweep(settings: Settings, since: int | None, *, dry_run: bool) -> None:
     from bot.app import make_context  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
-    from bot.ingest import redeliver as delivery_log  # noqa: PLC0415 - the same
-    from bot.ingest import redeliver as task  # noqa: PLC0415 - the same
+    from bot.ingest.redeliver import logged_apps, preview_sweep, sweep_log  # noqa: PLC0415 - the same
 
     async with make_context(settings) as context:
         start = None if since is None else context.clock.now() - since * 1000
-        for app in delivery_log.logged_apps(context):
+        for app in logged_apps(context):
             if dry_run:
-                missing = await task.preview_sweep(context, app, since=start)
+                missing = await preview_sweep(context, app, since=start)
                 for entry in missing:
                     click.echo(f"{entry['guid']} {entry['event']}")
                 click.echo(f"App {app.app_id}: {len(missing)} deliveries are missing", err=True)
             else:
                 on_count = partial(_print_count, app.app_id, settings.writes_per_min)
-                done = await task.sweep_log(context, app, since=start, on_count=on_count)
+                done = await sweep_log(context, app, since=start, on_count=on_count)
                 click.echo(
                     f"App {app.app_id}: {done.missing} were missing, {done.requested} asked for", err=True
                 )
@@ -363,9 +361,9 @@ async def _replay_archive(settings: Settings, url: str) -> None:
     async with make_context(settings, features=features()) as context:
         applier = make_worker(context).applier
         async for batch in reader.batches():
-            for one, error in (await _replay_until_stored(context.store, applier, batch)).items():
+            for guid, error in (await _replay_until_stored(context.store, applier, batch)).items():
                 failed += 1
-                click.echo(f"{one}: {error}", err=True)
+                click.echo(f"{guid}: {error}", err=True)
             done += len(batch)
             click.echo(f"{done:,} deliveries", err=True)
             await context.store.clock.sleep(REPLAY_PAUSE)
@@ -386,9 +384,9 @@ async def _replay_batches(store: Store, applier: Applier, chosen: Selection, tot
             batch = await retention.read_replay_page(tx, chosen, after=last, limit=REPLAY_BATCH)
         if not batch:
             return failed
-        for one, error in (await _replay_until_stored(store, applier, batch)).items():
+        for guid, error in (await _replay_until_stored(store, applier, batch)).items():
             failed += 1
-            click.echo(f"{one}: {error}", err=True)
+            click.echo(f"{guid}: {error}", err=True)
         done, last = done + len(batch), batch[-1]["id"]
         click.echo(f"{done:,} of {total:,}", err=True)
         await store.clock.sleep(REPLAY_PAUSE)

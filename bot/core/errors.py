@@ -75,9 +75,8 @@ class GitHubRefused(OotbotError):
         super().__init__(f"GitHub answered {status}: {message}")
         self.status = status
         self.message = message
-        self.not_yet = (
-            False  # it may be given for a new object that GitHub does not know yet; otherwise it is final
-        )
+        # it may be given for a new object that GitHub does not know yet; otherwise it is final
+        self.not_yet = False
         self.gone = False  # what the call is about was deleted, or never was
 
 

@@ -105,8 +105,8 @@ def text(words: str, *, limit: int = PROSE_LIMIT) -> str:
     """Return a sentence as running text, for paragraphs, list items and table cells alike."""
     plain = html.escape(_break_links(shorten(one_line(words), limit)), quote=False)
     # functions, not templates: those are put together again for every text
-    escaped = _MARKUP.sub(lambda found: f"\\{found[0]}", plain).replace("|", "&#124;")
-    return _OPENING.sub(lambda found: f"{found[1]}\\{found[2]}", escaped)
+    escaped = _MARKUP.sub(lambda match: f"\\{match[0]}", plain).replace("|", "&#124;")
+    return _OPENING.sub(lambda match: f"{match[1]}\\{match[2]}", escaped)
 
 
 def html_text(text: str) -> str:
@@ -162,12 +162,12 @@ def _break_links(text: str) -> str:
     return _LINKED.sub(_broken, _calm(text))
 
 
-def _broken(found: re.Match[str]) -> str:
-    return found[0] + _ZWSP
+def _broken(match: re.Match[str]) -> str:
+    return match[0] + _ZWSP
 
 
 def _entities(text: str) -> str:
-    return _HTML_MARKUP.sub(lambda found: f"&#{ord(found[0])};", text)
+    return _HTML_MARKUP.sub(lambda match: f"&#{ord(match[0])};", text)
 
 
 def _longer_than_any_run(text: str, *, at_least: int) -> str:

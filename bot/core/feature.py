@@ -1,4 +1,4 @@
-"""The description of a capability: what it adds to the program, by name; findings of its checks; conditions for notices.
+"""The description of a capability: what it adds to the program, by name; findings of checks; conditions for notices.
 
 A plain description, not a framework: `bot/features.py` lists them, `bot.app` and the console read that list and pass
 it on. Heavy parts are named as `"module:attribute"` and loaded on first use.
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 class NavigationEntry:
     """A page in a bar of links that its neighbours have too; `{repo}` in path and label stands for owner/name."""
 
-    bar: (
-        str  # site: on every page; repository: on all of its pages; any other: on the pages of the bar itself
-    )
+    # site: on every page; repository: on all of its pages; any other: on the pages of the bar itself
+    bar: str
     path: str
     label: str
     place: int = 50  # in its bar; at the same place by the order of the features
-    shown: str = ""  # async (asked, repo) -> whether there is something to show; empty: always
+    shown: str = ""  # async (query, repo) -> whether there is something to show; empty: always
     covers: tuple[str, ...] = ()  # beginnings of the paths of further pages that belong to it
+
+
+References = str | tuple[str, ...]  # one or several, as `module:attribute`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +38,7 @@ class Feature:
     """One capability. Every field but the name may be left out."""
 
     name: str
-    tables: str = ""  # a module: importing it adds its tables to the schema
+    tables: References = ""  # modules: importing them adds their tables to the schema
     # task kind -> async (context, task): makes true what the task's key names, and may be run again at any time
     tasks: Mapping[str, str] = field(default_factory=dict)
     background: frozenset[str] = frozenset()  # task kinds that yield to all others: see `bot.worker`
@@ -53,17 +55,17 @@ class Feature:
     before_commit: str = ""
     # (settings, features) -> a hook as the one before that runs after all of these, or None: for what needs both
     observer: str = ""
-    check_settings: str = (
-        ""  # (settings, features) -> what is wrong with options that fit together badly, in words
-    )
+    # (settings, features) -> what is wrong with options that fit together badly, in words
+    check_settings: str = ""
     on_start: str = ""  # async (tx): when the only worker on a database starts
-    prune: str = ""  # async (context) -> {what: how many were deleted}
+    prune: References = ""  # async (context) -> {what: how many were deleted}
     retained: str = ""  # (table) -> condition of the rows that are not to be deleted, or None
     # async (tx, settings) -> Watched: repositories and accounts to look after, beside upstream
     watched: str = ""
     # async (context, repository, Window) -> how many records were behind: compares them with what GitHub lists
-    reconcile: str = ""
-    doctor: str = ""  # async (target) -> findings
+    reconcile: References = ""
+    # async (target) -> findings; several: each by the name of the finding that it could not be made
+    doctor: str | Mapping[str, str] = ""
     # async (tx, settings, hidden) -> the path that / leads to, or None: the first that has one decides
     home: str = ""
     settings: str = ""  # a frozen dataclass of its options, read as `settings.of(ItsSettings)`
@@ -79,15 +81,13 @@ class Feature:
     conditions: str = ""
     # async (tx, settings, hidden) -> a function that sets gauges of `bot.core.metrics`, called before they are read
     metrics: str = ""
-    notes: str = (
-        ""  # async (tx, settings, whether the administrator asks) -> what needs attention, for /readyz
-    )
+    # async (tx, settings, whether the administrator asks) -> what needs attention, for /readyz
+    notes: str = ""
     exports: str = ""  # a tuple of `bot.db.exports.Export`: rows that sinks may have copies of
-    additions: str = (
-        ""  # a tuple of `bot.db.exports.Addition`: what it knows of rows that another one exports
-    )
+    # a tuple of `bot.db.exports.Addition`: what it knows of rows that another one exports
+    additions: str = ""
     navigation: tuple[NavigationEntry, ...] = ()  # its pages in the bars of links, see `bot.web.html`
-    # async (asked, words, limit) -> what is called by these words, see `bot.web.search`
+    # async (query, words, limit) -> what is called by these words, see `bot.web.search`
     search: str = ""
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
     # backend, job, run, queue (the runners of a repository), repository (its home); failures: what is known of the
@@ -100,7 +100,7 @@ class Feature:
     # backend_run: a line by the id of a backend's run; grid: notes on a branch's columns and commits;
     # shared_failures: keys of backends' failed jobs whose failures upstream's own jobs share;
     # admin: a section of the administrator's page, of the settings
-    sections: Mapping[str, str] = field(default_factory=dict)
+    sections: Mapping[str, References] = field(default_factory=dict)
 
 
 Features = tuple[Feature, ...]
@@ -121,15 +121,25 @@ def folder(reference: str) -> Path:
 def load_each(features: Iterable[Feature], part: str) -> Iterator[Any]:
     """Yield one part of every feature that has it, in their order."""
     for feature in features:
-        if reference := getattr(feature, part):
-            yield load(reference)
+        yield from map(load, _listed(getattr(feature, part)))
+
+
+def import_tables(features: Iterable[Feature]) -> None:
+    """Add the tables of some features to the schema."""
+    for feature in features:
+        for module in _listed(feature.tables):
+            importlib.import_module(module)
+
+
+def _listed(references: References) -> tuple[str, ...]:
+    return references if isinstance(references, tuple) else (references,) if references else ()
 
 
 def sections(features: Iterable[Feature], place: str) -> Iterator[Any]:
     """Yield the functions that add blocks to a place, in the order of the features."""
     for feature in features:
         if place in feature.sections:
-            yield load(feature.sections[place])
+            yield from map(load, _listed(feature.sections[place]))
 
 
 FindingStatus = Literal["ok", "warning", "error"]

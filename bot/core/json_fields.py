@@ -117,8 +117,8 @@ def as_text(value: object) -> str | None:
 
 def as_commit(value: object) -> str | None:
     """Return a commit's full SHA in lower case, or None."""
-    found = value.lower() if isinstance(value, str) else ""
-    return found if COMMIT.fullmatch(found) else None
+    sha = value.lower() if isinstance(value, str) else ""
+    return sha if COMMIT.fullmatch(sha) else None
 
 
 def as_time(value: object) -> int | None:
@@ -189,7 +189,7 @@ def _find(source: Any, path: tuple[str, ...]) -> Any:
 def _list_of(cast: Callable[[object], Any], value: object) -> list[Any] | None:
     if not isinstance(value, list):
         return None
-    return [one for item in value if (one := cast(item)) is not None]
+    return [read_item for item in value if (read_item := cast(item)) is not None]
 
 
 CASTS: dict[Kind, Callable[[Any], Any]] = {

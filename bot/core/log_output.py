@@ -96,8 +96,8 @@ def configure(*, fmt: str, level: str) -> None:
 
 def _name_request(_logger: object, _method: str, event: EventDict) -> EventDict:
     """Add the request that a line belongs to."""
-    if (found := REQUEST.get()) is not None:
-        event["request"], event["path"] = found
+    if (request := REQUEST.get()) is not None:
+        event["request"], event["path"] = request
     return event
 
 

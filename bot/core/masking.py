@@ -1,4 +1,4 @@
-"""Secrets in texts of strangers that GitHub did not mask: replaced before a row is made. Loads RE2, so it stands alone."""
+"""Secrets in texts of strangers that GitHub did not mask: replaced before a row is made. It loads RE2: stands alone."""
 
 from __future__ import annotations
 

@@ -172,11 +172,11 @@ def count_request(endpoint: str, status: int, seconds: float) -> None:
 
 def count_applied(taken: Sequence[ReceivedRow], *, events: frozenset[str], now: int) -> None:
     """Count deliveries taken, those without a handler separately, and how long they had waited."""
-    without = sum(one["event"] not in events for one in taken)
+    without = sum(delivery["event"] not in events for delivery in taken)
     APPLIED.labels("no_handler").inc(without)
     APPLIED.labels("taken").inc(len(taken) - without)
-    for one in taken:
-        APPLY_DELAY.observe(max(now - one["received_at"], 0) / 1000)
+    for delivery in taken:
+        APPLY_DELAY.observe(max(now - delivery["received_at"], 0) / 1000)
 
 
 def show_backlog(
@@ -202,10 +202,10 @@ def show_broken(counts: Mapping[tuple[str, str, str], int]) -> None:
         TRUNK_BROKEN.labels(*labels).set(number)
 
 
-def show_regressed(found: Mapping[tuple[str, str, str], bool]) -> None:
+def show_regressed(states: Mapping[tuple[str, str, str], bool]) -> None:
     """Show which metrics are worse than the settings allow, by repository, metric and value, and nothing else."""
     METRIC_REGRESSED.clear()
-    for labels, regressed in found.items():
+    for labels, regressed in states.items():
         METRIC_REGRESSED.labels(*labels).set(regressed)
 
 

@@ -102,8 +102,8 @@ def read_address(text: str) -> PostgresAddress:
 
 def _check_hosts(hosts: str) -> None:
     for host in hosts.split(","):
-        found = re.fullmatch(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::(\d{0,5}))?", host)
-        if not found or int(found[1] or 1) not in range(1, 65_536):
+        match = re.fullmatch(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::(\d{0,5}))?", host)
+        if not match or int(match[1] or 1) not in range(1, 65_536):
             raise ValueError(
                 f"{host!r} is no host with a port: write host:5432, or [::1]:5432; commas between several"
             )
@@ -200,10 +200,10 @@ def as_text(value: Any) -> str:
 
 def words(text: str) -> tuple[str, ...]:
     """Read a comma separated list with at least one word."""
-    found = tuple(word.strip() for word in text.split(",") if word.strip())
-    if not found:
+    listed = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not listed:
         raise ValueError("write at least one word, several separated by commas")
-    return found
+    return listed
 
 
 def networks(text: str) -> tuple[Network, ...]:
@@ -263,10 +263,10 @@ def duration(text: str) -> int:
 
 def size(text: str) -> int:
     """Read a number of bytes: 512MiB, 20 GiB, or a plain whole number."""
-    found = SIZE.fullmatch(text.strip())
-    if found is None:
+    match = SIZE.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"{text[:40]!r} is not a size: write a whole number and B, KiB, MiB, GiB or TiB")
-    return int(found[1]) * _SIZES[found[2] or "B"]
+    return int(match[1]) * _SIZES[match[2] or "B"]
 
 
 def size_in_words(value: int) -> str:
@@ -296,33 +296,33 @@ def some_of(choices: tuple[str, ...], *, needed: tuple[str, ...] = ()) -> Callab
     """Return a reader of a comma separated list of some of these words, `needed` among them; order does not matter."""
 
     def read(text: str) -> tuple[str, ...]:
-        found = words(text)
-        for name in found:
+        listed = words(text)
+        for name in listed:
             if name not in choices:
                 raise ValueError(f"{name[:40]!r} is not one of {', '.join(choices)}")
-        if missing := [name for name in needed if name not in found]:
+        if missing := [name for name in needed if name not in listed]:
             raise ValueError(f"{missing[0]} must be one of them")
-        return tuple(name for name in choices if name in found)
+        return tuple(name for name in choices if name in listed)
 
     return read
 
 
 def numbered_refs(text: str) -> tuple[str, ...]:
     """Read a comma separated list of full refs, each with one {number} as a part of its own."""
-    found = words(text)
-    for ref in found:
+    refs = words(text)
+    for ref in refs:
         if not ref.startswith("refs/") or ref.split("/").count("{number}") != 1 or ref.count("{") != 1:
             raise ValueError(f"{ref[:40]!r} is no such ref: write one as refs/tags/ciflow/trunk/{{number}}")
-    return found
+    return refs
 
 
 def repositories(text: str) -> tuple[str, ...]:
     """Read a comma separated list of owner/name."""
-    found = words(text)
-    for name in found:
+    names = words(text)
+    for name in names:
         if not REPOSITORY.fullmatch(name):
             raise ValueError(f"{name!r} is not a repository: write owner/name")
-    return found
+    return names
 
 
 def https_url(text: str) -> str:
@@ -411,13 +411,13 @@ def issuers(text: str) -> tuple[IssuerConfig, ...]:
         given = list(words(text))
     if not given:
         raise ValueError("the list of issuers is empty: nobody could report")
-    found = tuple(_issuer(item) for item in given)
-    names = [issuer.issuer for issuer in found]
+    trusted = tuple(_issuer(item) for item in given)
+    names = [issuer.issuer for issuer in trusted]
     if duplicates := {name for name in names if names.count(name) > 1}:
         raise ValueError(
             f"{', '.join(sorted(duplicates))} is listed twice: put its repositories into one table"
         )
-    return found
+    return trusted
 
 
 def _issuer(item: str | dict[str, Any]) -> IssuerConfig:
@@ -438,8 +438,8 @@ def _template(name: Any) -> dict[str, Any]:
     known = tomllib.loads(files.config_file("issuers.toml").read_text())
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"there is no issuer {name!r}; known are {', '.join(known)}, or write a JSON list")
-    found: dict[str, Any] = known[name]
-    return found
+    template: dict[str, Any] = known[name]
+    return template
 
 
 def _problem_of(issuer: IssuerConfig) -> str:

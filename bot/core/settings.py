@@ -306,8 +306,8 @@ class Settings:
 
     def of(self, kind: type[T]) -> T:
         """Return a feature's options, its defaults where none were read."""
-        found: T = self.of_features[kind] if kind in self.of_features else kind()
-        return found
+        of_kind: T = self.of_features[kind] if kind in self.of_features else kind()
+        return of_kind
 
     def is_upstream(self, repo: str) -> bool:
         """Whether this is one of the watched repositories, ignoring case."""

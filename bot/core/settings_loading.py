@@ -165,7 +165,7 @@ def _belong_together(source: str) -> str:
 
 def _dotenv(text: str) -> dict[str, str]:
     """Read NAME=VALUE lines; other programs' names are ignored."""
-    found = {}
+    values = {}
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
         name, sign, value = line.partition("=")
         if line.startswith("#") or not line:
@@ -173,8 +173,8 @@ def _dotenv(text: str) -> dict[str, str]:
         if not sign:
             raise ValueError(f"line {number} is not NAME=VALUE")
         if name.strip().startswith(PREFIX) and value.strip():
-            found[name.strip().removeprefix(PREFIX).lower()] = _unquoted(value.strip())
-    return found
+            values[name.strip().removeprefix(PREFIX).lower()] = _unquoted(value.strip())
+    return values
 
 
 def _unquoted(value: str) -> str:

@@ -74,8 +74,8 @@ def _span(
             kind=SpanKind[kind.upper()],
             attributes=known,
             record_exception=False,  # the log has it
-        ) as one:
-            yield one
+        ) as current:
+            yield current
     finally:
         if named is not None:
             _cause.reset(named)

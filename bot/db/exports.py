@@ -153,9 +153,8 @@ class Shape:
     make: str  # what the layout's driver makes of a row: `bot.sinks.driver` says what that is in each
     # async (tx, export, keys) -> rows by key, in one snapshot; a key without a row is gone
     read: str = ROWS
-    load: str = (
-        ""  # async (context, rows) -> rows: adds what is no row, such as blobs; outside any transaction
-    )
+    # async (context, rows) -> rows: adds what is no row, such as blobs; outside any transaction
+    load: str = ""
     most: int = 5_000  # rows read and sent at once, where they are large
 
 
@@ -229,12 +228,12 @@ async def read_columns(
     tx: Transaction, export: Export, keys: Sequence[RowKey], columns: tuple[sa.ColumnElement[Any], ...]
 ) -> dict[RowKey, ExportedRow]:
     """Return some columns of such rows, those of the key among them."""
-    found: dict[RowKey, ExportedRow] = {}
+    rows_by_key: dict[RowKey, ExportedRow] = {}
     query = _rows_of_keys(columns, export.key_columns, export.condition, sqlite=tx.sqlite)
     for start in range(0, len(keys), KEYS_AT_ONCE):
         for row in await tx.rows(query, {"keys": tx.keys(keys[start : start + KEYS_AT_ONCE])}):
-            found[export.key_of(row)] = row
-    return found
+            rows_by_key[export.key_of(row)] = row
+    return rows_by_key
 
 
 @functools.cache
@@ -262,9 +261,8 @@ FEW = frozenset(
 LEFT_OUT = frozenset(
     {"merge_state", "source", "blob", "histograms", "totals", "deleted_at"}
 )  # of no use elsewhere
-STEADY = (
-    "received_at"  # of records and deliveries: it never changes, as what replaces a row has to lie beside it
-)
+# of records and deliveries: it never changes, as what replaces a row has to lie beside it
+STEADY = "received_at"
 COPIED = Shape(make="bot.db.exports:copy_table", read="bot.db.exports:read_copied")
 
 
@@ -330,14 +328,14 @@ def column_types(
 ) -> dict[str, str]:
     """Return the types of the columns of tables, and of the repository's name, where no table has it."""
     unwanted = LEFT_OUT | set(without)
-    found: dict[str, str] = {}
-    for column in [column for one in tables for column in one.columns]:
+    types: dict[str, str] = {}
+    for column in [column for table in tables for column in table.columns]:
         declared = column.info.get("field")
         if isinstance(declared, Field) and column.name not in unwanted and declared.type is not bytes:
-            found[column.name] = _type(declared)
-    named = {name: found[name] for name in first}
-    repo = {} if {"repo", "downstream_repo"} & found.keys() else {"repo": _few(TEXT)}
-    return {**named, **repo, **found}
+            types[column.name] = _type(declared)
+    named = {name: types[name] for name in first}
+    repo = {} if {"repo", "downstream_repo"} & types.keys() else {"repo": _few(TEXT)}
+    return {**named, **repo, **types}
 
 
 def _type(declared: Field) -> str:

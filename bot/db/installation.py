@@ -15,8 +15,7 @@ import sqlalchemy as sa
 import structlog
 
 from bot.core.errors import Misconfigured, StoreUnavailable
-from bot.db.rows import metadata
-from bot.db.rows import must as _must
+from bot.db.rows import metadata, must
 from bot.db.statements import Statement
 from bot.db.store import parse_url
 
@@ -34,7 +33,7 @@ secret = sa.Table(
     "secret",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    _must("value", sa.LargeBinary),
+    must("value", sa.LargeBinary),
 )
 
 
@@ -43,12 +42,12 @@ STORED_KEY = Statement(sa.select(secret.c.value).where(secret.c.name == sa.bindp
 
 async def random_key(tx: Transaction, name: str) -> bytes:
     """Return the key of that name, created on first use."""
-    found: bytes | None = (await tx.run(STORED_KEY, {"key_name": name})).scalar()
-    if found is None:
+    stored: bytes | None = (await tx.run(STORED_KEY, {"key_name": name})).scalar()
+    if stored is None:
         fresh = {"name": name, "value": secrets.token_bytes(KEY_BYTES)}
         await tx.run(tx.insert(secret).values(fresh).on_conflict_do_nothing())
-        found = (await tx.run(STORED_KEY, {"key_name": name})).scalar_one()
-    return bytes(found)
+        stored = (await tx.run(STORED_KEY, {"key_name": name})).scalar_one()
+    return bytes(stored)
 
 
 CLOCK_TOLERANCE = 1_000  # milliseconds two clocks may differ: NTP keeps them closer, and leases last longer

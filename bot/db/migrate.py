@@ -57,11 +57,11 @@ def upgrade(conn: sa.Connection) -> None:
     """
     if conn.dialect.name == "postgresql":
         conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({STARTUP_LOCK})")
-    found = version(conn)
-    if found is not None and is_newer(found):
-        _require_support(conn, found)
-        log.warning("the database is of a newer version; sharing it", database=found, program=head())
-    elif found != head():
+    stored = version(conn)
+    if stored is not None and is_newer(stored):
+        _require_support(conn, stored)
+        log.warning("the database is of a newer version; sharing it", database=stored, program=head())
+    elif stored != head():
         _migrate(conn)
     conn.commit()
 
@@ -70,13 +70,13 @@ def version(conn: sa.Connection) -> str | None:
     """Return the revision of the database, None when it is new."""
     if not sa.inspect(conn).has_table(VERSION.name):
         return None
-    found: str | None = conn.execute(sa.select(VERSION)).scalar()
-    return found
+    stored: str | None = conn.execute(sa.select(VERSION)).scalar()
+    return stored
 
 
-def is_newer(found: str) -> bool:
+def is_newer(stored: str) -> bool:
     """Whether a database at this revision was migrated by a newer version than this one."""
-    return found > head()
+    return stored > head()
 
 
 def supports(conn: sa.Connection) -> bool:
@@ -90,10 +90,10 @@ def head() -> str:
     return max(path.name for path in (FOLDER / "versions").glob("[0-9]*.py")).partition("_")[0]
 
 
-def _require_support(conn: sa.Connection, found: str) -> None:
+def _require_support(conn: sa.Connection, stored: str) -> None:
     if not supports(conn):
         problem = (
-            f"the database is at version {found}, and this program, which knows {head()}, cannot work with it: "
+            f"the database is at version {stored}, and this program, which knows {head()}, cannot work with it: "
             "run the newer ootbot, or restore a backup made before the upgrade"
         )
         raise Misconfigured([problem])

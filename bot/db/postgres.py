@@ -1,4 +1,4 @@
-"""PostgreSQL: what is found out about the server, its connections, each with a watchdog, and wake-ups between processes.
+"""PostgreSQL: what is known of the server, its connections, each with a watchdog, and wake-ups between processes.
 
 asyncpg is an extra: it is imported on first use.
 """
@@ -47,15 +47,15 @@ class PostgresServer:
         Of a pooler each transaction may get another server process, which knows no statements that were prepared
         before: there statements have no names, and are prepared each time.
         """
-        found = self._arguments()
+        arguments = self._arguments()
         if self.pooled:
             unnamed: dict[str, Any] = {
                 "statement_cache_size": 0,
                 "prepared_statement_cache_size": 0,
                 "prepared_statement_name_func": lambda: "",
             }
-            found |= unnamed
-        return found
+            arguments |= unnamed
+        return arguments
 
     async def examine(self) -> None:
         """Connect once, and find out what stands there.
@@ -198,21 +198,21 @@ class Connection:
     async def execute(self, statement: sa.Executable | Statement, parameters: Parameters = None) -> Result:
         """Execute a statement once, or for each of several sets of parameters."""
         element = statement.element if isinstance(statement, Statement) else statement
-        found = await self._conn.execute(element, parameters)
+        cursor = await self._conn.execute(element, parameters)
         self._watchdog.answered()
-        return fetch_all(found)
+        return fetch_all(cursor)
 
     async def exec_driver_sql(self, statement: str, parameters: Any = None) -> Result:
         """Execute a statement in the driver's own SQL."""
-        found = await self._conn.exec_driver_sql(statement, parameters)
+        cursor = await self._conn.exec_driver_sql(statement, parameters)
         self._watchdog.answered()
-        return fetch_all(found)
+        return fetch_all(cursor)
 
     async def stream(self, statement: sa.Select[Any], *, size: int) -> AsyncIterator[Result]:
         """Execute a query and yield its rows, `size` at a time."""
-        found = await self._conn.stream(statement.execution_options(yield_per=size))
-        names = tuple(found.keys())
-        async for rows in found.partitions():
+        cursor = await self._conn.stream(statement.execution_options(yield_per=size))
+        names = tuple(cursor.keys())
+        async for rows in cursor.partitions():
             self._watchdog.answered()
             yield Result(names, rows, -1)
 

@@ -146,7 +146,7 @@ def _field(name: str, hint: Any) -> Field:
             (hint,) = get_args(hint)
         elif NoneType in get_args(hint):
             nullable = True
-            hint = functools.reduce(lambda one, other: one | other, _without_none(hint))
+            hint = functools.reduce(lambda left, right: left | right, _without_none(hint))
         else:
             return Field(name=name, type=hint, nullable=nullable, notes=notes)
 
@@ -188,13 +188,15 @@ def _select(kind: type, tables: tuple[sa.FromClause, ...]) -> sa.Select[*tuple[A
 
 
 def _column(kind: type, field: Field, tables: Sequence[sa.FromClause]) -> sa.ColumnElement[Any]:
-    column = next((one.c[field.name] for one in tables if field.name in one.c), None)
+    column = next((source.c[field.name] for source in tables if field.name in source.c), None)
     if column is None:
         raise TypeError(f"{kind.__name__}.{field.name} is in none of {', '.join(map(str, tables))}")
     declared = [base.info.get("field", field) for base in column.base_columns if isinstance(base, sa.Column)]
-    for one in declared:
-        if one.type != field.type:
-            raise TypeError(f"{kind.__name__}.{field.name} is {field.type}, its column holds {one.type}")
+    for declared_column in declared:
+        if declared_column.type != field.type:
+            raise TypeError(
+                f"{kind.__name__}.{field.name} is {field.type}, its column holds {declared_column.type}"
+            )
     return cast("sa.ColumnElement[Any]", column)
 
 

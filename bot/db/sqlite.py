@@ -85,8 +85,8 @@ class Session:
         compiled = statement.compiled(several[0])
         if compiled.returns_rows or compiled.has_lists:
             made = [self._run(compiled, given) for given in several]
-            rows = [row for one in made for row in one.rows]
-            return Result(made[0].names, rows, sum(one.rowcount for one in made))
+            rows = [row for result in made for row in result.rows]
+            return Result(made[0].names, rows, sum(result.rowcount for result in made))
         calls = [compiled.call(given) for given in several]
         sql, values = calls[0][0], [call[1] for call in calls]
         with self._errors(sql, values):
@@ -281,8 +281,8 @@ class Connection:
     async def stream(self, statement: sa.Select[Any], *, size: int) -> AsyncIterator[Result]:
         """Execute a query and yield its rows, `size` at a time."""
         query = statement.execution_options(yield_per=size)
-        found = await self._run(lambda: self._session.conn.execute(query))
-        names, parts = tuple(found.keys()), found.partitions()
+        cursor = await self._run(lambda: self._session.conn.execute(query))
+        names, parts = tuple(cursor.keys()), cursor.partitions()
         while rows := await self._run(lambda: next(parts, ())):
             yield Result(names, rows, -1)
 
@@ -317,8 +317,8 @@ class Connection:
         if reads:
             waits = self._wrote  # it has the lock already
             with contextlib.suppress(HandOver):
-                found: T = self._threads.run_here(self._session.driver, self._begun, work, waits=waits)
-                return found
+                returned: T = self._threads.run_here(self._session.driver, self._begun, work, waits=waits)
+                return returned
         writes = not (reads or self._only_reads)
         self._wrote |= writes
         return await self._threads.run(self._waiting, work, writes=writes)

@@ -79,11 +79,11 @@ class Result:
         return [dict(zip(names, row)) for row in self.rows]  # noqa: B905 - as many, by construction
 
 
-def fetch_all(found: sa.CursorResult[Any]) -> Result:
+def fetch_all(cursor: sa.CursorResult[Any]) -> Result:
     """Return what SQLAlchemy has run, with all its rows."""
-    if not found.returns_rows:
-        return Result((), (), found.rowcount)
-    return Result(tuple(found.keys()), found.all(), found.rowcount)
+    if not cursor.returns_rows:
+        return Result((), (), cursor.rowcount)
+    return Result(tuple(cursor.keys()), cursor.all(), cursor.rowcount)
 
 
 class Connection(Protocol):
@@ -181,9 +181,9 @@ class Statement:
     def compiled(self, given: Mapping[str, Any]) -> Compiled:
         """Return the SQL of SQLite for parameters of these names."""
         names = tuple(given) if self._takes_columns else ()
-        if (found := self._compiled.get(names)) is None:
-            found = self._compiled[names] = Compiled(self.element, names)
-        return found
+        if (compiled := self._compiled.get(names)) is None:
+            compiled = self._compiled[names] = Compiled(self.element, names)
+        return compiled
 
 
 class RowStatement(Statement, Generic[T]):

@@ -123,9 +123,8 @@ T = TypeVar("T")
 BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
 BUSY_PAUSE = 0.05  # seconds between two tries to open a file that another process is making
 LOST_AFTER = 30.0  # seconds until PostgreSQL ends an idle transaction: as long as leases last
-LOCK_TIMEOUT = (
-    4.0  # seconds a write may wait for other writers while a request waits for it: GitHub waits 10 s
-)
+# seconds a write may wait for other writers while a request waits for it: GitHub waits 10 s
+LOCK_TIMEOUT = 4.0
 
 
 class Store:
@@ -331,7 +330,7 @@ class Store:
 def file_identity(path: str | Path | None) -> tuple[int, int] | None:
     """Return what identifies a file, None when there is none."""
     try:
-        found = os.stat(path or "")  # noqa: PTH116 - before every commit; a Path takes twice as long
+        status = os.stat(path or "")  # noqa: PTH116 - before every commit; a Path takes twice as long
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

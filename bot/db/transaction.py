@@ -76,21 +76,21 @@ class Transaction:
         """Return what a slot holds, made on first use."""
         if slot.name not in self._slots:
             self._slots[slot.name] = slot.make()
-        found: T = self._slots[slot.name]
-        return found
+        value: T = self._slots[slot.name]
+        return value
 
     def kept(self, slot: Slot[T]) -> T:
         """Return what a slot holds for as long as the store is open, made on first use.
 
         Only what was committed belongs into it: a rollback takes nothing away.
         """
-        found: T = self._kept.setdefault(slot.name, slot.make())
-        return found
+        value: T = self._kept.setdefault(slot.name, slot.make())
+        return value
 
     def empty(self, slot: Slot[T]) -> T:
         """Return what a slot held, and leave it empty."""
-        found: T = self._slots.pop(slot.name) if slot.name in self._slots else slot.make()
-        return found
+        value: T = self._slots.pop(slot.name) if slot.name in self._slots else slot.make()
+        return value
 
     def take_requests(self) -> list[TaskRequest]:
         """Return the requested tasks in a fixed order, so that no two transactions ever wait for each other."""
@@ -231,7 +231,7 @@ def _among(columns: Sequence[sa.ColumnElement[Any]], keys: Any, *, sqlite: bool)
         return sa.tuple_(*columns).in_(keys)
     # it looks for all of a row as for its first column: of another type each takes a condition of its own
     text = isinstance(columns[0].type, sa.String)
-    odd = [place for place, one in enumerate(columns) if isinstance(one.type, sa.String) != text]
+    odd = [place for place, column in enumerate(columns) if isinstance(column.type, sa.String) != text]
     whole = sa.tuple_(*columns).in_(sa.select(*_members(keys, range(len(columns)))))
     return sa.and_(whole, *(columns[place].in_(sa.select(*_members(keys, [place]))) for place in odd))
 

@@ -61,11 +61,11 @@ _PART = re.compile(r"[^\W_]+")
 
 def words_of(text: str) -> set[bytes]:
     """Return the words of a text in lower case, names joined by underscores also in their parts."""
-    found: dict[str, None] = {}
+    listed: dict[str, None] = {}
     for word in _WORD.findall(text[:TEXT_MOST].casefold()):
-        found[word] = None
-        found |= dict.fromkeys(_PART.findall(word))
-    return {encode(word) for word in [*found][:WORDS_MOST]} - {b""}
+        listed[word] = None
+        listed |= dict.fromkeys(_PART.findall(word))
+    return {encode(word) for word in [*listed][:WORDS_MOST]} - {b""}
 
 
 def asked_words(text: str) -> list[bytes]:
@@ -86,7 +86,7 @@ def end_of_prefix(word: bytes) -> bytes:
 def begins_each(wanted: list[bytes], text: str) -> bool:
     """Whether each of these begins a word of a text."""
     known = words_of(text)
-    return all(any(word.startswith(one) for word in known) for one in wanted)
+    return all(any(word.startswith(beginning) for word in known) for beginning in wanted)
 
 
 TITLE, WORD = title.c, word.c
@@ -101,7 +101,9 @@ TitleKey = tuple[str, int, str]
 
 async def put_titles(tx: Transaction, titles: Collection[Title]) -> None:
     """Store titles, and replace those that have changed."""
-    wanted = {(one["kind"], one["repository_id"], one["ref"]): one["text"][:TEXT_MOST] for one in titles}
+    wanted = {
+        (given["kind"], given["repository_id"], given["ref"]): given["text"][:TEXT_MOST] for given in titles
+    }
     if not wanted:
         return
     known = {_title_key(row): row for row in await _read_titles(tx, [*wanted])}
@@ -115,7 +117,9 @@ async def put_titles(tx: Transaction, titles: Collection[Title]) -> None:
         before = words_of(known[_title_key(row)]["text"]) if _title_key(row) in known else set()
         here = words_of(row["text"])
         await _forget_words(tx, row, before - here)
-        made += [{"kind": row["kind"], "word": one, "title_id": row["id"]} for one in here - before]
+        made += [
+            {"kind": row["kind"], "word": title_word, "title_id": row["id"]} for title_word in here - before
+        ]
     if made:
         await tx.upsert(word, sorted(made, key=lambda row: (row["kind"], row["word"], row["title_id"])))
 
@@ -145,15 +149,15 @@ async def find_titles(
     wanted = asked_words(text)[:ASKED_MOST]
     if not wanted or not owners:
         return []
-    counts = [await _count(tx, kind, one) for one in wanted] if len(wanted) > 1 else [0]
+    counts = [await _count(tx, kind, prefix) for prefix in wanted] if len(wanted) > 1 else [0]
     rarest = wanted[counts.index(min(counts))]
     having = TITLE.id.in_(_candidates(kind, rarest)), TITLE.repository_id.in_(sorted(owners))
     query = select(TitleRow, title).where(*having).order_by(TITLE.id.desc())
     if len(wanted) == 1:
         return await tx.fetch(query.limit(limit))
-    for one in wanted:
-        if one.isascii():  # databases fold no other letters alike
-            query = query.where(TITLE.text.icontains(one.decode(), autoescape=True))
+    for prefix in wanted:
+        if prefix.isascii():  # databases fold no other letters alike
+            query = query.where(TITLE.text.icontains(prefix.decode(), autoescape=True))
     some = await tx.fetch(query.limit(READ_FOR_EACH * limit))
     fitting = (row for row in some if begins_each(wanted, row["text"]))
     return list(islice(fitting, limit))

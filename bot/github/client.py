@@ -286,10 +286,10 @@ class GitHubApp:
             client = self.client(repo, metadata="read")
             url = client.path("collaborators/{login}/permission")
             try:
-                found = await client.getitem(url, {"login": login})
+                answer = await client.getitem(url, {"login": login})
             except GitHubRefused:
-                found = {}
-            self._roles[key] = found.get("permission")
+                answer = {}
+            self._roles[key] = answer.get("permission")
         return self._roles[key]
 
     def as_app(self) -> AppClient:
@@ -454,8 +454,8 @@ class Client(AppClient):
         url = self._app.api_url + path
         headers = {"accept": "application/vnd.github+json"}
         response = await self._call_signed("GET", url, headers, b"", only_headers=True)
-        if response.status in responses.MOVED and (found := response.headers.get("location")):
-            return Location(url=found)
+        if response.status in responses.MOVED and (address := response.headers.get("location")):
+            return Location(url=address)
         self._read("GET", url, response)
         token = await self._app.tokens.get(self._repo, self._permissions)
         return Location(url=url, headers={"authorization": f"Bearer {token.value}"})
@@ -482,8 +482,8 @@ class Client(AppClient):
 
     async def repository(self) -> dict[str, Any]:
         """Return GitHub's description of the repository."""
-        found: dict[str, Any] = await self.getitem(self.path("").rstrip("/"))
-        return found
+        described: dict[str, Any] = await self.getitem(self.path("").rstrip("/"))
+        return described
 
     def path(self, rest: str) -> str:
         """Return the URL of something inside this client's repository."""

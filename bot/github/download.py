@@ -106,9 +106,9 @@ class _Guarded(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         """Return the addresses of a host; raises DownloadRefused when one of them may not be fetched."""
-        found = await self._resolver.resolve(host, port, family)
-        self._guard.check_resolved(host, port, [one["host"] for one in found])
-        return found
+        resolved = await self._resolver.resolve(host, port, family)
+        self._guard.check_resolved(host, port, [answer["host"] for answer in resolved])
+        return resolved
 
     async def close(self) -> None:
         """Close the resolver."""
@@ -132,10 +132,10 @@ def _parse(text: str) -> URL:
 
 async def _addresses(host: str) -> list[str]:
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        answers = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return []
-    return [str(address[0]) for *_, address in found]
+    return [str(address[0]) for *_, address in answers]
 
 
 def _is_literal(host: str) -> bool:
@@ -148,21 +148,21 @@ def _is_literal(host: str) -> bool:
 
 def _is_public(address: str) -> bool:
     """Whether an address is on the public network; one inside another notation counts as what is inside."""
-    found = ip_address(address.partition("%")[0])
-    inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None)
-    return (inner or found).is_global and not found.is_multicast
+    parsed = ip_address(address.partition("%")[0])
+    inner = getattr(parsed, "ipv4_mapped", None) or getattr(parsed, "sixtofour", None)
+    return (inner or parsed).is_global and not parsed.is_multicast
 
 
 def _is_of_this_machine(address: str) -> bool:
     """Whether an address is one of this machine's: only those can be bound."""
-    found = ip_address(address.partition("%")[0])
-    found = getattr(found, "ipv4_mapped", None) or found
-    if found.is_loopback or found.is_unspecified:
+    parsed = ip_address(address.partition("%")[0])
+    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
+    if parsed.is_loopback or parsed.is_unspecified:
         return True
-    kind = socket.AF_INET if found.version == 4 else socket.AF_INET6
+    kind = socket.AF_INET if parsed.version == 4 else socket.AF_INET6
     try:
         with socket.socket(kind, socket.SOCK_DGRAM) as probe:
-            probe.bind((str(found), 0))
+            probe.bind((str(parsed), 0))
     except OSError:
         return False
     return True
@@ -288,9 +288,9 @@ class Downloads:
             if response.status not in MOVED:
                 break
             response.release()
-            if last or not (found := response.headers.get("Location")):
+            if last or not (moved_to := response.headers.get("Location")):
                 raise DownloadRefused("it leads from one address to the next")
-            text, sent = urljoin(text, found), dict(headers)
+            text, sent = urljoin(text, moved_to), dict(headers)
         if response.status < 300:
             return response
         response.release()

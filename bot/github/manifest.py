@@ -81,18 +81,18 @@ def manifest_for(
     `server_version`: of a GitHub Enterprise Server, which refuses events that it does not know.
     """
     if role == "one":
-        found = _combined(_file("upstream"), _relay(_file("relay"), workflow_dispatch=workflow_dispatch))
+        manifest = _combined(_file("upstream"), _relay(_file("relay"), workflow_dispatch=workflow_dispatch))
     elif role == "relay":
-        found = _relay(_file(role), workflow_dispatch=workflow_dispatch)
+        manifest = _relay(_file(role), workflow_dispatch=workflow_dispatch)
     else:
-        found = _file(role)
+        manifest = _file(role)
     if statuses:
-        found = replace(
-            found,
-            permissions=(*found.permissions, *found.optional_permissions),
-            events=(*found.events, *found.optional_events),
+        manifest = replace(
+            manifest,
+            permissions=(*manifest.permissions, *manifest.optional_permissions),
+            events=(*manifest.events, *manifest.optional_events),
         )
-    return _without_merge_queues(found) if lacks_event(server_version, MERGE_GROUP) else found
+    return _without_merge_queues(manifest) if lacks_event(server_version, MERGE_GROUP) else manifest
 
 
 def lacks(wanted: Mapping[str, str], granted: Mapping[str, str]) -> list[str]:
@@ -134,21 +134,21 @@ def _file(role: str) -> Manifest:
     )
 
 
-def _relay(found: Manifest, *, workflow_dispatch: bool) -> Manifest:
+def _relay(manifest: Manifest, *, workflow_dispatch: bool) -> Manifest:
     """Return the backends' manifest, without the write access to contents where it is not needed."""
     if not workflow_dispatch:
-        return found
+        return manifest
     less = Permission(
         name="contents", level="read", reason="to notice pushes to an allowlist that lies there"
     )
-    kept = [less if each.name == "contents" else each for each in found.permissions]
-    return replace(found, permissions=tuple(kept))
+    kept = [less if each.name == "contents" else each for each in manifest.permissions]
+    return replace(manifest, permissions=tuple(kept))
 
 
-def _without_merge_queues(found: Manifest) -> Manifest:
-    events = tuple(event for event in found.events if event != "merge_group")
-    kept = tuple(each for each in found.permissions if each.name != "merge_queues")
-    return replace(found, events=events, permissions=kept)
+def _without_merge_queues(manifest: Manifest) -> Manifest:
+    events = tuple(event for event in manifest.events if event != "merge_group")
+    kept = tuple(each for each in manifest.permissions if each.name != "merge_queues")
+    return replace(manifest, events=events, permissions=kept)
 
 
 def _combined(upstream: Manifest, relay: Manifest) -> Manifest:

@@ -14,8 +14,7 @@ import sqlalchemy as sa
 
 from bot.core import metrics
 from bot.core.errors import OverBudget, RetryLater, StoreUnavailable
-from bot.db.rows import BigType, JsonType, metadata
-from bot.db.rows import must as _must
+from bot.db.rows import BigType, JsonType, metadata, must
 from bot.db.statements import Statement
 from bot.github.responses import MAX_WAIT
 
@@ -119,7 +118,7 @@ class RateBudget:
 
     def _wait_for_budget(self, at: int, allowed: Allowance, *, low_priority: bool) -> int:
         """Return the milliseconds until one more creation fits both budgets."""
-        self.creations = [one for one in self.creations if one > at - HOUR]
+        self.creations = [created_at for created_at in self.creations if created_at > at - HOUR]
         wait = 0
         for limit, window in ((allowed.per_minute, MINUTE), (allowed.per_hour, HOUR)):
             most = max(limit - limit // RESERVED, 1) if low_priority else limit
@@ -131,14 +130,14 @@ class RateBudget:
 oot_budget = sa.Table(
     "oot_budget",
     metadata,
-    _must("app_id", BigType),
-    _must("account", sa.Text),  # whose installation; app: the App itself
-    _must("next_write", BigType),  # the earliest time of the write after those reserved
-    _must("blocked_until", BigType),  # GitHub asked for it
-    _must("pressed_until", BigType),  # until then gates and verdicts take precedence
+    must("app_id", BigType),
+    must("account", sa.Text),  # whose installation; app: the App itself
+    must("next_write", BigType),  # the earliest time of the write after those reserved
+    must("blocked_until", BigType),  # GitHub asked for it
+    must("pressed_until", BigType),  # until then gates and verdicts take precedence
     # times of the last hour: a sliding hour needs every single one
-    _must("creations", JsonType),
-    _must("dispatches", JsonType),  # times of the last minute
+    must("creations", JsonType),
+    must("dispatches", JsonType),  # times of the last minute
     sa.PrimaryKeyConstraint("app_id", "account", name="pk_oot_budget"),
 )
 
@@ -177,19 +176,19 @@ class SharedBudgets:
         async def changed(tx: Transaction) -> T:
             budget = await self._locked(tx, account)
             before = _values(budget)
-            found = change(budget)
+            answer = change(budget)
             after = _values(budget)
             if after != before:
                 await tx.run(CHANGE, self._of(account) | after)
-            return found
+            return answer
 
         return await self._store.write(changed)
 
     async def blocked_until(self, account: str) -> int:
         """Return until when GitHub wants no calls, epoch milliseconds."""
         async with self._store.read() as tx:
-            found = await tx.run(BLOCKED_UNTIL, self._of(account))
-            return found.scalar() or 0
+            result = await tx.run(BLOCKED_UNTIL, self._of(account))
+            return result.scalar() or 0
 
     async def all(self) -> dict[str, RateBudget]:
         """Return every budget by account."""
@@ -364,7 +363,7 @@ class RateLimiter:
                 return block
             if url.endswith("/dispatches"):
                 return budget.reserve_dispatch(now)
-            found = budget.reserve_write(
+            reserved = budget.reserve_write(
                 now,
                 self._allowed,
                 creating=_creates(method, url),
@@ -372,13 +371,13 @@ class RateLimiter:
                 waiting=self._waiting.get(account, 0),
             )
             self._show(account, budget, now)
-            return found
+            return reserved
 
-        found = await self._budgets.change(account, reserve)
-        if isinstance(found, Deferral):
-            raise _over_budget(found)
-        metrics.WRITE_WAIT.observe((found - now) / 1000)
-        return found
+        reserved = await self._budgets.change(account, reserve)
+        if isinstance(reserved, Deferral):
+            raise _over_budget(reserved)
+        metrics.WRITE_WAIT.observe((reserved - now) / 1000)
+        return reserved
 
     async def _wait(self, account: str, milliseconds: int) -> None:
         self._waiting[account] = self._waiting.get(account, 0) + 1
@@ -399,7 +398,7 @@ class RateLimiter:
         return Deferral(kind="asked", reason=f"GitHub asked us to wait with {account}", after=wait)
 
     def _show(self, account: str, budget: RateBudget, now: int) -> None:
-        last_minute = sum(one > now - MINUTE for one in budget.creations)
+        last_minute = sum(created_at > now - MINUTE for created_at in budget.creations)
         metrics.BUDGET_LEFT.labels(account, "minute").set(self._allowed.per_minute - last_minute)
         metrics.BUDGET_LEFT.labels(account, "hour").set(self._allowed.per_hour - len(budget.creations))
 

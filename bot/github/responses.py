@@ -261,6 +261,6 @@ def lacking(version: str) -> list[Lack]:
 
 
 def _numbers(version: str) -> tuple[int, int]:
-    found = _VERSION.match(version) or _VERSION.match(DESCRIBED_ENTERPRISE[-1])
-    assert found is not None
-    return int(found[1]), int(found[2])
+    match = _VERSION.match(version) or _VERSION.match(DESCRIBED_ENTERPRISE[-1])
+    assert match is not None
+    return int(match[1]), int(match[2])

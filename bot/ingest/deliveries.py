@@ -73,7 +73,7 @@ def is_from_github(event: str) -> bool:
 
 
 def record(tx: Transaction, event: Delivery, kind: RecordType[V], *, deleted: bool = False) -> V:
-    """Have one record of the delivery merged into its table, and return the values read.
+    """Merge one record of the delivery into its table and return the values that were read.
 
     The delivery's repository is recorded too: its visibility decides who may see the record.
     """
@@ -87,7 +87,7 @@ def record(tx: Transaction, event: Delivery, kind: RecordType[V], *, deleted: bo
 
 
 def record_repository(tx: Transaction, event: Delivery, repository: object) -> None:
-    """Record a repository that a delivery mentions; the same again within a transaction costs nothing.
+    """Record a repository that a delivery mentions; repeating it within a transaction costs nothing.
 
     One without its visibility is ignored. It comes with any delivery, and is not tied to the first of them.
     """
@@ -112,15 +112,15 @@ GUID_CONTENT = {  # fields in which two answers about one object agree when noth
 }
 
 
-def delivery_of_answer(event: str, found: dict[str, Any], repository: dict[str, Any]) -> Incoming:
-    """Return an API answer about a run, job or check run as the delivery of that event."""
-    body = {"action": found["status"], event: found, "repository": repository}
-    content = f"{event} {repository['id']} {GUID_CONTENT[event].format_map(found)}"
+def delivery_of_answer(event: str, subject: dict[str, Any], repository: dict[str, Any]) -> Incoming:
+    """Turn an API answer about a run, job or check run into the delivery of that event."""
+    body = {"action": subject["status"], event: subject, "repository": repository}
+    content = f"{event} {repository['id']} {GUID_CONTENT[event].format_map(subject)}"
     return to_incoming(content_guid(content), event, body, source="api")
 
 
 def content_guid(content: str) -> str:
-    """Return a GUID made from the content, so that the same change is stored once."""
+    """Make a GUID from the content, so that the same change is stored once."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, content))
 
 
@@ -133,7 +133,7 @@ def to_incoming(
     app_id: int | None = None,
     headers: str | None = None,
 ) -> Incoming:
-    """Return a body that was not received as a webhook as the delivery it would have been."""
+    """Turn a body that did not arrive as a webhook into the delivery it would have been."""
     return Incoming(
         guid=guid,
         event=event,
@@ -148,22 +148,22 @@ def to_incoming(
     )
 
 
-COLUMN_NAMES = list(COLUMNS)
-EVENT, REPO, RECEIVED_AT, BODY = (
-    COLUMN_NAMES.index(name) for name in ("event", "repo", "received_at", "body")
-)
+NAMES = list(COLUMNS)
+EVENT, REPO, RECEIVED_AT, BODY = (NAMES.index(name) for name in ("event", "repo", "received_at", "body"))
 KNOWN_GUIDS = Statement(
     sa.select(delivery.c.guid).where(
         delivery.c.guid.in_(sa.select(sa.func.json_each(sa.bindparam("guids")).table_valued("value").c.value))
     )
 )
-INSERT_MARKED = f"INSERT INTO delivery ({', '.join(COLUMN_NAMES)}, attempts) VALUES ({', '.join('?' * len(COLUMN_NAMES))}, ?)"  # noqa: S608 - our names
+INSERT_MARKED = (
+    f"INSERT INTO delivery ({', '.join(NAMES)}, attempts) VALUES ({', '.join('?' * len(NAMES))}, ?)"  # noqa: S608 - our names
+)
 
 
 async def store_arrivals(
     tx: Transaction, rows: Sequence[DeliveryValues], stored: Sequence[DeliveryValues], events: Collection[str]
 ) -> list[ReceivedRow]:
-    """Store deliveries as handled, those of other events as ignored; returns both, for the caller to handle.
+    """Store deliveries as handled, or as ignored if their event has no handler; returns both, to be handled.
 
     `stored` are their rows with compressed bodies.
     Those that are in the inbox already stay as they are. Ours in place of a copy for another App is left to `claim`.
@@ -226,7 +226,7 @@ class Applier:
         self._events = context.events
 
     async def apply_arrived(self) -> int:
-        """Apply a batch of what has arrived on SQLite; returns how many were taken. Raises StoreUnavailable."""
+        """Apply a batch of newly arrived deliveries on SQLite; returns how many were taken. Raises StoreUnavailable."""
         async with self._context.intake.arrived_next(BATCH) as rows:
             if not rows:
                 return 0
@@ -235,9 +235,9 @@ class Applier:
                 async with self._store.transaction() as tx:
                     taken = await store_arrivals(tx, rows, stored, self._events)
                     tx.note_changed("delivery", taken)
-                    for one in taken:
-                        if one["event"] in self._events:
-                            await self._handle(tx, one)
+                    for row in taken:
+                        if row["event"] in self._events:
+                            await self._handle(tx, row)
             except StoreUnavailable:
                 raise
             except Exception as error:  # noqa: BLE001 - one bad delivery: the inbox tries each alone
@@ -249,7 +249,7 @@ class Applier:
         return len(rows)
 
     async def apply_due(self) -> int:
-        """Apply a batch of what is due in the inbox; returns how many were taken. Raises StoreUnavailable."""
+        """Apply a batch of the deliveries that are due; returns how many were taken. Raises StoreUnavailable."""
         taken: list[DeliveryRow] = []
         try:
             async with self._store.transaction() as tx:
@@ -259,7 +259,7 @@ class Applier:
             raise
         except Exception as error:  # noqa: BLE001 - one bad delivery: find it by trying each alone
             log.debug("batch failed", error=repr(error), deliveries=len(taken))
-            return sum([await self._apply_alone(one) for one in taken])
+            return sum([await self._apply_alone(row) for row in taken])
         metrics.count_applied(taken, events=self._events, now=self._clock.now())
         return len(taken)
 
@@ -268,64 +268,64 @@ class Applier:
 
         Parked and ignored ones count as handled then; stored ones stay to be handled.
         """
-        known = [one for one in batch if one["event"] in self._events]
+        known = [row for row in batch if row["event"] in self._events]
         try:
             async with self._store.transaction() as tx:
                 tx.replaying = True
-                for one in known:
-                    await self._handle(tx, one)
+                for row in known:
+                    await self._handle(tx, row)
                 await inbox.settle_deliveries(
-                    tx, [one for one in known if one["state"] in UNHANDLED], "handled"
+                    tx, [row for row in known if row["state"] in UNHANDLED], "handled"
                 )
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - one bad delivery: find it by trying each alone
             if len(known) == 1:
                 return {known[0]["guid"]: f"{type(error).__name__}: {error}"[:2000]}
-            alone = [await self.replay([one]) for one in known]
+            alone = [await self.replay([row]) for row in known]
             return {guid: reason for failed in alone for guid, reason in failed.items()}
         return {}
 
-    async def _apply_alone(self, one: DeliveryRow) -> bool:
-        """Apply one; returns False where it is due still, since not even its failure could be recorded."""
+    async def _apply_alone(self, row: DeliveryRow) -> bool:
+        """Apply one delivery; returns False if it is still due because not even its failure could be recorded."""
         try:
             async with self._store.transaction() as tx:
-                await self._handle_all(tx, await inbox.claim_due(tx, limit=1, only=one["id"]))
+                await self._handle_all(tx, await inbox.claim_due(tx, limit=1, only=row["id"]))
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - kept with the delivery, shown, retried
-            return await self._record_failure(one, error)
-        metrics.count_applied([one], events=self._events, now=self._clock.now())
+            return await self._record_failure(row, error)
+        metrics.count_applied([row], events=self._events, now=self._clock.now())
         return True
 
     async def _handle_all(self, tx: Transaction, taken: Sequence[DeliveryRow]) -> None:
-        known = [one for one in taken if one["event"] in self._events]
-        for one in known:
-            await self._handle(tx, one)
+        known = [row for row in taken if row["event"] in self._events]
+        for row in known:
+            await self._handle(tx, row)
         tx.note_changed("delivery", taken)
         await inbox.settle_deliveries(tx, known, "handled")
         await inbox.settle_deliveries(
-            tx, [one for one in taken if one["event"] not in self._events], "ignored"
+            tx, [row for row in taken if row["event"] not in self._events], "ignored"
         )
 
-    async def _handle(self, tx: Transaction, one: ReceivedRow) -> None:
+    async def _handle(self, tx: Transaction, row: ReceivedRow) -> None:
         data = (
-            await asyncio.to_thread(self._payload, one)
-            if inbox.body_size(one) > LARGE_BODY
-            else self._payload(one)
+            await asyncio.to_thread(self._payload, row)
+            if inbox.body_size(row) > LARGE_BODY
+            else self._payload(row)
         )
-        tx.cause = one["guid"]
-        github = is_from_github(one["event"])
+        tx.cause = row["guid"]
+        github = is_from_github(row["event"])
         event = Delivery(
             data,
-            event=one["event"],
-            delivery_id=one["guid"],
-            received_at=one["received_at"],
-            admitted_for=None if github else one.get("repo"),
+            event=row["event"],
+            delivery_id=row["guid"],
+            received_at=row["received_at"],
+            admitted_for=None if github else row.get("repo"),
         )
-        bound = structlog.contextvars.bind_contextvars(delivery=one["guid"])
+        bound = structlog.contextvars.bind_contextvars(delivery=row["guid"])
         try:
-            with traces.span(f"handle {one['event']}", cause=one["guid"]):
+            with traces.span(f"handle {row['event']}", cause=row["guid"]):
                 if github:  # others name no repository, and nothing they say pins one
                     await repositories.require_same_repository(tx, self._context.settings, data)
                 await self._router.dispatch(event, tx)
@@ -334,37 +334,41 @@ class Applier:
         finally:
             structlog.contextvars.reset_contextvars(**bound)
 
-    def _payload(self, one: ReceivedRow) -> dict[str, Any]:
-        return read_payload(self._context.settings, inbox.read_body(one))
+    def _payload(self, row: ReceivedRow) -> dict[str, Any]:
+        return read_payload(self._context.settings, inbox.read_body(row))
 
-    async def _record_failure(self, one: DeliveryRow, error: Exception) -> bool:
-        """Postpone or park a delivery with the reason, or without where that cannot be stored; returns whether it was.
+    async def _record_failure(self, row: DeliveryRow, error: Exception) -> bool:
+        """Postpone or park a delivery with the reason, or without it if it cannot be stored; returns success.
 
         Where neither can be, the other deliveries go on, and /readyz says so.
         """
-        hopeless = isinstance(error, Unreadable) or one["attempts"] + 1 >= MOST_ATTEMPTS
+        hopeless = isinstance(error, Unreadable) or row["attempts"] + 1 >= MOST_ATTEMPTS
         reason = clean(f"{type(error).__name__}: {error}"[:2000])
         log.warning(
-            "delivery failed", delivery=one["guid"], github_event=one["event"], error=reason, parked=hopeless
+            "delivery failed",
+            delivery=row["guid"],
+            github_event=row["event"],
+            error=reason,
+            parked=hopeless,
         )
         for kept in (reason, NOT_STORABLE):
             try:
-                await self._postpone(one, kept, hopeless=hopeless)
+                await self._postpone(row, kept, hopeless=hopeless)
             except StoreUnavailable:
                 raise
             except Exception:
-                log.exception("a failure cannot be recorded", delivery=one["guid"])
+                log.exception("a failure cannot be recorded", delivery=row["guid"])
             else:
                 return True
-        detail = f"that delivery {one['guid']} failed cannot be recorded; see the log"
+        detail = f"that delivery {row['guid']} failed cannot be recorded; see the log"
         self._store.note_outcome(StoreUnavailable(detail))
         return False
 
-    async def _postpone(self, one: DeliveryRow, reason: str, *, hopeless: bool) -> None:
+    async def _postpone(self, row: DeliveryRow, reason: str, *, hopeless: bool) -> None:
         async with self._store.transaction() as tx:
             if hopeless:
-                tx.note_changed("delivery", [one])
-                metrics.APPLIED.labels("parked").inc(await inbox.park_delivery(tx, one, reason))
+                tx.note_changed("delivery", [row])
+                metrics.APPLIED.labels("parked").inc(await inbox.park_delivery(tx, row, reason))
             else:
-                due_at = tx.now + tasks.backoff(one["attempts"] + 1)
-                await inbox.postpone_delivery(tx, one, due_at=due_at, error=reason)
+                due_at = tx.now + tasks.backoff(row["attempts"] + 1)
+                await inbox.postpone_delivery(tx, row, due_at=due_at, error=reason)

@@ -46,7 +46,7 @@ LARGEST = 4 * 1024 * 1024  # bytes of a body as stored; of a larger one the reco
 async def read_with_source(
     tx: Transaction, export: Export, keys: Sequence[RowKey]
 ) -> dict[RowKey, ExportedRow]:
-    """Return records, each with the body it came with as `source`; None where that is no longer kept."""
+    """Return records, each with the body it came with as `source`, None once that is deleted."""
     rows = await read_rows(tx, export, keys)
     if export.name == WORKFLOW_RUN.table:
         rows = await _newest_attempts(tx, rows)
@@ -59,7 +59,7 @@ async def read_with_source(
 
 
 async def _newest_attempts(tx: Transaction, rows: dict[RowKey, ExportedRow]) -> dict[RowKey, ExportedRow]:
-    """Return runs without attempts that a later one followed: both have one object."""
+    """Return runs without their superseded attempts: all attempts of a run are one object."""
     c = records[WORKFLOW_RUN.table].c
     ids = sorted({row["id"] for row in rows.values()})
     query = sa.select(c.repository_id, c.id, sa.func.max(c.run_attempt)).where(c.id.in_(ids))
@@ -68,13 +68,13 @@ async def _newest_attempts(tx: Transaction, rows: dict[RowKey, ExportedRow]) -> 
 
 
 def source_payload(row: ExportedRow) -> dict[str, Any] | None:
-    """Return the object that a record came with; None where it is no longer kept."""
+    """Return the object that a record came with, None once it is deleted."""
     body = source_body(row)
     try:
-        found = None if body is None else decode(body)
+        payload = None if body is None else decode(body)
     except Unreadable:
         return None
-    return found if isinstance(found, dict) else None
+    return payload if isinstance(payload, dict) else None
 
 
 def source_body(row: ExportedRow) -> bytes | None:
@@ -135,7 +135,7 @@ def copy_delivery(_export: Export, row: ExportedRow) -> list[StoredObject]:
 
 
 def copy_object(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return GitHub's newest object of a record; where its delivery is no longer kept, what the record has of it."""
+    """Return GitHub's newest object of a record, or the record's own fields once its delivery is deleted."""
     kind = TYPES[export.name]
     folders = [export.name, repo_key(row["repo"])] if row["repo"] else [export.name]
     names = (row[part] for part in kind.key if part != "run_attempt")  # of a run the newest attempt is sent
@@ -144,11 +144,11 @@ def copy_object(export: Export, row: ExportedRow) -> list[StoredObject]:
 
 
 def newest_object(row: ExportedRow, at: str) -> dict[str, Any]:
-    """Return GitHub's object of a record, the member `at` of its delivery; else what the record has, and `_partial`."""
+    """Return GitHub's object of a record, the member `at` of its delivery; else the record's fields and `_partial`."""
     payload = source_payload(row)
-    found = payload.get(at) if at and payload else payload
-    if isinstance(found, dict):
-        return found
+    sent = payload.get(at) if at and payload else payload
+    if isinstance(sent, dict):
+        return sent
     return {name: value for name, value in row.items() if name not in OURS} | {"_partial": True}
 
 
@@ -251,9 +251,8 @@ MATERIALIZED_VIEWS = {
 }
 ORDERS = {"workflow_job": ("id", "run_id", "dynamoKey"), "push": ("dynamoKey",)}
 ADDED = ("torchci_classification",)  # by other capabilities: no part of GitHub's object
-MAPPED = frozenset(
-    name for name in TYPES if UPSTREAM_NAMES.get(name, name) in UPSTREAM_COLUMNS
-)  # records that upstream has
+# records that upstream has
+MAPPED = frozenset(name for name in TYPES if UPSTREAM_NAMES.get(name, name) in UPSTREAM_COLUMNS)
 
 
 def upstream_key(export: str, row: ExportedRow) -> str:
@@ -272,11 +271,11 @@ def copy_record(export: Export) -> TableCopy:
         return None if row is None else (upstream_key(export.name, row),)
 
     def rows(row: ExportedRow) -> Iterable[Mapping[str, Any]]:
-        found = newest_object(row, at)
-        if "_partial" in found:
-            found = found | _members(found)
+        sent = newest_object(row, at)
+        if "_partial" in sent:
+            sent = sent | _members(sent)
         added = {name: row[name] for name in ADDED if name in row}
-        return ({**found, **added, "dynamoKey": upstream_key(export.name, row)},)
+        return ({**sent, **added, "dynamoKey": upstream_key(export.name, row)},)
 
     return TableCopy(
         table=ColumnTable(
@@ -294,10 +293,10 @@ def copy_record(export: Export) -> TableCopy:
 
 
 def _members(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a record has of the objects within GitHub's, whose delivery is no longer kept."""
-    found: dict[str, Any] = {}
+    """Rebuild the nested objects of GitHub's object from a record whose delivery is deleted."""
+    members: dict[str, Any] = {}
     if isinstance(record.get("labels"), list) and "number" in record:
-        found["labels"] = [{"name": name} for name in record["labels"]]
+        members["labels"] = [{"name": name} for name in record["labels"]]
     for member, names in {
         "user": {"id": "user_id", "login": "user_login"},
         "head": {"ref": "head_ref", "sha": "head_sha"},
@@ -313,15 +312,15 @@ def _members(record: Mapping[str, Any]) -> dict[str, Any]:
         },
     }.items():
         if known := {inner: record[column] for inner, column in names.items() if column in record}:
-            found[member] = known
+            members[member] = known
     if isinstance(record.get("commits"), list):
-        found["commits"] = [{"id": sha} for sha in record["commits"]]
-    found["repository"] = {"id": record.get("repository_id"), "full_name": record.get("repo")}
-    return found
+        members["commits"] = [{"id": sha} for sha in record["commits"]]
+    members["repository"] = {"id": record.get("repository_id"), "full_name": record.get("repo")}
+    return members
 
 
 def copy_delivery_row(export: Export) -> TableCopy:
-    """Return the copy of what is known of deliveries, without their bodies."""
+    """Return the copy of deliveries' rows, without their bodies."""
     columns = column_types(export.table, without=("id", "body", "codec", "headers", "due_at"))
     return copy_of(export, columns, steady=True)
 
@@ -346,19 +345,19 @@ def copy_item(export: Export, row: ExportedRow) -> list[StoredItem]:
     table = ITEM_TABLES[export.name]
     if export.name in LABEL_EVENTS:
         return [_label_event(table, LABEL_EVENTS[export.name], row)]
-    found = newest_object(row, TYPES[export.name].at)
-    return [StoredItem(table=table, key=_item_key(export.name, row, found), attributes=found)]
+    sent = newest_object(row, TYPES[export.name].at)
+    return [StoredItem(table=table, key=_item_key(export.name, row, sent), attributes=sent)]
 
 
-def _item_key(name: str, row: ExportedRow, found: object) -> str:
+def _item_key(name: str, row: ExportedRow, sent: object) -> str:
     issue = row.get("issue_url") if name == "issue_comment" else None
-    if isinstance(issue, str) and isinstance(found, dict):
+    if isinstance(issue, str) and isinstance(sent, dict):
         return f"{row['repo']}/{issue.rpartition('/')[2]}/{row['id']}"
     return upstream_key(name, row)
 
 
 def _label_event(table: str, subject: str, row: ExportedRow) -> StoredItem:
-    """Return a label that was put on or taken off; upstream's key without a time has only the last of them."""
+    """Return a label that was added or removed; upstream's key has no time, so only the last event remains."""
     number, label, at = row[f"{subject}_number"], row["label_name"], row[f"{subject}_updated_at"]
     attributes = {
         "repo_name": row["repo"],
@@ -379,7 +378,7 @@ PRIVATE = re.compile(rb'(?<!\\)"private"\s*:\s*true')
 
 
 async def find_private(_context: Context, rows: Mapping[RowKey, ExportedRow]) -> dict[RowKey, ExportedRow]:
-    """Add to deliveries whether they mention a private repository: of some there is no record that says so."""
+    """Add to deliveries whether they mention a private repository: for some of them no record says so."""
     return await asyncio.to_thread(lambda: {key: _with_body(row) for key, row in rows.items()})
 
 

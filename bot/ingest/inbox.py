@@ -38,9 +38,8 @@ COMPRESSION_LEVEL = 1  # 3 takes half as long again for five percent
 LARGE_BODY = 256 * 1024  # bytes: compressing or reading a larger body would keep others waiting
 CODEC = "zstd"
 
-_compressor = zstd.ZstdCompressor(
-    COMPRESSION_LEVEL
-)  # one for all: making one takes as long as most bodies do
+# one for all: making one takes as long as most bodies do
+_compressor = zstd.ZstdCompressor(COMPRESSION_LEVEL)
 
 
 def compress_body(body: bytes) -> bytes:
@@ -118,12 +117,12 @@ def arrived_values(incoming: Incoming, now: int) -> tuple[Any, ...]:
 
 
 def to_stored(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a row in the order of COLUMNS for one in the order of ARRIVED."""
+    """Reorder a row from ARRIVED to COLUMNS, its body compressed."""
     return (*row[:-1], compress_body(row[-1]), CODEC)
 
 
 async def to_stored_rows(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return such rows, without keeping the event loop for long: large bodies are compressed in a thread."""
+    """Do the same for many rows without blocking the event loop: large bodies are compressed in a thread."""
     made, size = [], 0
     for row in rows:
         is_large = len(row[-1]) > LARGE_BODY
@@ -150,9 +149,9 @@ async def store_delivery(tx: Transaction, incoming: Incoming) -> bool:
 async def claim_due(tx: Transaction, *, limit: int, only: int | None = None) -> list[DeliveryRow]:
     """Return the deliveries to be handled next, their rows locked until this transaction ends.
 
-    Of large bodies it takes as many as memory allows; the rest are left to the next call.
+    It takes as many large bodies as memory allows and leaves the rest to the next call.
     """
-    query = _due(sqlite=tx.sqlite, one=only is not None)
+    query = _due(sqlite=tx.sqlite, single=only is not None)
     rows = await tx.fetch(query, {"now": tx.now, "most": limit, "only": only})
     await _add_large_bodies(tx, [row for row in rows if not row["body"]])
     return _fitting([row for row in rows if row["body"]])
@@ -168,26 +167,26 @@ def body_size(row: ReceivedRow) -> int:
     return inflated_size(row["body"], row["codec"])
 
 
-def _fitting(found: Sequence[DeliveryRow]) -> list[DeliveryRow]:
-    """Return the deliveries of which one transaction can keep what they say."""
+def _fitting(rows: Sequence[DeliveryRow]) -> list[DeliveryRow]:
+    """Return the deliveries whose contents one transaction can hold."""
     fit, total = [], 0
-    for one in found:
-        size = body_size(one)
+    for row in rows:
+        size = body_size(row)
         if size > LARGE_BODY:
             if total > MOST_BYTES:
                 continue
             total += size
-        fit.append(one)
+        fit.append(row)
     return fit
 
 
 @functools.cache
-def _due(*, sqlite: bool, one: bool) -> RowStatement[DeliveryRow]:
-    """Return the query for what is due, put together once, since it runs all the time; large bodies are left empty."""
+def _due(*, sqlite: bool, single: bool) -> RowStatement[DeliveryRow]:
+    """Return the query for what is due, built once since it runs all the time; large bodies are left empty."""
     small = sa.case((sa.func.length(delivery.c.body) <= LARGE_BODY, delivery.c.body), else_=sa.literal(b""))
     query = select(DeliveryRow, delivery, body=small)
     query = query.where(delivery.c.state == literal_word("stored"), delivery.c.due_at <= sa.bindparam("now"))
-    if one:
+    if single:
         query = query.where(delivery.c.id == sa.bindparam("only"))
     query = query.order_by(delivery.c.due_at, delivery.c.id).limit(sa.bindparam("most", type_=sa.Integer))
     return RowStatement(query if sqlite else query.with_for_update(skip_locked=True))
@@ -209,20 +208,20 @@ async def settle_deliveries(
     tx: Transaction, claimed: Sequence[DeliveryRow], state: str, error: str | None = None
 ) -> None:
     """Mark deliveries handled, ignored or parked."""
-    ids = [one["id"] for one in claimed]
+    ids = [row["id"] for row in claimed]
     if ids:
         await tx.run(SETTLE, {"ids": ids, "settled_as": state, "because": error})
 
 
 async def park_delivery(tx: Transaction, claimed: DeliveryRow, error: str) -> bool:
-    """Give a delivery up; returns False when another process has settled it meanwhile."""
+    """Give up a delivery; returns False if another process has settled it in the meantime."""
     change = {"state": "parked", "error": error, "attempts": claimed["attempts"] + 1}
     still = (delivery.c.id == claimed["id"], delivery.c.state == "stored")
     return bool((await tx.run(sa.update(delivery).where(*still).values(change))).rowcount)
 
 
 async def postpone_delivery(tx: Transaction, claimed: DeliveryRow, *, due_at: int, error: str) -> None:
-    """Leave a delivery stored, to be retried later."""
+    """Leave a delivery stored, to be tried again later."""
     change = {"due_at": due_at, "error": error, "attempts": claimed["attempts"] + 1}
     still = (delivery.c.id == claimed["id"], delivery.c.state == "stored")
     await tx.run(sa.update(delivery).where(*still).values(change))
@@ -248,16 +247,16 @@ async def stored_guids(tx: Transaction, guids: Sequence[str]) -> set[str]:
 
 
 async def replay_delivery(tx: Transaction, guid: str) -> DeliveryRow | None:
-    """Have the worker handle a delivery once more; returns it as it was, None when it is not stored.
+    """Requeue a delivery; returns its row as it was, None if it is not stored.
 
     Handling is idempotent: nothing is done twice. A delivery to another App is left alone.
     """
-    found = await find_delivery(tx, guid)
-    if found is not None and found["state"] != "foreign":
+    row = await find_delivery(tx, guid)
+    if row is not None and row["state"] != "foreign":
         tx.wakes_workers = True
         change = {"state": "stored", "due_at": tx.now, "attempts": 0, "error": None}
         await tx.run(sa.update(delivery).where(delivery.c.guid == guid).values(change))
-    return found
+    return row
 
 
 STORED = delivery.c.state == "stored"
@@ -268,7 +267,7 @@ FROM_GITHUB = ("webhook", "pull")
 
 @dataclass(frozen=True, kw_only=True)
 class Backlog:
-    """Numbers of what waits. Ages are milliseconds, 0 when nothing waits."""
+    """How many deliveries and tasks wait, and for how long. Ages are milliseconds, 0 when nothing waits."""
 
     deliveries: int  # stored, not handled yet
     oldest_delivery: int  # age of the oldest of them
@@ -280,7 +279,7 @@ class Backlog:
 
 
 async def measure_backlog(tx: Transaction) -> Backlog:
-    """Count what waits; an index answers every query."""
+    """Count what waits; every query is answered by an index."""
     count = sa.func.count()
     deliveries, first_received = await _fetch_row(
         tx, sa.select(count, sa.func.min(delivery.c.received_at)).where(STORED)

@@ -100,7 +100,7 @@ class Intake:
             await self.move_arrived()
 
     async def arrived(self) -> tuple[int, int | None]:
-        """Return how many are to be moved, and when the first of them was received (epoch milliseconds)."""
+        """Return how many deliveries are still to be moved, and when the first was received (epoch milliseconds)."""
         return await self._mover.waiting() if self._store.sqlite else (0, None)
 
     async def _write(self, rows: Sequence[Values]) -> list[bool]:
@@ -168,7 +168,7 @@ class RecentGuids:
         self._older: dict[str, bool] = {}
 
     def unknown(self, rows: Sequence[DeliveryValues]) -> list[bool]:
-        """Return which deliveries are new: a copy for another App is not known, our own delivery replaces it."""
+        """Return which deliveries are new; a copy for another App does not count, our own delivery replaces it."""
         batch: dict[str, bool] = {}
         new = []
         for row in rows:
@@ -215,7 +215,7 @@ class Mover:
 
     @contextlib.asynccontextmanager
     async def next(self, most: int) -> AsyncIterator[Sequence[DeliveryValues]]:
-        """Yield what has arrived, up to about `most` deliveries; those are moved once the caller has stored them.
+        """Yield up to about `most` arrived deliveries; they count as moved once the caller has stored them.
 
         An error leaves them where they are. Raises StoreUnavailable.
         """
@@ -230,7 +230,7 @@ class Mover:
                 raise
 
     async def waiting(self) -> tuple[int, int | None]:
-        """Return how many have not been moved, and when the first of them was received (epoch milliseconds)."""
+        """Return how many deliveries have not been moved, and when the first was received (epoch milliseconds)."""
         return await self._in_thread(self._spool.waiting)
 
     async def close(self) -> None:
@@ -273,7 +273,7 @@ class Mover:
 
 
 def insert_deliveries(database: sqlite3.Connection, arrived: Sequence[DeliveryValues]) -> None:
-    """Write deliveries that are not in the inbox, and ours in place of a copy for another App."""
+    """Insert deliveries that are not in the inbox; ours replace a copy for another App."""
     rows = [to_stored(row) for row in arrived]
     if database.executemany(INSERT, rows).rowcount < len(rows):
         database.executemany(REPLACE, [row for row in rows if is_ours(row)])

@@ -45,26 +45,26 @@ async def reconcile_records(context: Context, _task: Task) -> None:
     async with context.store.transaction() as tx:
         since = (await redeliver.begin_sweep(tx, context.github.app_id, RECONCILE))["created_at"]
         window = Window(since=since, complete_until=await _complete_until(context, tx))
-    found, failures = await check_open_runs(context), []
+    behind, failures = await check_open_runs(context), []
     comparisons = (*load_each(context.features, "reconcile"), find_unknown_runs)
     for repo in context.settings.upstream_repo:
         refused: str | None = None
         for compare in comparisons:
             try:
-                found += await compare(context, repo, window)
+                behind += await compare(context, repo, window)
             except (GitHubRefused, RetryLater) as error:  # the others can still be compared
                 log.warning("what is open and running cannot be listed", repo=repo, reason=str(error))
                 failures.append(error)
                 refused = refused or (str(error) if isinstance(error, GitHubRefused) else None)
         async with context.store.transaction() as tx:
             await repositories.note_reached(tx, repo, refused)
-    if found:
-        log.warning("records were behind", repaired=found)
+    if behind:
+        log.warning("records were behind", repaired=behind)
     if failures:
         raise failures[0]  # not finished: its age shows the operator
     async with context.store.transaction() as tx:
         await redeliver.finish_sweep(
-            tx, context.github.app_id, RECONCILE, reached=window.complete_until, found=found
+            tx, context.github.app_id, RECONCILE, reached=window.complete_until, found=behind
         )
 
 
@@ -116,13 +116,13 @@ RESOURCES = (
 
 
 async def check_open_runs(context: Context) -> int:
-    """Look up everything of ours that has run for long; returns how many records were behind."""
+    """Look up all watched runs, jobs and checks that have run for long; returns how many records were behind."""
     return sum([await _look_up_all(context, resource) for resource in RESOURCES])
 
 
 async def _look_up_all(context: Context, resource: Resource) -> int:
-    """Look up what runs of one kind, until GitHub leaves MOST_UNANSWERED of them without an answer."""
-    now, found, unanswered = context.clock.now(), 0, 0
+    """Look up the open records of one kind until GitHub has left MOST_UNANSWERED requests without an answer."""
+    now, behind, unanswered = context.clock.now(), 0, 0
     async with context.store.read() as tx:
         rows = await _open_records(
             tx,
@@ -134,22 +134,22 @@ async def _look_up_all(context: Context, resource: Resource) -> int:
         )
     for row in rows:
         try:
-            found += await _look_up(context, resource, row)
+            behind += await _look_up(context, resource, row)
         except RetryLater as error:
             log.info("no answer", kind=resource.name, repo=row["repo"], id=row["id"], reason=str(error))
             unanswered += isinstance(error, GitHubUnavailable)
         if unanswered == MOST_UNANSWERED:
             break
-    return found
+    return behind
 
 
 async def _look_up(context: Context, resource: Resource, row: OpenRow) -> bool:
-    """Store GitHub's state of one of them if it has changed; raises RetryLater when GitHub has no answer."""
+    """Store GitHub's state of one object if it has changed; raises RetryLater when GitHub has no answer."""
     client = context.app_for(row["repo"]).client(
         row["repo"], since=row["received_at"], **{resource.permission: "read"}
     )
     try:
-        found = await client.getitem(client.path(resource.path.format_map(row)))
+        newest = await client.getitem(client.path(resource.path.format_map(row)))
     except GitHubRefused as error:
         log.info(
             "cannot be asked about", kind=resource.name, repo=row["repo"], id=row["id"], reason=str(error)
@@ -158,10 +158,10 @@ async def _look_up(context: Context, resource: Resource, row: OpenRow) -> bool:
             async with context.store.transaction() as tx:
                 await _mark_gone(tx, resource.name, row)
         return False
-    if found["status"] == row["status"]:
+    if newest["status"] == row["status"]:
         return False
     repository = {"id": row["repository_id"], "full_name": row["repo"]}
-    return await _store_answer(context, resource, found, repository | found.get("repository", {}))
+    return await _store_answer(context, resource, newest, repository | newest.get("repository", {}))
 
 
 async def find_unknown_runs(context: Context, repo: str, _window: object = None) -> int:
@@ -169,7 +169,7 @@ async def find_unknown_runs(context: Context, repo: str, _window: object = None)
 
     Raises GitHubRefused when they cannot be listed, RetryLater when GitHub has no answer.
     """
-    client, found = context.github.client(repo, actions="read"), 0
+    client, unknown = context.github.client(repo, actions="read"), 0
     for status in UNFINISHED:
         url = client.path("actions/runs{?status,per_page}")
         answer = await client.getitem(url, {"status": status, "per_page": str(MOST_LISTED)})
@@ -178,8 +178,8 @@ async def find_unknown_runs(context: Context, repo: str, _window: object = None)
             known = await _known_runs(tx, [run["id"] for run in runs])
         for run in runs:
             if (run["id"], run["run_attempt"]) not in known:
-                found += await _store_answer(context, RESOURCES[0], run, run["repository"])
-    return found
+                unknown += await _store_answer(context, RESOURCES[0], run, run["repository"])
+    return unknown
 
 
 def _is_late(run: dict[str, Any], now: int) -> bool:
@@ -188,11 +188,13 @@ def _is_late(run: dict[str, Any], now: int) -> bool:
 
 
 async def _store_answer(
-    context: Context, resource: Resource, found: dict[str, Any], repository: dict[str, Any]
+    context: Context, resource: Resource, newest: dict[str, Any], repository: dict[str, Any]
 ) -> bool:
     """Store GitHub's answer as the delivery that should have come."""
     async with context.store.transaction() as tx:
-        return await inbox.store_delivery(tx, deliveries.delivery_of_answer(resource.name, found, repository))
+        return await inbox.store_delivery(
+            tx, deliveries.delivery_of_answer(resource.name, newest, repository)
+        )
 
 
 async def _open_records(
@@ -204,7 +206,7 @@ async def _open_records(
     limit: int,
     app_id: int | None = None,
 ) -> list[OpenRow]:
-    """Return incomplete records of some repositories (lower case), first received in a period; with `app_id`, its own.
+    """Return open records of some repositories (lower case), first received in a period; with `app_id`, that App's.
 
     Only watched repositories: nothing strangers send makes us call GitHub. The order is random, so that records without
     news do not keep the others from being looked up.
@@ -248,7 +250,7 @@ async def identify_unknown(context: Context, _task: Task) -> None:
 
 
 async def identify_at_start(context: Context) -> None:
-    """Ask about every repository that the settings name: much may have changed while we were away."""
+    """Ask about every repository that the settings name: much may have changed while the bot was down."""
     async with context.store.transaction() as tx:
         named = (await read_watched(context, tx)).named
         await repositories.forget_unnamed(tx, named)
@@ -260,19 +262,19 @@ async def identify_repositories(context: Context, repos: Iterable[str]) -> None:
     failures = []
     for repo in sorted(repos):
         try:
-            found = await context.app_for(repo).by_name(repo, metadata="read").repository()
+            repository = await context.app_for(repo).by_name(repo, metadata="read").repository()
         except (GitHubRefused, RetryLater) as error:  # the others can still be asked about
             failures.append(f"{repo}: {error}")
             continue
         async with context.store.transaction() as tx:
-            mine = await repositories.set_id(tx, repo, found["id"])
-            if mine != found["id"]:
+            mine = await repositories.set_id(tx, repo, repository["id"])
+            if mine != repository["id"]:
                 log.error(
                     "another repository has this name now",
-                    problem=repositories.describe_other_id(repo, mine, found["id"]),
+                    problem=repositories.describe_other_id(repo, mine, repository["id"]),
                 )
                 continue
-            payload = {"action": "read", "repository": found}
+            payload = {"action": "read", "repository": repository}
             record_store.add_record(tx, from_payload(REPOSITORY, payload, guid="", received_at=tx.now))
     if failures:
         raise RetryLater("; ".join(failures), after=IDENTIFY_AGAIN)

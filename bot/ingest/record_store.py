@@ -15,7 +15,6 @@ from bot.db.rows import metadata, select, unindexed
 from bot.db.statements import RowStatement, Statement, literal_word
 from bot.db.transaction import Slot, among_given
 from bot.ingest import repositories
-from bot.ingest import repositories as names
 from bot.ingest.record_rows import PullRow
 from bot.ingest.tables import Record, Values, merge, records
 
@@ -32,9 +31,9 @@ Key = tuple[Any, ...]
 RECORDS: Slot[list[Record]] = Slot("records", list)
 
 
-def add_record(tx: Transaction, one: Record) -> None:
-    """Have a record merged into its table before the transaction ends."""
-    tx.slot(RECORDS).append(one)
+def add_record(tx: Transaction, version: Record) -> None:
+    """Merge a record into its table before the transaction ends."""
+    tx.slot(RECORDS).append(version)
 
 
 async def write_records(tx: Transaction, _changed: Changed) -> None:
@@ -113,7 +112,7 @@ def _merged(row: Values | None, versions: Sequence[Record]) -> Values | None:
 def _telling_more(
     present: dict[Key, Values], columns: Sequence[sa.Column[Any]], updates: Sequence[Values]
 ) -> list[Values]:
-    """Return the updates of more than `merge_state`: another delivery that shows the same may only come to be named."""
+    """Return the updates that change more than `merge_state`, where the same content may come from another delivery."""
     return [
         row
         for row in updates
@@ -131,17 +130,17 @@ async def _present(
     """Return the rows that are there; `locked` does nothing on SQLite, which has one writer."""
     columns = list(table.primary_key.columns)
     query = _select(table, sqlite=tx.sqlite, locked=locked and not tx.sqlite)
-    found = {}
+    present = {}
     for start in range(0, len(keys), KEYS_PER_QUERY):
         wanted = tx.keys(keys[start : start + KEYS_PER_QUERY])
         for row in await tx.rows(query, {"wanted": wanted}):
-            found[_key(columns, row)] = row
-    return found
+            present[_key(columns, row)] = row
+    return present
 
 
 @functools.cache
 def _select(table: sa.Table, *, sqlite: bool, locked: bool) -> Statement:
-    """Return the query for rows by their keys; putting one together takes longer than running it."""
+    """Return the query for rows by their keys, cached: building it takes longer than running it."""
     columns = list(table.primary_key.columns)
     query = sa.select(table).where(among_given(columns, "wanted", sqlite=sqlite)).order_by(*columns)
     return Statement(query.with_for_update() if locked else query)
@@ -163,7 +162,7 @@ MOST_TEXT = 8_000_000  # characters of records read for one page: a single commi
 
 
 async def read_visible_repositories(tx: Transaction, hidden: Hidden, *, private: bool) -> dict[int, str]:
-    """Return the names of the repositories that may be shown: the public ones, with `private` all; by id.
+    """Return the names of the repositories that may be shown, by id: the public ones, or all with `private`.
 
     One that is not known to be public is treated as a private one.
     """
@@ -171,8 +170,8 @@ async def read_visible_repositories(tx: Transaction, hidden: Hidden, *, private:
     if not known:
         repository = records["repository"].c
         query = sa.select(repository.repository_id, repository.full_name, repository.private)
-        found = (await tx.run(query.where(repository.full_name.is_not(None)))).all()
-        known |= {row.repository_id: (row.full_name, row.private is False) for row in found}
+        rows = (await tx.run(query.where(repository.full_name.is_not(None)))).all()
+        known |= {row.repository_id: (row.full_name, row.private is False) for row in rows}
     return {
         identifier: name
         for identifier, (name, public) in known.items()
@@ -226,8 +225,10 @@ async def read_record_page(
 def _text_size(kind: RecordType[Any]) -> sa.ColumnElement[int]:
     """Return how many characters the texts of a record have."""
     table = metadata.tables[kind.table]
-    long = [table.c[one.name] for one in kind.columns if one.kind in {Kind.TEXT, Kind.TEXTS, Kind.JSON}]
-    lengths = [sa.func.coalesce(sa.func.length(sa.cast(one, sa.Text)), 0) for one in long]
+    long = [
+        table.c[column.name] for column in kind.columns if column.kind in {Kind.TEXT, Kind.TEXTS, Kind.JSON}
+    ]
+    lengths = [sa.func.coalesce(sa.func.length(sa.cast(text, sa.Text)), 0) for text in long]
     return functools.reduce(operator.add, lengths)
 
 
@@ -242,7 +243,7 @@ def follows_row(
 async def _records_query(tx: Transaction, kind: RecordType[Any], repo: str, hidden: Hidden) -> sa.Select[Any]:
     """Return the query for a repository's records, without those that must not be shown."""
     table = metadata.tables[kind.table]
-    name, known = sa.func.lower(table.c.repo), await names.read_names_of_same(tx, repo)
+    name, known = sa.func.lower(table.c.repo), await repositories.read_names_of_same(tx, repo)
     query = sa.select(table).where(name.in_(sorted(known)))
     if hidden.ids or hidden.names:
         query = query.where(
@@ -348,11 +349,11 @@ async def read_deciding_pulls(tx: Transaction, repo: str, heads: Collection[str]
     The first is the one that had the commit first, not the one with the lowest number: authors may push another's
     commit to an old pull request of theirs. The others have the same author, and may target other base branches.
     """
-    found: dict[str, list[tuple[int, int | None]]] = {}
+    by_head: dict[str, list[tuple[int, int | None]]] = {}
     for head_sha, number, user_id in await tx.run(
         DECIDING_PULLS, {"heads": sorted(heads), "of_repo": repo.lower()}
     ):
-        found.setdefault(head_sha, []).append((number, user_id))
+        by_head.setdefault(head_sha, []).append((number, user_id))
     return {
-        sha: [number for number, author in pulls if author == pulls[0][1]] for sha, pulls in found.items()
+        sha: [number for number, author in pulls if author == pulls[0][1]] for sha, pulls in by_head.items()
     }

@@ -16,9 +16,8 @@ from bot.core.escaping import is_enterprise_server
 from bot.core.json_fields import as_int, as_time
 from bot.db.rows import select
 from bot.ingest import inbox
-from bot.ingest import repositories as names
 from bot.ingest.deliveries import to_incoming
-from bot.ingest.repositories import read_watched
+from bot.ingest.repositories import is_known, read_watched
 from bot.ingest.tables import LogEntry, MissedDeliveryRow, SweepRow, delivery, missed_delivery, sweep
 from bot.ingest.webhooks import kept_headers
 
@@ -38,7 +37,7 @@ KEPT_DAYS, KEPT_DAYS_ENTERPRISE = 3, 7  # how far GitHub's log goes back
 
 
 def logged_apps(context: Context) -> list[GitHubApp]:
-    """Return the Apps whose logs are read: one, or two where the backends have their own."""
+    """Return the Apps whose logs are read: one, or two if the backends have an App of their own."""
     return (
         [context.github]
         if context.backend_github is context.github
@@ -65,7 +64,7 @@ async def watched_accounts(context: Context, tx: Transaction) -> frozenset[str]:
 
 
 def oldest_readable(context: Context) -> int:
-    """Return how far back to read (epoch milliseconds): as far as GitHub's log and our own retention go."""
+    """Return the time to read back to (epoch milliseconds): as far as GitHub's log and our own retention go."""
     enterprise = is_enterprise_server(context.settings.github_api_url)
     days = min(KEPT_DAYS_ENTERPRISE if enterprise else KEPT_DAYS, context.settings.raw_retention_days)
     return context.clock.now() - days * DAY
@@ -74,7 +73,7 @@ def oldest_readable(context: Context) -> int:
 async def list_missing(
     context: Context, app: GitHubApp, *, since: int, until: int
 ) -> AsyncGenerator[list[LogEntry], None]:
-    """Yield, for each page of the log between two times, what was never stored; newest first.
+    """Yield the entries of each page of the log between two times that were never stored, newest first.
 
     Only events with handlers. The log's own `status` is ignored: only the inbox knows whether a delivery came in, and
     a failed entry may be followed by one that succeeded.
@@ -94,18 +93,18 @@ async def list_missing(
 
 
 async def fetch_delivery(context: Context, app: GitHubApp, entry: LogEntry) -> bool:
-    """Store a delivery with the body kept in the log; returns False when the log no longer has it.
+    """Store a delivery with the body that the log has; returns False if the log no longer has it.
 
     Raises GitHubRefused when access is refused: that says nothing about the delivery.
     """
     try:
-        found = await app.as_app().getitem("/app/hook/deliveries/{id}", {"id": str(entry["log_id"])})
+        logged = await app.as_app().getitem("/app/hook/deliveries/{id}", {"id": str(entry["log_id"])})
     except GitHubRefused as error:
         if not error.gone:
             raise
         await _mark_lost(context, app, entry, str(error))
         return False
-    request = found.get("request") or {}
+    request = logged.get("request") or {}
     payload = request.get("payload")
     if not isinstance(payload, dict):
         await _mark_lost(context, app, entry, "the log shows no payload")
@@ -125,7 +124,7 @@ async def fetch_delivery(context: Context, app: GitHubApp, entry: LogEntry) -> b
 
 
 async def store_missing(context: Context, app: GitHubApp, page: list[LogEntry]) -> bool:
-    """Store what is missing, until it comes in; returns whether any of it is new."""
+    """Store which deliveries are missing until they come in; returns whether any of them is new."""
     async with context.store.transaction() as tx:
         new = [await _add_missing(tx, app, entry) for entry in page]
     return any(new)
@@ -222,7 +221,7 @@ async def sweep_log(
     since: int | None = None,
     on_count: Callable[[int], None] | None = None,
 ) -> SweepResult:
-    """Find what is missing and request it; `since` (epoch milliseconds) replaces where the last sweep began.
+    """Find missing deliveries and request them, from `since` (epoch milliseconds) or from the last sweep on.
 
     `on_count` is called with the number of deliveries to be requested, before the slow requests begin.
     """
@@ -294,7 +293,7 @@ async def recover_missing(
 
 
 async def _recover(context: Context, app: GitHubApp, row: MissedDeliveryRow) -> None:
-    """Request a delivery at the rate GitHub wants for writes; fetch it where we pull or requests were in vain."""
+    """Request a delivery at the rate GitHub wants for writes; fetch it if we pull or if requests had no effect."""
     if context.settings.pulls or row["asks"] >= MOST_REQUESTS:
         await fetch_delivery(context, app, row)
     else:
@@ -327,9 +326,9 @@ async def begin_sweep(tx: Transaction, app_id: int, name: str) -> SweepRow:
     insert = tx.insert(sweep).values(app_id=app_id, name=name, created_at=tx.now, tried_at=tx.now, found=0)
     update = {"tried_at": sa.func.coalesce(sweep.c.tried_at, tx.now)}
     await tx.run(insert.on_conflict_do_update(index_elements=["app_id", "name"], set_=update))
-    found = await read_sweep(tx, app_id, name)
-    assert found is not None
-    return found
+    row = await read_sweep(tx, app_id, name)
+    assert row is not None
+    return row
 
 
 async def read_sweep(tx: Transaction, app_id: int, name: str) -> SweepRow | None:
@@ -338,7 +337,7 @@ async def read_sweep(tx: Transaction, app_id: int, name: str) -> SweepRow | None
 
 
 async def finish_sweep(tx: Transaction, app_id: int, name: str, *, reached: int, found: int = 0) -> None:
-    """Note that a sweep is complete: everything before `reached` was looked at, nothing where that is no time yet."""
+    """Record a complete sweep that looked at everything before `reached`; 0 if it reached nothing yet."""
     reached_at = reached if reached > 0 else None
     done = {"tried_at": None, "finished_at": tx.now, "reached": reached_at, "found": found}
     await tx.run(sa.update(sweep).where(sweep.c.app_id == app_id, sweep.c.name == name).values(done))
@@ -347,7 +346,7 @@ async def finish_sweep(tx: Transaction, app_id: int, name: str, *, reached: int,
 async def read_sweep_ages(
     tx: Transaction, app_ids: Sequence[int], names: Sequence[str]
 ) -> list[tuple[str, int, int]]:
-    """Return name, App and milliseconds since the last complete one, or since the first try, of these sweeps."""
+    """Return name, App and age in milliseconds of these sweeps, since the last complete one or the first try."""
     query = select(SweepRow, sweep).where(sweep.c.app_id.in_(app_ids), sweep.c.name.in_(names))
     rows = await tx.fetch(query)
     return [
@@ -380,7 +379,7 @@ async def forget_missing(
 ) -> None:
     """Delete the missing deliveries that are stored by now, or were first sent before a time (epoch milliseconds)."""
     stored = sa.exists().where(delivery.c.guid == MISSED.guid, delivery.c.state != "foreign")
-    others = sa.and_(MISSED.delivered_at < others_before, ~names.is_known(MISSED.repository_id, accounts))
+    others = sa.and_(MISSED.delivered_at < others_before, ~is_known(MISSED.repository_id, accounts))
     old = sa.or_(MISSED.delivered_at < before, others)
     await tx.run(sa.delete(missed_delivery).where(MISSED.app_id == app_id, stored | old))
 
@@ -388,7 +387,7 @@ async def forget_missing(
 async def read_missing_to_request(
     tx: Transaction, app_id: int, *, asked_before: int, accounts: Collection[str]
 ) -> list[MissedDeliveryRow]:
-    """Return the missing deliveries to be requested now: those whose last request is longest ago, then the oldest.
+    """Return the missing deliveries to request now: those requested longest ago first, then the oldest.
 
     First those for repositories of some accounts (case folded), then a few of all others, unknown repositories first:
     strangers may install a public App and have thousands sent.
@@ -397,8 +396,8 @@ async def read_missing_to_request(
         MISSED.app_id == app_id, ~MISSED.lost, MISSED.asked_at < asked_before
     )
     order = (MISSED.asked_at, MISSED.delivered_at, MISSED.log_id)
-    ours = names.is_known(MISSED.repository_id, accounts)
-    others = query.where(~ours).order_by(names.is_known(MISSED.repository_id), *order).limit(MOST_OTHERS)
+    ours = is_known(MISSED.repository_id, accounts)
+    others = query.where(~ours).order_by(is_known(MISSED.repository_id), *order).limit(MOST_OTHERS)
     return [
         *await tx.fetch(query.where(ours).order_by(*order)),
         *await tx.fetch(others),
@@ -419,7 +418,7 @@ async def read_oldest_missing(
 
     Not expected: those that are lost, were requested too often in vain, or are for another account's repository.
     """
-    ours = sa.or_(names.is_known(MISSED.repository_id, accounts), ~names.is_known(MISSED.repository_id))
+    ours = sa.or_(is_known(MISSED.repository_id, accounts), ~is_known(MISSED.repository_id))
     expected = (~MISSED.lost, MISSED.asks < most_requests, MISSED.repository_id.is_not(None), ours)
     query = sa.select(sa.func.min(MISSED.delivered_at)).where(MISSED.app_id == app_id, *expected)
     at: int | None = (await tx.run(query)).scalar()

@@ -43,16 +43,16 @@ class Watched:
 
 
 async def read_watched(context: Context, tx: Transaction) -> Watched:
-    """Return upstream, with what every feature adds."""
+    """Return upstream and what every feature adds."""
     settings = context.settings
     repositories = {repo.lower() for repo in settings.upstream_repo}
     accounts = set(map(owner_of, settings.upstream_repo))
     named = {repo.casefold() for repo in settings.upstream_repo}
     for find in load_each(context.features, "watched"):
-        found: Watched = await find(tx, settings)
-        repositories |= found.repositories
-        accounts |= found.accounts
-        named |= found.named
+        added: Watched = await find(tx, settings)
+        repositories |= added.repositories
+        accounts |= added.accounts
+        named |= added.named
     return Watched(repositories=frozenset(repositories), accounts=frozenset(accounts), named=frozenset(named))
 
 
@@ -125,8 +125,8 @@ async def note_names(tx: Transaction, gathered: Iterable[Record]) -> None:
 async def read_names_of_same(tx: Transaction, name: str) -> set[str]:
     """Return every name (case folded) of the repositories that have or had this one, itself included."""
     same = sa.select(NAME.repository_id).where(NAME.name == name.casefold())
-    found = await tx.run(sa.select(NAME.name).where(NAME.repository_id.in_(same)))
-    return {name.casefold(), *found.scalars()}
+    names = await tx.run(sa.select(NAME.name).where(NAME.repository_id.in_(same)))
+    return {name.casefold(), *names.scalars()}
 
 
 async def read_ids(tx: Transaction, name: str) -> set[int]:
@@ -141,7 +141,7 @@ async def read_distinct_upstreams(tx: Transaction, *tables: sa.Table) -> set[str
 
 @functools.cache
 def _distinct_upstreams(tables: tuple[sa.Table, ...]) -> Statement:
-    """Return the query that goes from each name to the next by the index, rather than through all rows."""
+    """Return a query that goes from name to name by the index instead of reading all rows."""
     queries = []
     for column in (table.c.upstream_repo for table in tables):
         each = sa.select(sa.func.min(column).label("name")).cte(f"of_{column.table.name}", recursive=True)
@@ -158,7 +158,7 @@ async def read_private_ids(tx: Transaction, wanted: Collection[str]) -> set[int]
 
 
 async def read_names_of_unknown_visibility(tx: Transaction, wanted: Iterable[str]) -> set[str]:
-    """Return those of these names (case folded) of which GitHub has not said whether the repository is private."""
+    """Return which of these names (case folded) belong to repositories whose visibility GitHub has not told yet."""
     folded = {name.casefold() for name in wanted}
     return folded - set((await tx.run(OF_KNOWN_VISIBILITY, {"names": sorted(folded)})).scalars())
 
@@ -167,14 +167,14 @@ def is_known(
     repository_id: sa.ColumnElement[Any], accounts: Collection[str] | None = None
 ) -> sa.ColumnElement[bool]:
     """Return the condition that a repository's name is known; with `accounts` (case folded), one that is theirs."""
-    at = [NAME.name.startswith(f"{one}/", autoescape=True) for one in sorted(accounts or ())]
+    at = [NAME.name.startswith(f"{account}/", autoescape=True) for account in sorted(accounts or ())]
     return sa.exists().where(NAME.repository_id == repository_id, *([sa.or_(*at)] if at else []))
 
 
 async def read_names_of_ids(tx: Transaction, wanted: Collection[int]) -> set[str]:
     """Return every name (case folded) of some repositories, except those that public repositories have now.
 
-    A name of the settings stays with the repository it was pinned to.
+    A name of the settings stays with the repository whose id is stored for it.
     """
     return set((await tx.run(NAMES_OF, {"ids": sorted(wanted)})).scalars()) if wanted else set()
 
@@ -213,7 +213,7 @@ async def read_repository_ids(tx: Transaction) -> dict[str, int]:
 
 
 async def set_id(tx: Transaction, repo: str, repository_id: int) -> int:
-    """Pin a name to an id unless it is pinned already; returns the id it is pinned to."""
+    """Store the id of a name unless one is stored already; returns the stored id."""
     row = {"name": repo.casefold(), "repository_id": repository_id, "pinned_at": tx.now}
     await tx.run(tx.insert(pinned_repository).values(row).on_conflict_do_nothing())
     query = sa.select(PINNED.repository_id).where(PINNED.name == repo.casefold())
@@ -222,12 +222,12 @@ async def set_id(tx: Transaction, repo: str, repository_id: int) -> int:
 
 
 async def forget_unnamed(tx: Transaction, named: Collection[str]) -> None:
-    """Forget names that the settings no longer have."""
+    """Delete the ids of names that the settings no longer have."""
     await tx.run(sa.delete(pinned_repository).where(PINNED.name.not_in({name.casefold() for name in named})))
 
 
 async def accept_id(tx: Transaction, repo: str, repository_id: int) -> int:
-    """Pin a name to another id; returns how many deliveries of that repository are handled now."""
+    """Give a name another id; returns how many deliveries of that repository are handled now."""
     await tx.run(sa.delete(pinned_repository).where(PINNED.name == repo.casefold()))
     await set_id(tx, repo, repository_id)
     tx.wakes_workers = True
@@ -240,7 +240,7 @@ async def accept_id(tx: Transaction, repo: str, repository_id: int) -> int:
 async def require_same_repository(tx: Transaction, settings: Settings, payload: dict[str, Any]) -> None:
     """Raise OtherRepository unless a delivery is about the repository that its name means to us.
 
-    The first delivery of an upstream that is not pinned yet pins it.
+    The first delivery of an upstream stores its id.
     """
     repository = payload.get("repository")
     name = repository.get("full_name") if isinstance(repository, dict) else None
@@ -252,26 +252,33 @@ async def require_same_repository(tx: Transaction, settings: Settings, payload: 
         moved = {name: now for name, _, now in rows if now}
         known.append(RepositoryIds(ids={name: identifier for name, identifier, _ in rows}, moved=moved))
     pins = known[0]
-    found, key = repository.get("id"), name.casefold()
-    await _note_name(tx, pins, key, name, found)
-    if key not in pins.ids and isinstance(found, int) and settings.is_upstream(name) and not tx.replaying:
-        pins.ids[key] = await set_id(tx, name, found)
-    if key in pins.ids and (not isinstance(found, int) or isinstance(found, bool)):
+    repository_id, key = repository.get("id"), name.casefold()
+    await _note_name(tx, pins, key, name, repository_id)
+    if (
+        key not in pins.ids
+        and isinstance(repository_id, int)
+        and settings.is_upstream(name)
+        and not tx.replaying
+    ):
+        pins.ids[key] = await set_id(tx, name, repository_id)
+    if key in pins.ids and (not isinstance(repository_id, int) or isinstance(repository_id, bool)):
         raise Unreadable("repository.id is missing or of another kind")
-    if key in pins.ids and found != pins.ids[key]:
-        raise OtherRepository(describe_other_id(name, pins.ids[key], found))
+    if key in pins.ids and repository_id != pins.ids[key]:
+        raise OtherRepository(describe_other_id(name, pins.ids[key], repository_id))
 
 
-async def _note_name(tx: Transaction, pins: RepositoryIds, key: str, name: str, found: object) -> None:
-    """Store that a repository of the settings is heard of under another name, or under its own again."""
-    if tx.replaying or found not in pins.ids.values():
+async def _note_name(
+    tx: Transaction, pins: RepositoryIds, key: str, name: str, repository_id: object
+) -> None:
+    """Store that a repository of the settings now has another name, or has its own name again."""
+    if tx.replaying or repository_id not in pins.ids.values():
         return
     if key in pins.ids:
-        if found == pins.ids[key] and key in pins.moved:
+        if repository_id == pins.ids[key] and key in pins.moved:
             del pins.moved[key]
             await tx.run(sa.update(pinned_repository).where(PINNED.name == key).values(moved_to=None))
         return
-    for mine in [mine for mine, identifier in pins.ids.items() if identifier == found]:
+    for mine in [mine for mine, identifier in pins.ids.items() if identifier == repository_id]:
         if pins.moved.get(mine) != name:
             pins.moved[mine] = name
             await tx.run(sa.update(pinned_repository).where(PINNED.name == mine).values(moved_to=name))
@@ -281,7 +288,7 @@ async def _note_name(tx: Transaction, pins: RepositoryIds, key: str, name: str, 
 
 
 async def note_reached(tx: Transaction, repo: str, refusal: str | None) -> None:
-    """Store why what is open in a repository of the settings could not be listed; None: it could."""
+    """Store why a repository of the settings could not be listed; None if it could."""
     changed = PINNED.unreachable.is_distinct_from(refusal)
     same = PINNED.name == repo.casefold()
     await tx.run(sa.update(pinned_repository).where(same, changed).values(unreachable=refusal))
@@ -299,14 +306,14 @@ async def read_problems(tx: Transaction, named: Collection[str]) -> tuple[list[s
 
 
 def describe_move(repo: str, now: str) -> str:
-    """Return what is wrong where a repository has another name, with the next step."""
+    """Say that a repository has another name now, with the next step."""
     return f"{repo} is {now} now, and nothing of it is dispatched: write its new name into UPSTREAM_REPO"
 
 
-def describe_other_id(repo: str, mine: int, found: object) -> str:
-    """Return what is wrong where a name has another id, with the next step."""
+def describe_other_id(repo: str, mine: int, other: object) -> str:
+    """Say that a name has another id now, with the next step."""
     return (
-        f"{repo} is repository {mine}, and this is {found}: if that is right, `ootbot upstream accept {repo}`"
+        f"{repo} is repository {mine}, and this is {other}: if that is right, `ootbot upstream accept {repo}`"
     )
 
 
@@ -320,7 +327,7 @@ class CachedRepositoryIds:
         )
 
     async def of(self, repo: str) -> int | None:
-        """Return the id a name is pinned to, None where it is not."""
+        """Return the id of a name, None if none is stored."""
         known = self._cached.get("")
         if known is None:
             async with self._store.read() as tx:
@@ -337,21 +344,21 @@ async def check_repository_ids(target: Target) -> list[Finding]:
             ids = await read_repository_ids(tx)
     except StoreUnavailable:  # no database yet, or an older one: other checks say so
         return []
-    found = []
+    findings = []
     for repo, mine in sorted(ids.items()):
         try:
             now = await fetch_id(target.app_for(repo), repo)
         except (GitHubRefused, RetryLater):  # other checks say so
             continue
         if now == mine:
-            found.append(ok(CHECK, f"{repo} is repository {mine}"))
+            findings.append(ok(CHECK, f"{repo} is repository {mine}"))
         else:
             detail = f"{repo} is repository {now} now, and was {mine}: what happens there has no effect"
             todo = (
                 f"the right name in the settings, or if that is upstream now: ootbot upstream accept {repo}"
             )
-            found.append(error(CHECK, detail, todo))
-    return found
+            findings.append(error(CHECK, detail, todo))
+    return findings
 
 
 async def fetch_id(app: GitHubApp, repo: str) -> int:

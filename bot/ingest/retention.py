@@ -36,7 +36,7 @@ KEPT_TYPES = frozenset({"repository", "installation"})  # never deleted: access 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which deliveries are to be replayed; what is None does not restrict them."""
+    """Which deliveries are replayed; a field that is None restricts nothing."""
 
     since: int | None = None  # epoch milliseconds
     event: str | None = None
@@ -46,7 +46,7 @@ class Selection:
 async def read_replay_page(
     tx: Transaction, chosen: Selection, *, after: int, limit: int
 ) -> list[DeliveryRow]:
-    """Return the next deliveries to be replayed, in the order received; `after` is the id of the last one seen.
+    """Read the next deliveries to replay, in the order received; `after` is the id of the last one seen.
 
     At most `limit`, and no more than MOST_BYTES of bodies, inflated, plus the one that exceeds it.
     """
@@ -58,19 +58,19 @@ async def read_replay_page(
     return _until_full(await tx.fetch(query), body_size)
 
 
-def _until_full(found: Sequence[T], size: Callable[[T], int]) -> list[T]:
-    """Return the first that fit into MOST_BYTES, and the one that exceeds it."""
+def _until_full(rows: Sequence[T], size: Callable[[T], int]) -> list[T]:
+    """Return the first rows that fit into MOST_BYTES, and the one that exceeds it."""
     taken, total = [], 0
-    for one in found:
+    for row in rows:
         if total > MOST_BYTES:
             break
-        taken.append(one)
-        total += size(one)
+        taken.append(row)
+        total += size(row)
     return taken
 
 
 async def count_replayed(tx: Transaction, chosen: Selection) -> dict[str, int]:
-    """Return how many deliveries are to be replayed, by event."""
+    """Count the deliveries to replay, by event."""
     query = sa.select(delivery.c.event, sa.func.count()).where(*_matches(chosen))
     rows = await tx.run(query.group_by(delivery.c.event).order_by(delivery.c.event))
     return {event: int(number) for event, number in rows}
@@ -100,7 +100,7 @@ async def oldest_unhandled(tx: Transaction) -> int | None:
 async def old_deliveries(
     tx: Transaction, *, before: int, limit: int, retained: Sequence[Retained] = ()
 ) -> list[int]:
-    """Return ids of settled deliveries received before a time that nothing needs any more."""
+    """Return the ids of settled deliveries that were received before a time and are no longer needed."""
     pending = sa.select(task.c.key).where(task.c.state.in_(("waiting", "running")))
     query = sa.select(delivery.c.id).where(
         delivery.c.received_at < before,
@@ -131,7 +131,7 @@ async def deliveries_of_others(
     limit: int,
     retained: Sequence[Retained] = (),
 ) -> list[int]:
-    """Return ids of settled deliveries of other accounts that nothing needs any more, oldest first."""
+    """Return the ids of settled deliveries of other accounts that are no longer needed, oldest first."""
     query = sa.select(delivery.c.id).where(
         delivery.c.id <= up_to, *_others_conditions(accounts), *_not_retained(delivery, retained)
     )
@@ -141,7 +141,7 @@ async def deliveries_of_others(
 def _others_conditions(accounts: Collection[str]) -> list[sa.ColumnElement[bool]]:
     """Return the conditions for settled deliveries from repositories of none of these accounts (case folded).
 
-    What other senders told of projects that are nothing to us counts, too.
+    This includes deliveries of other senders about projects that are mapped to no repository.
     """
     known = is_known(delivery.c.repository_id, accounts)
     return [
@@ -154,7 +154,7 @@ def _others_conditions(accounts: Collection[str]) -> list[sa.ColumnElement[bool]
 
 
 async def delete_deliveries(tx: Transaction, ids: Sequence[int]) -> None:
-    """Delete deliveries, except those that are to be handled again meanwhile."""
+    """Delete deliveries, except those that were requeued in the meantime."""
     settled = delivery.c.state.in_(ENDED)
     await tx.run(sa.delete(delivery).where(delivery.c.id.in_(ids), settled))
 
@@ -178,9 +178,9 @@ async def delete_records(tx: Transaction, keys: Sequence[tuple[Any, ...]], *, na
 
 
 async def old_tasks(tx: Transaction, *, before: int, limit: int) -> list[int]:
-    """Return ids of tasks done before a time; dead ones stay for the operator to look at.
+    """Return the ids of tasks that were done before a time; dead ones stay for the operator to look at.
 
-    Those of sums, of which there may be several a second, tell nothing and go after an hour.
+    Tasks of daily sums run several times a second and tell nothing: they go after an hour.
     """
     of_sums = sa.and_(task.c.kind == sums.KIND, task.c.finished_at < tx.now - SUMS_KEPT)
     query = sa.select(task.c.id).where(task.c.state == "done", sa.or_(task.c.finished_at < before, of_sums))
@@ -233,7 +233,7 @@ async def _prune_deliveries(context: Context) -> int:
 
 
 async def _prune_others_deliveries(context: Context) -> int:
-    """Delete the oldest deliveries of accounts that are nothing to us: a public App may be sent any number."""
+    """Delete the oldest deliveries of accounts that are not watched: a public App may be sent any number."""
     most = context.settings.others_raw_mb * MEGABYTE
     async with context.store.read() as tx:
         accounts = (await read_watched(context, tx)).accounts
@@ -272,23 +272,23 @@ async def delete_in_batches(
     deleted = 0
     while True:
         async with context.store.read() as tx:
-            found = await find(tx)
-        if not found:
+            batch = await find(tx)
+        if not batch:
             return deleted
         async with context.store.transaction() as tx:
-            await delete(tx, found)
-        deleted += len(found)
+            await delete(tx, batch)
+        deleted += len(batch)
         await context.clock.sleep(PAUSE)
 
 
 async def delete_rows(context: Context, table: sa.Table, old: sa.ColumnElement[bool]) -> int:
-    """Delete the rows of a table that are old, in batches, but for those that are no longer; returns how many."""
+    """Delete old rows of a table in batches, unless they have changed in the meantime; returns how many."""
     keys = list(table.primary_key.columns)
 
     async def find(tx: Transaction) -> list[tuple[object, ...]]:
         return [tuple(row) for row in (await tx.run(sa.select(*keys).where(old).limit(BATCH))).all()]
 
-    async def delete(tx: Transaction, found: Sequence[tuple[object, ...]]) -> None:
-        await tx.run(sa.delete(table).where(tx.among(keys, found), old))
+    async def delete(tx: Transaction, batch: Sequence[tuple[object, ...]]) -> None:
+        await tx.run(sa.delete(table).where(tx.among(keys, batch), old))
 
     return await delete_in_batches(context, find, delete)

@@ -31,9 +31,8 @@ MOVING = ".moving"  # added to that while the file is being moved
 # a record begins with one of these: with a byte that no text in UTF-8 has, and so no delivery
 RECORD_MARK = b"\xffSP"
 STORED, MOVED = RECORD_MARK + b"1", RECORD_MARK + b"0"
-RECORD_HEAD = struct.Struct(
-    "<4sIIIQ"
-)  # mark, bytes of the data, their CRC-32, deliveries, epoch milliseconds
+# mark, bytes of the data, their CRC-32, deliveries, epoch milliseconds
+RECORD_HEAD = struct.Struct("<4sIIIQ")
 TRIES = 10  # to find the file where it was opened: it may be renamed at any moment
 SEARCHED = 1024 * 1024  # bytes read at once while looking for the next record
 
@@ -42,7 +41,7 @@ _decoder = msgspec.msgpack.Decoder(list[DeliveryValues])
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """Where the deliveries of one commit are in a file."""
+    """The place in a file of the deliveries that were committed together."""
 
     start: int
     size: int  # bytes of the data
@@ -105,8 +104,8 @@ class SpoolWriter:
             return self._file, False
         self.close()
         self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        found = os.fstat(self._file)
-        self._identity = found.st_dev, found.st_ino
+        status = os.fstat(self._file)
+        self._identity = status.st_dev, status.st_ino
         return self._file, True
 
 
@@ -135,15 +134,15 @@ def find_records(file: int, start: int = 0) -> Iterator[Record]:
     size = os.fstat(file).st_size
     while start + RECORD_HEAD.size <= size:
         mark, *numbers = RECORD_HEAD.unpack(os.pread(file, RECORD_HEAD.size, start))
-        found = Record(
+        record = Record(
             start=start, size=numbers[0], checksum=numbers[1], deliveries=numbers[2], received_at=numbers[3]
         )
-        if mark not in {STORED, MOVED} or found.end > size:
+        if mark not in {STORED, MOVED} or record.end > size:
             start = find_mark(file, start + 1)
             continue
         if mark == STORED:
-            yield found
-        start = found.end
+            yield record
+        start = record.end
 
 
 def read_deliveries(file: int, record: Record) -> list[DeliveryValues] | None:
@@ -155,9 +154,9 @@ def read_deliveries(file: int, record: Record) -> list[DeliveryValues] | None:
 def find_mark(file: int, start: int) -> int:
     """Return where the next record may begin, or the end of the file."""
     while data := os.pread(file, SEARCHED, start):
-        found = data.find(RECORD_MARK)
-        if found >= 0:
-            return start + found
+        at = data.find(RECORD_MARK)
+        if at >= 0:
+            return start + at
         start += max(len(data) - len(RECORD_MARK), 1)
     return start
 
@@ -222,20 +221,20 @@ class SpoolReader:
         return None
 
     def moved(self, part: Part) -> None:
-        """Note that this is in the inbox: were that undone by a power cut, it would be moved again, in vain."""
+        """Mark deliveries as moved; if a power cut undoes that, they are moved again without effect."""
         with self._translated():
             assert self._file is not None
             for record in part.records:
                 os.pwrite(self._file, MOVED, record.start)
 
     def pause(self) -> None:
-        """Let other processes move, and go on here later."""
+        """Let other processes move deliveries, and continue from here later."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def release(self) -> None:
-        """Let other processes move: it is done, or failed, and what was read is read again."""
+        """Let other processes move deliveries: moving is done, or has failed and everything is read again."""
         self.pause()
         if self._file is not None:
             os.close(self._file)
@@ -245,10 +244,10 @@ class SpoolReader:
         """Return how many deliveries are to be moved, and when the first of them was received (epoch milliseconds)."""
         self._store.require_file()
         try:
-            found = records_waiting(self._store.url.database or "")
+            parts = records_waiting(self._store.url.database or "")
         except OSError as error:
             raise store_unavailable(self._arriving, error) from error
-        return sum(one.deliveries for one in found), min((one.received_at for one in found), default=None)
+        return sum(part.deliveries for part in parts), min((part.received_at for part in parts), default=None)
 
     def _part(self, most: int) -> Part | None:
         """Read on from where the last part ended."""
@@ -261,12 +260,12 @@ class SpoolReader:
             and len(rows) < most
             and (record := next(find_records(self._file, self._next), None))
         ):
-            found = read_deliveries(self._file, record)
-            if found is None:
+            deliveries = read_deliveries(self._file, record)
+            if deliveries is None:
                 unreadable += 1
                 self._next = find_mark(self._file, record.start + 1)
                 continue
-            rows += found
+            rows += deliveries
             taken.append(record)
             size += record.size
             self._next = record.end
@@ -336,12 +335,12 @@ def _reading(path: Path) -> Iterator[int]:
 
 
 def _opened(*paths: Path) -> Iterator[int]:
-    """Yield those of the files that exist, each once: one may be renamed to the other meanwhile."""
+    """Yield the files that exist, each once: one may be renamed to the other in the meantime."""
     seen = set()
     for path in paths:
         with contextlib.suppress(FileNotFoundError), _reading(path) as file:
-            found = os.fstat(file)
-            if (identity := (found.st_dev, found.st_ino)) not in seen:
+            status = os.fstat(file)
+            if (identity := (status.st_dev, status.st_ino)) not in seen:
                 seen.add(identity)
                 yield file
 

@@ -264,8 +264,8 @@ def _furthest(old: Values, new: Record) -> Values:
     return row
 
 
-def _earliest(one: int | None, other: int | None) -> int | None:
-    known = [at for at in (one, other) if at is not None]
+def _earliest(first: int | None, second: int | None) -> int | None:
+    known = [at for at in (first, second) if at is not None]
     return min(known, default=None)
 
 
@@ -353,7 +353,7 @@ delivery = table("delivery", DeliveryRow, sa.UniqueConstraint("guid"), key=("id"
 partial_index("ix_delivery_pending", delivery.c.due_at, where=delivery.c.state == "stored")
 sa.Index("ix_delivery_received_at", delivery.c.received_at)
 partial_index("ix_delivery_parked", delivery.c.id, where=delivery.c.state == "parked")
-FROM_OTHERS = delivery.c.source.not_in([sa.literal_column(f"'{one}'") for one in ("webhook", "api", "pull")])
+FROM_OTHERS = delivery.c.source.not_in([sa.literal_column(f"'{way}'") for way in ("webhook", "api", "pull")])
 partial_index("ix_delivery_of_others", delivery.c.received_at, where=FROM_OTHERS)
 
 

@@ -12,9 +12,7 @@ from bot.core.json_fields import Kind
 from bot.ingest import record_store, webhooks
 from bot.ingest.tables import INSTALLATION, TYPES, RecordType
 from bot.ingest.webhooks import Stored, make_receiver
-from bot.web import access, addresses
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import access, addresses, openapi, parameters
 from bot.web.answers import Answer, Time, answer_fields, any_of, fill_struct, matching, one_of
 from bot.web.bodies import post_routes
 from bot.web.parameters import REPO, Parameter
@@ -55,24 +53,24 @@ class Records(Answer, frozen=True, kw_only=True):
     next: str | None
 
 
-async def read_record(asked: Query) -> Struct:
+async def read_record(query: Query) -> Struct:
     """Return one record as a flat object; a workflow run at its newest attempt, or at ?attempt=."""
-    kind, repo, text = asked[TABLE], _repo(asked), asked[IDENTIFIED]
+    kind, repo, text = query[TABLE], _repo(query), query[IDENTIFIED]
     identifier = text if "guid" in kind.key else addresses.number(text)
-    attempt = asked[ATTEMPT] if "run_attempt" in kind.key else None
+    attempt = query[ATTEMPT] if "run_attempt" in kind.key else None
     row = await record_store.read_record(
-        asked.tx, kind, repo, identifier, hidden=asked.hidden, attempt=attempt
+        query.tx, kind, repo, identifier, hidden=query.hidden, attempt=attempt
     )
     if row is None:
         raise _unknown(f"no {kind.table} {text[:100]} of {repo[:200]} is held here")
     return fill_struct(RECORDS[kind.table], row)
 
 
-async def read_records(asked: Query) -> Records:
+async def read_records(query: Query) -> Records:
     """Return a page of records, newest first; `next` is the `before` of the page that follows."""
-    kind, repo, before = asked[TABLE], _repo(asked), asked[BEFORE]
+    kind, repo, before = query[TABLE], _repo(query), query[BEFORE]
     rows, more = await record_store.read_record_page(
-        asked.tx, kind, repo, hidden=asked.hidden, before=before, limit=asked[LIMIT]
+        query.tx, kind, repo, hidden=query.hidden, before=before, limit=query[LIMIT]
     )
     if not rows and before is None:
         raise _unknown(f"no {kind.table} of {repo[:200]} is held here")
@@ -82,14 +80,14 @@ async def read_records(asked: Query) -> Records:
     return Records(rows=[fill_struct(RECORDS[kind.table], row) for row in rows], next=following)
 
 
-def _repo(asked: Query) -> str:
+def _repo(query: Query) -> str:
     """Return the repository of the path; `-/-` stands for none, as with installations: for the administrator only.
 
     An installation says which permissions an account has granted, whatever repository it is found under.
     """
-    repo = asked[REPO]
-    if repo == "-/-" or asked[TABLE] is INSTALLATION:
-        access.require_admin(asked.request)
+    repo = query[REPO]
+    if repo == "-/-" or query[TABLE] is INSTALLATION:
+        access.require_admin(query.request)
     return "" if repo == "-/-" else repo
 
 
@@ -114,27 +112,27 @@ def _unknown(what: str) -> Rejected:
     return Rejected(404, "not_found", f"{what}; the tables are {', '.join(TYPES)}")
 
 
-TABLE = declare.in_path(
+TABLE = parameters.in_path(
     "table", Annotated[str, one_of(TYPES)], "which kind of record", parse=_table, default=INSTALLATION
 )
-IDENTIFIED = declare.in_path(
+IDENTIFIED = parameters.in_path(
     "id",
     IDENTIFIER,
     "the number of an issue or pull request, the delivery's GUID of an event, otherwise GitHub's id",
     parse=_identifier,
     default="",
 )
-ATTEMPT = declare.optional_whole("attempt", 1_000_000, "of a workflow run; the newest when left out")
-LIMIT = declare.limit(PAGE_ROWS)
-BEFORE = Parameter("before", _position, None, (op.before(),))
-TOPIC = op.Topic("Records", "GitHub's objects, as we know them.")
+ATTEMPT = parameters.optional_whole("attempt", 1_000_000, "of a workflow run; the newest when left out")
+LIMIT = parameters.limit(PAGE_ROWS)
+BEFORE = Parameter("before", _position, None, (openapi.before(),))
+TOPIC = openapi.Topic("Records", "GitHub's objects, as we know them.")
 NOT_ADMIN = (401, "unauthorized", "installations are for the administrator only")
 LIST_VIEW = View(
     read=read_records,
     parameters=(TABLE, REPO, LIMIT, BEFORE),
     json=Json(
         path=ADDRESS,
-        answer=lambda found: found,
+        answer=lambda content: content,
         content=Records,
         named=tuple(RECORDS.values()),
         name="records",
@@ -149,8 +147,8 @@ RECORD_VIEW = View(
     parameters=(TABLE, REPO, IDENTIFIED, ATTEMPT),
     json=Json(
         path=f"{ADDRESS}/{{id}}",
-        answer=lambda found: found,
-        content=op.Content(Record, "One flat object with GitHub's names"),
+        answer=lambda content: content,
+        content=openapi.Content(Record, "One flat object with GitHub's names"),
         name="record",
         summary="One issue, pull request, run ...",
         topic=TOPIC,
@@ -159,7 +157,7 @@ RECORD_VIEW = View(
 )
 
 
-GITHUB_CALLER = op.Caller(
+GITHUB_CALLER = openapi.Caller(
     "signature",
     "`sha256=` and the HMAC of the body's bytes with the webhook secret, in hexadecimal digits",
     header="X-Hub-Signature-256",
@@ -169,27 +167,29 @@ EXAMPLE = {
     "issue": {"id": 7, "number": 1, "title": "It is slow", "updated_at": "2026-01-31T12:00:00Z"},
     "repository": {"id": 5, "full_name": "example-org/project"},
 }
-DELIVER = op.Operation(
+DELIVER = openapi.Operation(
     "POST /api/github/webhooks",
     "deliver",
     "Deliver a webhook",
     Stored,
     status=202,
-    topic=op.RECEIVING,
+    topic=openapi.RECEIVING,
     callers=[GITHUB_CALLER],
     description="For GitHub. The delivery is stored before the answer; what follows from it comes later. What is "
     "meant for another App is stored and not handled.",
     parameters=[
-        op.in_header("X-GitHub-Event", Annotated[str, matching(webhooks.EVENT_NAME)], "name of the event"),
-        op.in_header("X-GitHub-Delivery", IDENTIFIER, "GUID of the delivery"),
-        op.in_header(
+        openapi.in_header(
+            "X-GitHub-Event", Annotated[str, matching(webhooks.EVENT_NAME)], "name of the event"
+        ),
+        openapi.in_header("X-GitHub-Delivery", IDENTIFIER, "GUID of the delivery"),
+        openapi.in_header(
             "X-GitHub-Hook-Installation-Target-ID",
             Annotated[str, matching("[0-9]{1,18}")],
             "id of the App",
             required=False,
         ),
     ],
-    body=op.Content(
+    body=openapi.Content(
         dict[str, Any],
         f"as GitHub documents it for the event, at most {webhooks.BODY_LIMIT // 2**20} MiB",
         example=EXAMPLE,
@@ -199,7 +199,7 @@ DELIVER = op.Operation(
         (400, "invalid_json", "the body is not a JSON object"),
         (401, "invalid_signature", "`X-Hub-Signature-256` is missing or wrong"),
         (415, "unsupported_media_type", "the body is a form"),
-        *op.SENDING,
+        *openapi.SENDING,
     ],
 )
 RECEIVE, WITH_SLASH = post_routes(webhooks.GITHUB_SENDER.path, make_receiver(webhooks.GITHUB_SENDER))

@@ -54,7 +54,7 @@ class Taken(Stored, frozen=True, kw_only=True):
 
 
 def ignore(_what: object) -> None:
-    """Do nothing: what is counted of every request is enough."""
+    """Count nothing more than every request is counted by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Sender:
 def all_senders(features: Features) -> list[Sender]:
     """Return the senders of all features."""
     groups: Iterable[tuple[Sender, ...]] = load_each(features, "senders")
-    return [one for group in groups for one in group]
+    return [sender for group in groups for sender in group]
 
 
 def make_receiver(sender: Sender) -> Handler:
@@ -265,7 +265,9 @@ class FastPath:
     def __init__(self, app: web.Application) -> None:
         self._app = app
         self._context = app[CONTEXT]
-        self._senders = {f"POST {one.path} ".encode(): one for one in all_senders(self._context.features)}
+        self._senders = {
+            f"POST {sender.path} ".encode(): sender for sender in all_senders(self._context.features)
+        }
         self._date = (0, b"")  # a second, and the value of the header Date then
 
     def __call__(self, data: bytes) -> PendingDelivery | None:
@@ -290,7 +292,7 @@ class FastPath:
         return PendingDelivery(self, sender, incoming, self._context.intake.put(incoming), started)
 
     def is_incomplete(self, data: bytes) -> bool:
-        """Return whether `data` starts with the head of a small delivery, and a part of its body is missing."""
+        """Return whether `data` starts a small delivery whose body is not complete yet."""
         if self._sender(data) is None or traces.enabled():
             return False
         end = data.find(b"\r\n\r\n")
@@ -298,7 +300,7 @@ class FastPath:
         return length is not None and len(data) < end + 4 + int(length[1]) <= SMALL
 
     def answer(self, pending: PendingDelivery) -> bytes:
-        """Return the answer to a delivery that was stored, or could not be."""
+        """Return the answer to a delivery that was stored, or could not be stored."""
         status, body, headers = self._outcome(pending)
         metrics.count_request("webhooks", status, time.perf_counter() - pending.started)
         guid = pending.incoming["guid"].encode()
@@ -318,7 +320,7 @@ class FastPath:
         return refusal.status, msgspec.json.encode(server.refusal_body(refusal)), headers.encode()
 
     def _sender(self, data: bytes) -> Sender | None:
-        """Return the sender that delivers at the address of a request, None where it is no delivery."""
+        """Return the sender that delivers at the address of a request, None if it is no delivery."""
         end = data.find(b" ", len(b"POST "), START_LINE_MOST) + 1
         return self._senders.get(data[:end])
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from bot.core import setting_types
-from bot.core.settings import option
 from bot.job_reports.trends import SEEN_BEFORE, ValueChange, compare_value, find_level_change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.job_reports.feature import Direction, Directions
     from bot.job_reports.tables import SeriesName, SeriesPoint, SeriesRow, SeriesTrendRow
 
-Direction = Literal["lower", "higher"]
-Directions = tuple[tuple[str, Direction], ...]  # by globs, the first that matches
 HIGHER_IS_BETTER = (
     "*speedup*", "*throughput*", "*per_sec*", "*/s", "*tps*", "*qps*", "*flops*", "*bandwidth*", "*gbps*",
     "*compression_ratio*", "*accuracy*", "*hit_rate*", "*mfu*", "*score*", "*utilization*",
@@ -35,8 +29,8 @@ SPEEDUP = "*speedup*"
 def better_direction(metric: str, chosen: Directions = ()) -> Direction | None:
     """Return what is better of a metric; None where its name does not tell.
 
-    >>> direction("abs_latency"), direction("speedup"), direction("frobs")
-    ('lower', 'higher', None)
+    >>> [better_direction(metric) for metric in ("abs_latency", "speedup", "frobs")]
+    ['lower', 'higher', None]
     """
     name = metric.casefold()
     for glob, better in chosen:
@@ -66,8 +60,10 @@ def is_worse(metric: str, by: float, chosen: Directions = ()) -> bool | None:
 def change_in_words(metric: str, by: float, chosen: Directions = ()) -> str:
     """Return a change in words.
 
-    >>> words("abs_latency", 0.07), words("throughput", -0.25), words("instruction_count", 0.0109)
-    ('7 % slower', '25 % worse', '1.1 % worse')
+    >>> change_in_words("abs_latency", 0.07), change_in_words("throughput", -0.25)
+    ('7 % slower', '25 % worse')
+    >>> change_in_words("instruction_count", 0.0109)
+    '1.1 % worse'
     """
     percent = abs(by) * 100
     amount = f"{percent:.1f} %" if percent < 5 else f"{percent:.0f} %"
@@ -77,40 +73,6 @@ def change_in_words(metric: str, by: float, chosen: Directions = ()) -> str:
     timed = any(part in metric.casefold() for part in ("latency", "time", "seconds", "duration"))
     timed = timed and "count" not in metric.casefold()
     return f"{amount} {('slower' if worse else 'faster') if timed else ('worse' if worse else 'better')}"
-
-
-def parse_directions(text: str) -> Directions:
-    """Read the setting: a JSON object from globs over metrics to `lower` or `higher`; raises ValueError."""
-    try:
-        given = msgspec.json.decode(text, type=dict[str, Direction])
-    except msgspec.MsgspecError as error:
-        raise ValueError(
-            f'write a table from metrics to what is better, as in {{"tok*": "higher"}}: {error}'
-        ) from None
-    return tuple(given.items())
-
-
-def format_directions(directions: Directions) -> str:
-    """Return directions as the setting is written."""
-    return msgspec.json.encode(dict(directions)).decode()
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchmarkSettings:
-    """How benchmarks are judged."""
-
-    ci_benchmark_directions: Directions = option(  # noqa: RUF009 - a field, as the others
-        "What is better of a metric whose name does not tell: a table from globs to lower or higher, such as "
-        '{"tok*": "higher"}; the first that matches decides.',
-        parse_directions,
-        default=(),
-        show=format_directions,
-    )
-    ci_benchmark_comment: str = option(
-        "Whether the comment on a pull request tells which benchmarks it changed: never, changes (only then).",
-        setting_types.one_of("never", "changes"),
-        default="never",
-    )
 
 
 def judge_series(

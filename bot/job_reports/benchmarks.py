@@ -11,9 +11,9 @@ from bot.core.errors import GiveUp
 from bot.core.escaping import clean, shorten
 from bot.evidence.collect.receivers import MIB, Receiver
 from bot.job_reports import benchmark_judgement, benchmark_rows, documents
-from bot.job_reports.benchmark_judgement import BenchmarkSettings
 from bot.job_reports.benchmark_rows import DIGEST_DIGITS
 from bot.job_reports.documents import SmallDocument, make_row
+from bot.job_reports.feature import JobReportSettings
 from bot.job_reports.parse.values import PROBLEMS_MOST, BenchmarkRecord, Parsed, Problem
 from bot.job_reports.tables import benchmark_point, benchmark_trend
 from bot.job_reports.trends import SEEN_BEFORE
@@ -70,7 +70,7 @@ async def store_benchmarks(
 
 def _request_comment(tx: Transaction, context: Context, source: SourceRow) -> None:
     """Bring the comment of a pull request up to date, where it tells of benchmarks."""
-    told = context.settings.of(BenchmarkSettings).ci_benchmark_comment == "changes"
+    told = context.settings.of(JobReportSettings).ci_benchmark_comment == "changes"
     if told and source["upstream_repo"] and source["pr_number"]:
         request_publish(tx, source["upstream_repo"], source["pr_number"])
 
@@ -112,7 +112,7 @@ async def judge_source(context: Context, task: Task) -> None:
 async def _judge_and_store(
     tx: Transaction, context: Context, repository_id: int, series: Collection[int]
 ) -> None:
-    chosen = context.settings.of(BenchmarkSettings).ci_benchmark_directions
+    chosen = context.settings.of(JobReportSettings).ci_benchmark_directions
     names = await benchmark_rows.series_by_id(tx, series)
     points = await benchmark_rows.newest_points(tx, repository_id, series)
     trends = [
@@ -183,7 +183,7 @@ async def show_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
 
 async def tell_comment(tx: Transaction, subject: HeadSubject) -> list[BlockLine]:
     """Return the same for the comment, where the settings ask for it and something changed."""
-    if subject.settings.of(BenchmarkSettings).ci_benchmark_comment != "changes":
+    if subject.settings.of(JobReportSettings).ci_benchmark_comment != "changes":
         return []
     head = await _read_head(tx, subject.repo, subject.head_sha, subject.settings)
     judged = await _find_changed_series(tx, head) if head else []
@@ -216,7 +216,7 @@ async def _may_be_shown(tx: Transaction, source: SourceRow, repo: str) -> bool:
 
 async def _find_changed_series(tx: Transaction, head: MeasuredHead) -> list[ChangedSeries]:
     """Return the series that changed by more than noise, the worst first."""
-    chosen = head.settings.of(BenchmarkSettings).ci_benchmark_directions
+    chosen = head.settings.of(JobReportSettings).ci_benchmark_directions
     series = await benchmark_rows.series_by_id(tx, {one["series_id"] for one in head.points})
     by_repository: defaultdict[int, list[SeriesPoint]] = defaultdict(list)
     for point in head.points:
@@ -239,7 +239,7 @@ def _changed_series_line(one: ChangedSeries, head: MeasuredHead, address: str = 
     """Return a change in words; `address` is that of this bot, where the line is shown elsewhere."""
     series, repo = one.series, one.source["repo"]
     whose = "" if repo.casefold() == head.repo.casefold() else head.labels.get(repo.casefold(), repo)
-    chosen = head.settings.of(BenchmarkSettings).ci_benchmark_directions
+    chosen = head.settings.of(JobReportSettings).ci_benchmark_directions
     device = f"on {series['device']}" if series["device"] else ""
     where = " ".join(part for part in (series["model"], device) if part) or series["benchmark"]
     words = (

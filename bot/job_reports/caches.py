@@ -61,8 +61,8 @@ class CacheStanding(NamedTuple):
 def hit_rates(hits: Mapping[str, int], misses: Mapping[str, int]) -> dict[str, HitRate]:
     """Return the rate of each language, and of all together.
 
-    >>> rates({"C/C++": 300, "Rust": 0}, {"C/C++": 19, "Rust": 264})[""]
-    Rate(hits=300, misses=283)
+    >>> hit_rates({"C/C++": 300, "Rust": 0}, {"C/C++": 19, "Rust": 264})[""]
+    HitRate(hits=300, misses=283)
     """
     found = {
         one: HitRate(hits.get(one, 0), misses.get(one, 0))
@@ -76,9 +76,9 @@ def judge_shares(shares: Sequence[float]) -> CacheStanding:
 
     A run that is 20 points below the median of the ten before is a fall; it ends once a run is near that median again.
 
-    >>> judge([0.95] * 8 + [0.2, 0.21])
-    Standing(now=0.21, usual=0.95, fell_at=8)
-    >>> judge([0.95] * 8 + [0.2, 0.94]).fell_at is None
+    >>> judge_shares([0.95] * 8 + [0.2, 0.21])
+    CacheStanding(now=0.21, usual=0.95, fell_at=8)
+    >>> judge_shares([0.95] * 8 + [0.2, 0.94]).fell_at is None
     True
     """
     usual: list[float] = []

@@ -1,19 +1,17 @@
-"""Contributions of outside people: which pull requests they are, how they are stored, and the days they are merged on."""
+"""Contributions of outside people: which pull requests they are, and what was merged of them, day by day."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.core import setting_types
 from bot.core.errors import GiveUp
-from bot.core.settings import option
 from bot.db.rows import select
 from bot.ingest.record_rows import PullRow
 from bot.ingest.retention import delete_rows
 from bot.ingest.tables import records
+from bot.job_reports.feature import JobReportSettings
 from bot.job_reports.tables import ContributionDayRow, ContributionRow, contribution_day, contribution_pull
 from bot.queue import sums
 from bot.queue.sums import Sum, SumPlace
@@ -33,35 +31,8 @@ BOT_SUFFIX = "[bot]"
 OPEN, MERGED = "open", "merged"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContributionSettings:
-    """Whose pull requests are contributions, and which are merged."""
-
-    ci_merged_labels: tuple[str, ...] = option(
-        "Labels of closed pull requests that a bot merged without GitHub's knowing; one with the label Reverted "
-        "was not.",
-        setting_types.words,
-        default=("Merged",),
-    )
-    ci_external_label: str | None = option(
-        "Label of pull requests of outside people; unset: GitHub's author association says who is outside.",
-        str.strip,
-        default=None,
-    )
-    ci_bots: tuple[str, ...] = option(
-        "Logins that are no people, beside those that end in [bot].",
-        setting_types.words,
-        default=(),
-    )
-    ci_contributors: str = option(
-        "Whether the JSON of contributions has logins: counts (no), names (yes, of public repositories).",
-        setting_types.one_of("counts", "names"),
-        default="counts",
-    )
-
-
 def describe_contribution(
-    pull: PullRow, settings: ContributionSettings, reviewed_at: int | None
+    pull: PullRow, settings: JobReportSettings, reviewed_at: int | None
 ) -> ContributionRow | None:
     """Return a pull request as a contribution; None where it is none, or is neither open nor merged."""
     login, created_at = pull["user_login"], pull["created_at"]
@@ -87,7 +58,7 @@ def describe_contribution(
     }
 
 
-def _is_outside(pull: PullRow, login: str, settings: ContributionSettings) -> bool:
+def _is_outside(pull: PullRow, login: str, settings: JobReportSettings) -> bool:
     if login.endswith(BOT_SUFFIX) or login.casefold() in {one.casefold() for one in settings.ci_bots}:
         return False
     if settings.ci_external_label:
@@ -95,7 +66,7 @@ def _is_outside(pull: PullRow, login: str, settings: ContributionSettings) -> bo
     return pull["author_association"] is not None and pull["author_association"] not in MEMBERS
 
 
-def _merged_at(pull: PullRow, settings: ContributionSettings) -> int | None:
+def _merged_at(pull: PullRow, settings: JobReportSettings) -> int | None:
     labels = set(pull["labels"] or ())
     if REVERTED_LABEL in labels:
         return None
@@ -254,7 +225,7 @@ def _request_pull(tx: Transaction, repository_id: int, number: int) -> None:
 async def describe_pull(context: Context, task: Task) -> None:
     """Store what a pull request contributes. Key: `repository id/number`."""
     repository_id, number = _parse_key(task.key)
-    settings = context.settings.of(ContributionSettings)
+    settings = context.settings.of(JobReportSettings)
     async with context.store.transaction() as tx:
         before = await find_contribution(tx, repository_id, number)
         pull = await find_pull(tx, repository_id, number)

@@ -168,35 +168,6 @@ def _stored_object(folder: str, source: SourceRow, lines: Iterable[dict[str, obj
     return [StoredObject(key=key, content=lambda: map(json_line, written))]
 
 
-def _document_export(name: str, kind: str, *, copied: str, read: str) -> Export:
-    module = "bot.ci.extras"
-
-    def shape(make: str) -> Shape:
-        return Shape(make=f"{module}.{make}", read=f"{module}.exported_files:{read}", most=FILES_AT_ONCE)
-
-    return Export(
-        name=name,
-        table=ci_source,
-        day="at",
-        repositories=("repository_id",),
-        condition=ci_source.c.kind == kind,
-        shapes={
-            "upstream": shape(f"exported_files:{copied}"),
-            "clickhouse.ootbot": shape(f"exported_tables:{copied}"),
-        }
-        | (
-            {"clickhouse.upstream": shape("exported_tables:copy_upstream_metrics")} if kind == METRICS else {}
-        ),
-    )
-
-
-DOCUMENT_EXPORTS = (
-    _document_export("ossci_uploaded_metrics", METRICS, copied="copy_metrics", read="read_metrics"),
-    _document_export("sccache_stats", CACHES, copied="copy_caches", read="read_caches"),
-    _document_export("benchmark_records", BENCHMARKS, copied="copy_benchmarks", read="read_benchmarks"),
-)
-
-
 FILE_COLUMNS = ("run_id", "run_attempt", "job_id", "repo", "workflow", "job_name", "head_branch", "pr_number")
 WHOLE_TYPE, TEXT_TYPE = "Int64", "String"
 UPSTREAM_METRIC_COLUMNS = {
@@ -261,14 +232,6 @@ def copy_metrics_to_upstream_table(_export: Export) -> TableCopy:
     )
 
 
-SELECTION_EXPORTS = (
-    Export(
-        name="test_exclusions", group="selection", table=test_exclusion, day="received_at", shapes=ROW_SHAPES
-    ),
-    Export(name="td_misses", group="selection", table=td_miss, day="at", shapes=ROW_SHAPES),
-)
-
-
 CONTRIBUTION_COUNTS = "external_contribution_counts"
 
 
@@ -286,7 +249,33 @@ def copy_contribution_day(_export: Export, row: ExportedRow) -> list[StoredObjec
     return [StoredObject(key=key, content=lambda: (json_line(line),))]
 
 
-CONTRIBUTION_EXPORTS = (
+def _document_export(name: str, kind: str, *, rows: str) -> Export:
+    def shape(place: str) -> Shape:
+        return Shape(
+            make=f"bot.job_reports.exports:copy_{rows}_to_{place}",
+            read=f"bot.job_reports.exports:read_{rows}",
+            most=FILES_AT_ONCE,
+        )
+
+    further = {"clickhouse.upstream": shape("upstream_table")} if kind == METRICS else {}
+    return Export(
+        name=name,
+        table=ci_source,
+        day="at",
+        repositories=("repository_id",),
+        condition=ci_source.c.kind == kind,
+        shapes={"upstream": shape("objects"), "clickhouse.ootbot": shape("table")} | further,
+    )
+
+
+EXPORTS = (
+    _document_export("ossci_uploaded_metrics", METRICS, rows="metrics"),
+    _document_export("sccache_stats", CACHES, rows="caches"),
+    _document_export("benchmark_records", BENCHMARKS, rows="benchmarks"),
+    Export(
+        name="test_exclusions", group="selection", table=test_exclusion, day="received_at", shapes=ROW_SHAPES
+    ),
+    Export(name="td_misses", group="selection", table=td_miss, day="at", shapes=ROW_SHAPES),
     Export(
         name=CONTRIBUTION_COUNTS,
         table=contribution_day,
@@ -297,7 +286,5 @@ CONTRIBUTION_EXPORTS = (
         },
     ),
     Export(name="contributions", table=contribution_pull, day="created_at", shapes=ROW_SHAPES),
+    Export(name="stable_pushes", table=stable_push, day="at", shapes=ROW_SHAPES),
 )
-
-
-STABLE_EXPORTS = (Export(name="stable_pushes", table=stable_push, day="at", shapes=ROW_SHAPES),)

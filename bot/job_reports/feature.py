@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from bot.core.feature import Feature, NavigationEntry
+from bot.core import setting_types
+from bot.core.feature import Feature, NavigationEntry, load
 from bot.core.settings import option
 from bot.job_reports.parse.values import NAME
 
 if TYPE_CHECKING:
+    from bot.context import Context
     from bot.core.settings import Settings
 
-FEATURE = Feature(
-    name="extras",
-    tables="bot.job_reports.tables",
-    exports="bot.job_reports.exports:DOCUMENT_EXPORTS",
-    prune="bot.job_reports.documents:prune_sources",
-    sections={
-        "run": "bot.pages.job_reports.skipped_documents:show_run_documents",
-        "job": "bot.pages.job_reports.skipped_documents:show_job_documents",
-    },
+Direction = Literal["lower", "higher"]
+Directions = tuple[tuple[str, Direction], ...]  # by globs, the first that matches
+Alerts = tuple[tuple[str, str, float], ...]  # metric, value, factor
+FACTOR_MOST = 1_000.0
+PRUNED = (
+    "documents:prune_sources",
+    "caches:prune_caches",
+    "script_metrics:prune_metrics",
+    "benchmarks:prune_benchmarks",
+    "selected_tests:prune_misses",
+    "contributions:prune_contributions",
+    "stable_branch:prune_moves",
+    "running_jobs:prune_listings",
 )
 
 
-Alerts = tuple[tuple[str, str, float], ...]  # metric, value, factor
-FACTOR_MOST = 1_000.0
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return the seconds between runs, by task kind."""
+    return {"td_misses": 3600.0, "stable_pushes": 600.0, "partial": 600.0}
+
+
+async def prune(context: Context) -> dict[str, int]:
+    """Delete what is past its retention."""
+    deleted: dict[str, int] = {}
+    for name in PRUNED:
+        deleted |= await load(f"bot.job_reports.{name}")(context)
+    return deleted
 
 
 def parse_alerts(text: str) -> Alerts:
@@ -57,9 +72,25 @@ def format_alerts(alerts: Alerts) -> str:
     return msgspec.json.encode({f"{metric} {value}": factor for metric, value, factor in alerts}).decode()
 
 
+def parse_directions(text: str) -> Directions:
+    """Read the setting: a JSON object from globs over metrics to `lower` or `higher`; raises ValueError."""
+    try:
+        given = msgspec.json.decode(text, type=dict[str, Direction])
+    except msgspec.MsgspecError as error:
+        raise ValueError(
+            f'write a table from metrics to what is better, as in {{"tok*": "higher"}}: {error}'
+        ) from None
+    return tuple(given.items())
+
+
+def format_directions(directions: Directions) -> str:
+    """Return directions as the setting is written."""
+    return msgspec.json.encode(dict(directions)).decode()
+
+
 @dataclass(frozen=True, kw_only=True)
-class MetricSettings:
-    """Which metrics may not get worse."""
+class JobReportSettings:
+    """How metrics and benchmarks are judged, and whose pull requests are contributions."""
 
     ci_metric_alerts: Alerts = option(  # noqa: RUF009 - a field, as the others
         "Metrics that may not get worse, each with a factor: ootbot_metric_regressed is 1 while the median of a "
@@ -69,16 +100,75 @@ class MetricSettings:
         default=(),
         show=format_alerts,
     )
+    ci_benchmark_directions: Directions = option(  # noqa: RUF009 - a field, as the others
+        "What is better of a metric whose name does not tell: a table from globs to lower or higher, such as "
+        '{"tok*": "higher"}; the first that matches decides.',
+        parse_directions,
+        default=(),
+        show=format_directions,
+    )
+    ci_benchmark_comment: str = option(
+        "Whether the comment on a pull request tells which benchmarks it changed: never, changes (only then).",
+        setting_types.one_of("never", "changes"),
+        default="never",
+    )
+    ci_merged_labels: tuple[str, ...] = option(
+        "Labels of closed pull requests that a bot merged without GitHub's knowing; one with the label Reverted "
+        "was not.",
+        setting_types.words,
+        default=("Merged",),
+    )
+    ci_external_label: str | None = option(
+        "Label of pull requests of outside people; unset: GitHub's author association says who is outside.",
+        str.strip,
+        default=None,
+    )
+    ci_bots: tuple[str, ...] = option(
+        "Logins that are no people, beside those that end in [bot].",
+        setting_types.words,
+        default=(),
+    )
+    ci_contributors: str = option(
+        "Whether the JSON of contributions has logins: counts (no), names (yes, of public repositories).",
+        setting_types.one_of("counts", "names"),
+        default="counts",
+    )
 
 
-CACHES_FEATURE = Feature(
-    name="caches",
+FEATURE = Feature(
+    name="extras",
     tables="bot.job_reports.tables",
-    sums=("bot.job_reports.caches:CACHE_SUM",),
-    parsers={"sccache": "bot.job_reports.parse.cache_stats:parse_stats"},
-    receivers={"sccache": "bot.job_reports.caches:CACHE_RECEIVER"},
-    prune="bot.job_reports.caches:prune_caches",
-    views="bot.pages.job_reports.caches:VIEWS",
+    tasks={
+        "benchmarks": "bot.job_reports.benchmarks:judge_source",
+        "td_misses": "bot.job_reports.selected_tests:find_misses",
+        "contributions": "bot.job_reports.contributions:describe_pull",
+        "stable_pushes": "bot.job_reports.stable_branch:record_moves",
+        "partial": "bot.job_reports.running_jobs:list_running",
+    },
+    background=frozenset({"benchmarks", "td_misses", "contributions", "stable_pushes", "partial"}),
+    periodic="bot.job_reports.feature:periodic",
+    parsers={
+        "sccache": "bot.job_reports.parse.cache_stats:parse_stats",
+        "metrics": "bot.job_reports.parse.metric_lines:parse_metrics",
+        "benchmark": "bot.job_reports.parse.benchmarks:parse_benchmarks",
+    },
+    receivers={
+        "sccache": "bot.job_reports.caches:CACHE_RECEIVER",
+        "metrics": "bot.job_reports.script_metrics:METRIC_RECEIVER",
+        "benchmark": "bot.job_reports.benchmarks:BENCHMARK_RECEIVER",
+    },
+    sums=(
+        "bot.job_reports.caches:CACHE_SUM",
+        "bot.job_reports.script_metrics:METRIC_SUM",
+        "bot.job_reports.contributions:CONTRIBUTION_SUM",
+    ),
+    before_commit="bot.job_reports.contributions:request_changed_pulls",
+    exports="bot.job_reports.exports:EXPORTS",
+    prune="bot.job_reports.feature:prune",
+    metrics="bot.job_reports.script_metrics:measure_alerts",
+    settings="bot.job_reports.feature:JobReportSettings",
+    views="bot.pages.job_reports.views:VIEWS",
+    routes="bot.pages.job_reports.views:setup",
     navigation=(
         NavigationEntry(
             bar="repository",
@@ -87,44 +177,6 @@ CACHES_FEATURE = Feature(
             place=74,
             shown="bot.pages.job_reports.day_window:has_builds",
         ),
-    ),
-    routes="bot.pages.job_reports.caches:setup",
-)
-
-
-METRICS_FEATURE = Feature(
-    name="metrics",
-    tables="bot.job_reports.tables",
-    sums=("bot.job_reports.script_metrics:METRIC_SUM",),
-    parsers={"metrics": "bot.job_reports.parse.metric_lines:parse_metrics"},
-    receivers={"metrics": "bot.job_reports.script_metrics:METRIC_RECEIVER"},
-    prune="bot.job_reports.script_metrics:prune_metrics",
-    views="bot.pages.job_reports.script_metrics:VIEWS",
-    navigation=(
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/custom",
-            label="Metrics of scripts",
-            place=76,
-            shown="bot.pages.job_reports.day_window:has_metrics",
-        ),
-    ),
-    routes="bot.pages.job_reports.script_metrics:setup",
-    metrics="bot.job_reports.script_metrics:measure_alerts",
-    settings="bot.job_reports.feature:MetricSettings",
-)
-
-
-BENCHMARKS_FEATURE = Feature(
-    name="benchmarks",
-    tables="bot.job_reports.tables",
-    tasks={"benchmarks": "bot.job_reports.benchmarks:judge_source"},
-    background=frozenset({"benchmarks"}),
-    parsers={"benchmark": "bot.job_reports.parse.benchmarks:parse_benchmarks"},
-    receivers={"benchmark": "bot.job_reports.benchmarks:BENCHMARK_RECEIVER"},
-    prune="bot.job_reports.benchmarks:prune_benchmarks",
-    views="bot.pages.job_reports.views:JOB_REPORT_VIEWS",
-    navigation=(
         NavigationEntry(
             bar="repository",
             path="/{repo}/benchmarks",
@@ -133,46 +185,20 @@ BENCHMARKS_FEATURE = Feature(
             shown="bot.pages.job_reports.day_window:has_benchmarks",
             covers=("/{repo}/benchmarks/",),
         ),
-    ),
-    routes="bot.pages.job_reports.views:setup",
-    sections={
-        "pull": "bot.job_reports.benchmarks:show_pull",
-        "remarks": "bot.job_reports.benchmarks:tell_comment",
-    },
-    settings="bot.job_reports.benchmark_judgement:BenchmarkSettings",
-)
-
-
-def periodic_misses(_settings: Settings) -> dict[str, float]:
-    """Return the seconds between runs, by task kind."""
-    return {"td_misses": 3600.0}
-
-
-SELECTED_TESTS_FEATURE = Feature(
-    name="what_ran",
-    tables="bot.job_reports.tables",
-    tasks={"td_misses": "bot.job_reports.selected_tests:find_misses"},
-    background=frozenset({"td_misses"}),
-    periodic="bot.job_reports.feature:periodic_misses",
-    exports="bot.job_reports.exports:SELECTION_EXPORTS",
-    prune="bot.job_reports.selected_tests:prune_misses",
-    views="bot.pages.job_reports.selected_tests:VIEWS",
-    routes="bot.pages.job_reports.selected_tests:setup",
-    sections={"run": "bot.pages.job_reports.selected_tests:show_run"},
-)
-
-
-CONTRIBUTIONS_FEATURE = Feature(
-    name="contributions",
-    tables="bot.job_reports.tables",
-    tasks={"contributions": "bot.job_reports.contributions:describe_pull"},
-    background=frozenset({"contributions"}),
-    sums=("bot.job_reports.contributions:CONTRIBUTION_SUM",),
-    before_commit="bot.job_reports.contributions:request_changed_pulls",
-    exports="bot.job_reports.exports:CONTRIBUTION_EXPORTS",
-    prune="bot.job_reports.contributions:prune_contributions",
-    views="bot.pages.job_reports.contributions:VIEWS",
-    navigation=(
+        NavigationEntry(
+            bar="repository",
+            path="/{repo}/custom",
+            label="Metrics of scripts",
+            place=76,
+            shown="bot.pages.job_reports.day_window:has_metrics",
+        ),
+        NavigationEntry(
+            bar="repository",
+            path="/{repo}/stable",
+            label="Stable commits",
+            place=78,
+            shown="bot.pages.job_reports.day_window:has_stable",
+        ),
         NavigationEntry(
             bar="repository",
             path="/{repo}/contributions",
@@ -181,47 +207,10 @@ CONTRIBUTIONS_FEATURE = Feature(
             shown="bot.pages.job_reports.day_window:has_contributions",
         ),
     ),
-    routes="bot.pages.job_reports.contributions:setup",
-    settings="bot.job_reports.contributions:ContributionSettings",
-)
-
-
-def periodic_moves(_settings: Settings) -> dict[str, float]:
-    """Return the seconds between runs, by task kind."""
-    return {"stable_pushes": 600.0}
-
-
-STABLE_BRANCH_FEATURE = Feature(
-    name="stable",
-    tables="bot.job_reports.tables",
-    exports="bot.job_reports.exports:STABLE_EXPORTS",
-    tasks={"stable_pushes": "bot.job_reports.stable_branch:record_moves"},
-    background=frozenset({"stable_pushes"}),
-    periodic="bot.job_reports.feature:periodic_moves",
-    prune="bot.job_reports.stable_branch:prune_moves",
-    views="bot.pages.job_reports.stable_branch:VIEWS",
-    navigation=(
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/stable",
-            label="Stable commits",
-            place=78,
-            shown="bot.pages.job_reports.day_window:has_stable",
-        ),
-    ),
-)
-
-
-def periodic(_settings: Settings) -> dict[str, float]:
-    """Return the seconds between runs, by task kind."""
-    return {"partial": 600.0}
-
-
-RUNNING_JOBS_FEATURE = Feature(
-    name="partial",
-    tables="bot.job_reports.tables",
-    tasks={"partial": "bot.job_reports.running_jobs:list_running"},
-    background=frozenset({"partial"}),
-    periodic="bot.job_reports.feature:periodic",
-    prune="bot.job_reports.running_jobs:prune_listings",
+    sections={
+        "run": "bot.pages.job_reports.views:show_run",
+        "job": "bot.pages.job_reports.skipped_documents:show_job_documents",
+        "pull": "bot.job_reports.benchmarks:show_pull",
+        "remarks": "bot.job_reports.benchmarks:tell_comment",
+    },
 )

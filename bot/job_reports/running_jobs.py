@@ -72,7 +72,7 @@ async def delete_listings(context: Context, *, before: int) -> dict[str, int]:
     return {"listings of running runs": await delete_rows(context, running_listing, LISTING.at < before)}
 
 
-log = structlog.get_logger("bot.ci.extras.partial")
+log = structlog.get_logger("bot.job_reports.running_jobs")
 
 PASS_SECONDS = 600.0  # seconds
 MINUTE, DAY = 60_000, 86_400_000  # milliseconds

@@ -15,7 +15,7 @@ from bot.db.rows import select
 from bot.evidence.collect.receivers import MIB
 from bot.ingest import repositories
 from bot.job_reports.documents import SmallDocument, sources_by_key
-from bot.job_reports.feature import MetricSettings
+from bot.job_reports.feature import JobReportSettings
 from bot.job_reports.parse.values import MetricLine, Parsed
 from bot.job_reports.tables import (
     MetricDay,
@@ -332,7 +332,7 @@ Factors = dict[tuple[str, str], float]  # by metric and value
 
 def alert_factors(settings: Settings) -> Factors:
     """Return the factors that the settings name."""
-    alerts = settings.of(MetricSettings).ci_metric_alerts
+    alerts = settings.of(JobReportSettings).ci_metric_alerts
     return {(metric, value): factor for metric, value, factor in alerts}
 
 

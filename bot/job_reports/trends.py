@@ -12,7 +12,7 @@ A change counts when it is
 - beyond nine tenths of the twenty before: where a metric jumps between two levels, most points are equal, and the
   median deviation knows nothing of the jumps.
 
-docs/ci-extras.md says how often this is wrong, and `tests/ci/extras/test_regression_rule.py` measures it.
+docs/ci-extras.md says how often this is wrong, and `tests/job_reports/test_regression_rule.py` measures it.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def deviation(values: Sequence[float]) -> float:
 def compare_value(now: float, before: Sequence[float], *, least: float) -> ValueChange | None:
     """Return a value beside what was usual, by up to twenty points; None where that is not known.
 
-    >>> compare(104, [99.2, 100, 100.8, 99.2, 100.8], least=0.05).counts
+    >>> compare_value(104, [99.2, 100, 100.8, 99.2, 100.8], least=0.05).counts
     False
-    >>> compare(107, [99.2, 100, 100.8, 99.2, 100.8], least=0.05).counts
+    >>> compare_value(107, [99.2, 100, 100.8, 99.2, 100.8], least=0.05).counts
     True
-    >>> compare(110, [100, 110, 100, 100, 110, 100], least=0.05).counts  # two kinds of machines
+    >>> compare_value(110, [100, 110, 100, 100, 110, 100], least=0.05).counts  # two kinds of machines
     False
     """
     level = before[-LEVEL_POINTS:]
@@ -96,9 +96,9 @@ def find_level_change(values: Sequence[float], *, least: float) -> LevelChange |
     The median of five points is compared with those before them, and so is the median of the newest five: only a level
     that still holds is reported. Neighbouring places show the same step; the oldest of them names its first point.
 
-    >>> find_step([100.0] * 12 + [107.0] * 3, least=0.05).first
+    >>> find_level_change([100.0] * 12 + [107.0] * 3, least=0.05).first
     12
-    >>> find_step([100.0] * 12 + [107.0] * 3 + [100.0] * 9, least=0.05) is None
+    >>> find_level_change([100.0] * 12 + [107.0] * 3 + [100.0] * 9, least=0.05) is None
     True
     """
     if len(values) < LEVEL_POINTS + RECENT_POINTS or max(values) - min(values) < least * abs(median(values)):

@@ -11,7 +11,6 @@ from bot.db import word_index
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement
 from bot.db.word_index import title
-from bot.ingest.retention import delete_rows
 from bot.ingest.tables import records
 from bot.jobs import branches
 from bot.jobs.branches import HEADS
@@ -20,18 +19,13 @@ from bot.jobs.tables import (
     CommitRow,
     FoldedCommitRow,
     branch_commit,
-    ci_broken,
     ci_cell,
     ci_column,
     ci_commit,
-    ci_day,
-    ci_line,
-    ci_runner_day,
     folded_commit,
     trunk_branch,
     trunk_event,
 )
-from bot.queue.sums import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -44,12 +38,14 @@ if TYPE_CHECKING:
 
 COMMIT_WORDS = "commit"
 SCANNED = 20_000  # branches or jobs of a repository that are looked through, the newest ones
-COMMIT, BRANCH, COLUMN, TITLE = branch_commit.c, trunk_branch.c, ci_column.c, title.c
+COMMIT, FOLDED, BRANCH = branch_commit.c, folded_commit.c, trunk_branch.c
+PUSH, PULL, JOB = records["push"].c, records["pull_request"].c, records["workflow_job"].c
+CELL, COLUMN, STORED, EVENT, TITLE = ci_cell.c, ci_column.c, ci_commit.c, trunk_event.c, title.c
 
 
 async def keep_words(tx: Transaction, commits: Sequence[CommitRow | Mapping[str, Any]]) -> None:
     """Keep the words of some commits' titles and authors."""
-    await word_index.put_titles(tx, [_title_words(one) for one in commits])
+    await word_index.put_titles(tx, [_title_words(commit) for commit in commits])
 
 
 async def forget_words(context: Context) -> int:
@@ -84,8 +80,8 @@ async def commits_by_sha(
 async def commit_of_pull(tx: Transaction, repository_id: int, number: int) -> str | None:
     """Return the newest commit of a branch that came from a pull request, None where none is known."""
     query = sa.select(COMMIT.sha).where(COMMIT.repository_id == repository_id, COMMIT.pr_number == number)
-    found: str | None = (await tx.run(query.order_by(COMMIT.at.desc(), COMMIT.sha).limit(1))).scalar()
-    return found
+    sha: str | None = (await tx.run(query.order_by(COMMIT.at.desc(), COMMIT.sha).limit(1))).scalar()
+    return sha
 
 
 async def branches_by_name(
@@ -97,8 +93,8 @@ async def branches_by_name(
     )
     some = newest.limit(SCANNED).subquery().c
     query = sa.select(some.repository_id, some.branch).where(some.branch.icontains(text, autoescape=True))
-    found = await tx.run(query.order_by(some.pushed_at.desc(), some.branch).limit(limit))
-    return [(row.repository_id, row.branch) for row in found]
+    rows = await tx.run(query.order_by(some.pushed_at.desc(), some.branch).limit(limit))
+    return [(row.repository_id, row.branch) for row in rows]
 
 
 async def jobs_by_name(
@@ -117,13 +113,12 @@ def _title_words(commit: CommitRow | Mapping[str, Any]) -> Title:
         "kind": COMMIT_WORDS,
         "repository_id": commit["repository_id"],
         "ref": commit["sha"],
-        "text": " ".join(one for one in (commit["title"], commit["author"]) if one),
+        "text": " ".join(text for text in (commit["title"], commit["author"]) if text),
     }
 
 
 HEADS_AT_ONCE = 200  # commits of one question
 HeadOfCommit = tuple[str, FoldedCommitRow | None]  # a SHA, and what is known of its commit
-COMMIT_FOLDED_COMMITS, FOLDED, PUSH = branch_commit.c, folded_commit.c, records["push"].c
 
 _PUSHES = Statement(
     sa.select(PUSH.after, PUSH.commits).where(
@@ -151,8 +146,8 @@ async def commits_of_heads(
     came: dict[str, list[str]] = {}
     values = {"repository": repository_id, "ref": f"{branches.HEADS}{branch}"}
     for start in range(0, len(heads), HEADS_AT_ONCE):
-        found = await tx.run(_PUSHES, {**values, "heads": heads[start : start + HEADS_AT_ONCE]})
-        for head, commits in found.all():
+        pushes = await tx.run(_PUSHES, {**values, "heads": heads[start : start + HEADS_AT_ONCE]})
+        for head, commits in pushes.all():
             shas = [sha for sha in reversed(commits or ()) if sha != head]
             came[head] = max(came.get(head, []), shas, key=lambda each: (len(each), each))
     kept = {head: shas[:most] for head, shas in came.items()}
@@ -171,10 +166,10 @@ async def add_commits(tx: Transaction, rows: Collection[FoldedCommitRow]) -> Non
 async def fold_lines(tx: Transaction, repository_id: int, branch: str, shas: Collection[str]) -> None:
     """Take away the lines of commits that were listed before the push that they came with was heard of."""
     here = sa.and_(
-        COMMIT_FOLDED_COMMITS.repository_id == repository_id,
-        COMMIT_FOLDED_COMMITS.branch == branch,
-        COMMIT_FOLDED_COMMITS.sha.in_(sorted(shas)),
-        COMMIT_FOLDED_COMMITS.listed,
+        COMMIT.repository_id == repository_id,
+        COMMIT.branch == branch,
+        COMMIT.sha.in_(sorted(shas)),
+        COMMIT.listed,
     )
     listed = await tx.fetch(select(FoldedCommitRow, branch_commit).where(here))
     if listed:
@@ -188,14 +183,13 @@ async def _named_commit(
     named: dict[str, FoldedCommitRow] = {}
     values = {"repository": repository_id, "branch": branch}
     for start in range(0, len(shas), HEADS_AT_ONCE):
-        found = await tx.fetch(_NAMED, {**values, "shas": shas[start : start + HEADS_AT_ONCE]})
-        named |= {row["sha"]: row for row in found}
+        rows = await tx.fetch(_NAMED, {**values, "shas": shas[start : start + HEADS_AT_ONCE]})
+        named |= {row["sha"]: row for row in rows}
     return named
 
 
 TITLE_MOST = 120  # characters
 MERGE = "Merge pull request #"
-COMMIT_PUSHED_COMMITS = branch_commit.c
 _OF_COMMIT = ("at", "title", "author", "pr_number")
 _OF_PUSH: Mapping[str, Any] = {"parent": "", "replaces": "", "folded": 0}
 
@@ -216,17 +210,15 @@ async def write_commits(tx: Transaction, pushes: Sequence[PushRow]) -> None:
     statement = tx.insert(branch_commit)
     new = statement.excluded
     update: dict[str, Any] = {
-        name: sa.case((COMMIT_PUSHED_COMMITS.listed, new[name]), else_=COMMIT_PUSHED_COMMITS[name])
-        for name in _OF_COMMIT
+        name: sa.case((COMMIT.listed, new[name]), else_=COMMIT[name]) for name in _OF_COMMIT
     }
     update |= {
         name: sa.case(
             (
-                COMMIT_PUSHED_COMMITS.listed
-                | (new[name] > sa.func.coalesce(COMMIT_PUSHED_COMMITS[name], least)),
+                COMMIT.listed | (new[name] > sa.func.coalesce(COMMIT[name], least)),
                 new[name],
             ),
-            else_=COMMIT_PUSHED_COMMITS[name],
+            else_=COMMIT[name],
         )
         for name, least in _OF_PUSH.items()
     }
@@ -246,11 +238,12 @@ async def _fold_pushes(tx: Transaction, push: PushRow) -> None:
         await fold_lines(tx, push["repository_id"], reference.removeprefix(HEADS), came)
 
 
-def _greater(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _greater(known: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {
-        name: max(one[name] or least, other[name] or least) or one[name] for name, least in _OF_PUSH.items()
+        name: max(known[name] or least, other[name] or least) or known[name]
+        for name, least in _OF_PUSH.items()
     }
-    return {**one, **chosen}
+    return {**known, **chosen}
 
 
 def _commit(push: PushRow) -> dict[str, Any] | None:
@@ -286,27 +279,22 @@ def pull_number(title: str) -> int | None:
 
     A squashed one ends with it, as in "... (#123)"; a merge begins with "Merge pull request #123 from".
     """
-    _, found, last = title.rpartition("(#")
+    _, opened, last = title.rpartition("(#")
     digits = last.removesuffix(")")
-    if not (found and last.endswith(")")):
+    if not (opened and last.endswith(")")):
         digits = title.removeprefix(MERGE).partition(" from ")[0] if title.startswith(MERGE) else ""
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else None
 
 
 PULLS_NAMED = 100  # newest commits whose pull request is looked up
 PUSHES = 500  # newest ones looked at for commits that came with another
-COMMIT_LISTED_COMMITS, PUSH_LISTED_COMMITS, PULL = (
-    branch_commit.c,
-    records["push"].c,
-    records["pull_request"].c,
-)
 
 
 async def store_commits(
     tx: Transaction,
     repository_id: int,
     branch: str,
-    found: Sequence[ListedCommit],
+    commits: Sequence[ListedCommit],
     *,
     newest: bool,
     since: int,
@@ -316,33 +304,29 @@ async def store_commits(
     A commit that came with the push of another is none of the branch's lines. One from before `since` would be
     deleted again at once.
     """
-    if not found:
+    if not commits:
         return 0
     key: BranchKey = {"repository_id": repository_id, "branch": branch}
-    shas = {one["sha"] for one in found}
+    shas = {commit["sha"] for commit in commits}
     folded = await _folded_shas(tx, repository_id, branch)
-    lines = [one for one in found if one["sha"] not in folded]
+    lines = [commit for commit in commits if commit["sha"] not in folded]
     known = await _known_shas(tx, repository_id, branch, shas)
     made = [
-        _listed_row(key, one, parent["sha"] if parent else None)
-        for one, parent in zip(lines, [*lines[1:], None], strict=True)
-        if one["sha"] not in known and one["at"] >= since
+        _listed_row(key, commit, parent["sha"] if parent else None)
+        for commit, parent in zip(lines, [*lines[1:], None], strict=True)
+        if commit["sha"] not in known and commit["at"] >= since
     ]
     if made:
         await tx.run(tx.insert(branch_commit).on_conflict_do_nothing(), made)
         await keep_words(tx, made)
-    came = [one for one in found if one["sha"] in folded and one["at"] >= since]
-    await add_commits(tx, [{**key, **one} for one in came])
-    here = (COMMIT_LISTED_COMMITS.repository_id == repository_id, COMMIT_LISTED_COMMITS.branch == branch)
-    await tx.run(
-        sa.update(branch_commit).where(*here, COMMIT_LISTED_COMMITS.sha.in_(sorted(shas))).values(gone=False)
-    )
+    came = [commit for commit in commits if commit["sha"] in folded and commit["at"] >= since]
+    await add_commits(tx, [{**key, **commit} for commit in came])
+    here = (COMMIT.repository_id == repository_id, COMMIT.branch == branch)
+    await tx.run(sa.update(branch_commit).where(*here, COMMIT.sha.in_(sorted(shas))).values(gone=False))
     if newest:
-        later = COMMIT_LISTED_COMMITS.at > min(one["at"] for one in found)
+        later = COMMIT.at > min(commit["at"] for commit in commits)
         await tx.run(
-            sa.update(branch_commit)
-            .where(*here, later, COMMIT_LISTED_COMMITS.sha.not_in(sorted(shas)))
-            .values(gone=True)
+            sa.update(branch_commit).where(*here, later, COMMIT.sha.not_in(sorted(shas))).values(gone=True)
         )
     branches.request_sums(tx, repository_id, [(branch, row["at"]) for row in made])
     return len(made)
@@ -350,32 +334,30 @@ async def store_commits(
 
 async def name_pulls(tx: Transaction, repository_id: int, branch: str) -> None:
     """Write which pull requests the newest commits came from whose titles do not tell."""
-    here = (COMMIT_LISTED_COMMITS.repository_id == repository_id, COMMIT_LISTED_COMMITS.branch == branch)
+    here = (COMMIT.repository_id == repository_id, COMMIT.branch == branch)
     newest = (
-        sa.select(COMMIT_LISTED_COMMITS.sha)
-        .where(*here, COMMIT_LISTED_COMMITS.pr_number.is_(None))
-        .order_by(COMMIT_LISTED_COMMITS.at.desc())
+        sa.select(COMMIT.sha)
+        .where(*here, COMMIT.pr_number.is_(None))
+        .order_by(COMMIT.at.desc())
         .limit(PULLS_NAMED)
     )
     shas = list((await tx.run(newest)).scalars())
     merged = (PULL.repository_id == repository_id, PULL.merged, PULL.merge_commit_sha.in_(shas))
     query = sa.select(PULL.merge_commit_sha, PULL.number).where(*merged).order_by(PULL.number.desc())
     for sha, number in (await tx.run(query)).all() if shas else ():  # of several the first one is kept
-        await tx.run(
-            sa.update(branch_commit).where(*here, COMMIT_LISTED_COMMITS.sha == sha).values(pr_number=number)
-        )
+        await tx.run(sa.update(branch_commit).where(*here, COMMIT.sha == sha).values(pr_number=number))
 
 
-def _listed_row(key: BranchKey, one: ListedCommit, parent: str | None) -> CommitRow:
+def _listed_row(key: BranchKey, commit: ListedCommit, parent: str | None) -> CommitRow:
     return {
         **key,
-        "sha": one["sha"],
+        "sha": commit["sha"],
         "parent": parent,
         "replaces": None,
-        "at": one["at"],
-        "title": one["title"],
-        "author": one["author"],
-        "pr_number": pull_number(one["title"]),
+        "at": commit["at"],
+        "title": commit["title"],
+        "author": commit["author"],
+        "pr_number": pull_number(commit["title"]),
         "folded": 0,
         "gone": False,
         "listed": True,
@@ -383,99 +365,20 @@ def _listed_row(key: BranchKey, one: ListedCommit, parent: str | None) -> Commit
 
 
 async def _known_shas(tx: Transaction, repository_id: int, branch: str, shas: set[str]) -> set[str]:
-    query = sa.select(COMMIT_LISTED_COMMITS.sha).where(
-        COMMIT_LISTED_COMMITS.repository_id == repository_id,
-        COMMIT_LISTED_COMMITS.branch == branch,
-        COMMIT_LISTED_COMMITS.sha.in_(sorted(shas)),
+    query = sa.select(COMMIT.sha).where(
+        COMMIT.repository_id == repository_id,
+        COMMIT.branch == branch,
+        COMMIT.sha.in_(sorted(shas)),
     )
     return set((await tx.run(query)).scalars())
 
 
 async def _folded_shas(tx: Transaction, repository_id: int, branch: str) -> set[str]:
     """Return the commits that came with the push of another one."""
-    query = sa.select(PUSH_LISTED_COMMITS.commits, PUSH_LISTED_COMMITS.after).where(
-        PUSH_LISTED_COMMITS.repository_id == repository_id,
-        PUSH_LISTED_COMMITS.ref == f"{branches.HEADS}{branch}",
+    query = sa.select(PUSH.commits, PUSH.after).where(
+        PUSH.repository_id == repository_id,
+        PUSH.ref == f"{branches.HEADS}{branch}",
     )
-    pushes = (await tx.run(query.order_by(PUSH_LISTED_COMMITS.received_at.desc()).limit(PUSHES))).all()
+    pushes = (await tx.run(query.order_by(PUSH.received_at.desc()).limit(PUSHES))).all()
     heads = {after for _, after in pushes}
     return {sha for commits, _ in pushes for sha in commits or () if sha not in heads}
-
-
-CELL, COLUMN_PRUNE, COMMIT_PRUNE, EVENT, STORED = (
-    ci_cell.c,
-    ci_column.c,
-    branch_commit.c,
-    trunk_event.c,
-    ci_commit.c,
-)
-JOB = records["workflow_job"].c
-MARGIN = 7  # days that columns are kept longer than cells: some of these go only after their records
-
-
-async def delete_old_rows(context: Context) -> dict[str, int]:
-    """Delete what is past the retention of records."""
-    before = context.clock.now() - context.settings.record_retention_days * DAY
-    first = before // DAY  # the oldest day that is kept
-    return {
-        "cells": await _delete_cells(context, before),
-        "columns": await delete_rows(context, ci_column, COLUMN_PRUNE.seen.between(1, first - MARGIN - 1)),
-        "commits of branches": sum(
-            [
-                await delete_rows(context, table, table.c.at < before)
-                for table in (branch_commit, folded_commit)
-            ]
-        ),
-        "words of commits": await forget_words(context),
-        "branches": sum(
-            [await delete_rows(context, table, ~_is_known(table)) for table in (ci_broken, trunk_branch)]
-        ),
-        "changes of jobs": await delete_rows(context, trunk_event, _old_event(before)),
-        "sums of CI": sum(
-            [
-                await delete_rows(context, table, table.c.day < first)
-                for table in (ci_day, ci_line, ci_runner_day)
-            ]
-        ),
-    }
-
-
-async def _delete_cells(context: Context, before: int) -> int:
-    """Delete old cells, repository by repository: the index of their times begins with it."""
-    async with context.store.read() as tx:
-        query = sa.select(COLUMN_PRUNE.repository_id).distinct().order_by(COLUMN_PRUNE.repository_id)
-        repositories = list((await tx.run(query)).scalars())
-    deleted = 0
-    for repository in repositories:
-        for old in (CELL.queued_at < before, sa.and_(CELL.queued_at.is_(None), _old_otherwise(before))):
-            deleted += await delete_rows(context, ci_cell, sa.and_(CELL.repository_id == repository, old))
-    await delete_rows(context, ci_commit, ~_has_cells())
-    return deleted
-
-
-def _has_cells() -> sa.ColumnElement[bool]:
-    """Return whether any job is kept that ran on a commit."""
-    return sa.exists().where(CELL.repository_id == STORED.repository_id, CELL.head_sha == STORED.head_sha)
-
-
-def _old_otherwise(before: int) -> sa.ColumnElement[bool]:
-    """Return whether a cell is old that does not say when its job was created; without any time, its record tells."""
-    recorded = sa.exists().where(JOB.repository_id == CELL.repository_id, JOB.id == CELL.job_id)
-    at = sa.func.coalesce(CELL.completed_at, CELL.started_at)
-    return sa.or_(at < before, sa.and_(at.is_(None), ~recorded))
-
-
-def _old_event(before: int) -> sa.ColumnElement[bool]:
-    """Return whether a change is old; one without a time is as old as the commit that it began with."""
-    known = sa.exists().where(
-        COMMIT_PRUNE.repository_id == EVENT.repository_id,
-        COMMIT_PRUNE.branch == EVENT.branch,
-        COMMIT_PRUNE.sha == EVENT.first_bad,
-    )
-    return sa.or_(EVENT.at < before, sa.and_(EVENT.at.is_(None), ~known))
-
-
-def _is_known(table: sa.Table, *also: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Return whether any commit is kept of the branch that a row of this table is about."""
-    same = (COMMIT_PRUNE.repository_id == table.c.repository_id, COMMIT_PRUNE.branch == table.c.branch)
-    return sa.exists().where(*same, *also)

@@ -142,8 +142,8 @@ def flakes(column: ColumnCells) -> frozenset[int]:
     ]
     text = "".join([character for _, character in seen])
     flakes: set[int] = set()
-    for found in _FLAKE.finditer(text):
-        places = [place for place, _ in seen[found.start() : found.end()]]
+    for match in _FLAKE.finditer(text):
+        places = [place for place, _ in seen[match.start() : match.end()]]
         if len(places) == 1 or not _same([cell for at in places if (cell := column[at])]):
             flakes.update(places)
     return frozenset(flakes)
@@ -289,7 +289,7 @@ async def find_line(tx: Transaction, repo: str, sha: str) -> tuple[Branch, Commi
         return None
     lines = await rows.branches_of(tx, branch.repository["repository_id"], sha)
     default = branch.repository["default_branch"]
-    line = min(lines, key=lambda one: (one["branch"] != default, one["branch"]), default=None)
+    line = min(lines, key=lambda line: (line["branch"] != default, line["branch"]), default=None)
     if line is None:
         return None
     return Branch(repository=branch.repository, names=branch.names, name=line["branch"]), line
@@ -339,10 +339,10 @@ def _column_name(facts: Facts, settings: TrunkSettings, failed: FailedJob) -> st
     """Return the name of the column that a job is in."""
     if failed.job_id is not None:
         jobs = commit_cells.place_jobs(facts.jobs, commit_cells.describe_runs(facts.runs), shards=False)
-        key = next((one.column for one in jobs if one.row["job_id"] == failed.job_id), None)
+        key = next((job.column for job in jobs if job.row["job_id"] == failed.job_id), None)
         return None if key is None else job_names.column_name(facts.columns[key], settings)
     ending = f" / {failed.name}"
     reported = grid.find_runs(facts, settings, shards=False)
     return next(
-        (one.name for one, run in reported if run.id == failed.run_id and one.name.endswith(ending)), None
+        (job.name for job, run in reported if run.id == failed.run_id and job.name.endswith(ending)), None
     )

@@ -41,7 +41,7 @@ async def list_branches(context: Context, _task: Task) -> None:
         for branch in names:
             assert repository is not None
             try:
-                found = await list_commits(context, repo, branch, page=1)
+                commits = await list_commits(context, repo, branch, page=1)
             except (
                 GitHubRefused
             ) as error:  # deleted meanwhile, or not granted: the others can still be listed
@@ -50,7 +50,7 @@ async def list_branches(context: Context, _task: Task) -> None:
             async with context.store.transaction() as tx:
                 since = tx.now - context.settings.record_retention_days * DAY
                 await branch_commits.store_commits(
-                    tx, repository["repository_id"], branch, found, newest=True, since=since
+                    tx, repository["repository_id"], branch, commits, newest=True, since=since
                 )
                 await branch_commits.name_pulls(tx, repository["repository_id"], branch)
             await branches.ask_for_checks(context, repo, repository["repository_id"], branch)
@@ -61,21 +61,21 @@ async def list_commits(context: Context, repo: str, branch: str, *, page: int) -
     await collection.spend_call(context, repo)
     client = context.app_for(repo).client(repo, contents="read")
     url = client.path("commits{?sha,per_page,page}")
-    found = await client.getitem(url, {"sha": branch, "per_page": str(PAGE), "page": str(page)})
-    return [made for one in found if isinstance(one, dict) and (made := _listed_commit(one))]
+    listed = await client.getitem(url, {"sha": branch, "per_page": str(PAGE), "page": str(page)})
+    return [made for commit in listed if isinstance(commit, dict) and (made := _listed_commit(commit))]
 
 
-def _listed_commit(one: dict[str, Any]) -> ListedCommit | None:
+def _listed_commit(commit: dict[str, Any]) -> ListedCommit | None:
     sha, at = (
-        read_member(one, ("sha",), Kind.TEXT),
-        read_member(one, ("commit", "committer", "date"), Kind.TIME),
+        read_member(commit, ("sha",), Kind.TEXT),
+        read_member(commit, ("commit", "committer", "date"), Kind.TIME),
     )
     if sha is None or at is None:
         return None
-    author = read_member(one, ("author", "login"), Kind.TEXT) or read_member(
-        one, ("commit", "author", "name"), Kind.TEXT
+    author = read_member(commit, ("author", "login"), Kind.TEXT) or read_member(
+        commit, ("commit", "author", "name"), Kind.TEXT
     )
-    title = branch_commits.shorten_title(read_member(one, ("commit", "message"), Kind.TEXT) or "")
+    title = branch_commits.shorten_title(read_member(commit, ("commit", "message"), Kind.TEXT) or "")
     return {"sha": sha, "at": at, "title": title, "author": author}
 
 
@@ -99,11 +99,11 @@ class Progress:
 async def fill_branch(context: Context, repo: str, branch: str, commits: int) -> AsyncIterator[Progress]:
     """Read the newest commits of a branch and what ran on them; raises GitHubRefused."""
     repository, branch = await _repository(context, repo, branch)
-    found = [one async for one in _commits(context, repo, branch, commits)]
+    listed = [commit async for commit in _commits(context, repo, branch, commits)]
     async with context.store.transaction() as tx:
         since = tx.now - context.settings.record_retention_days * DAY
-        await branch_commits.store_commits(tx, repository["id"], branch, found, newest=False, since=since)
-    unknown = await _unknown(context, repository["id"], found)
+        await branch_commits.store_commits(tx, repository["id"], branch, listed, newest=False, since=since)
+    unknown = await _unknown(context, repository["id"], listed)
     runs = jobs = 0
     for at, sha in enumerate(unknown):
         while True:
@@ -121,24 +121,24 @@ async def fill_branch(context: Context, repo: str, branch: str, commits: int) ->
 
 async def _repository(context: Context, repo: str, branch: str) -> tuple[dict[str, Any], str]:
     await _paid(context, repo)
-    found = await context.app_for(repo).client(repo, metadata="read").repository()
-    return found, branch or found["default_branch"]
+    repository = await context.app_for(repo).client(repo, metadata="read").repository()
+    return repository, branch or repository["default_branch"]
 
 
 async def _commits(context: Context, repo: str, branch: str, wanted: int) -> AsyncIterator[ListedCommit]:
     given = 0
     for page in range(1, wanted // PAGE + 2):
-        found = await _patient(context, functools.partial(list_commits, context, repo, branch, page=page))
-        for one in found[: wanted - given]:
-            yield one
-        given += len(found)
-        if len(found) < PAGE or given >= wanted:
+        listed = await _patient(context, functools.partial(list_commits, context, repo, branch, page=page))
+        for commit in listed[: wanted - given]:
+            yield commit
+        given += len(listed)
+        if len(listed) < PAGE or given >= wanted:
             return
 
 
-async def _unknown(context: Context, repository_id: int, found: Sequence[ListedCommit]) -> list[str]:
+async def _unknown(context: Context, repository_id: int, commits: Sequence[ListedCommit]) -> list[str]:
     """Return the commits, newest first, of which no run is known."""
-    shas = [one["sha"] for one in found]
+    shas = [commit["sha"] for commit in commits]
     async with context.store.read() as tx:
         known = await rows.commits_with_runs(tx, repository_id, shas)
     return [sha for sha in shas if sha not in known]
@@ -164,17 +164,17 @@ async def _fill_commit(context: Context, repo: str, repository: dict[str, Any], 
 async def _pages(
     context: Context, client: Client, repo: str, path: str, name: str, **wanted: str
 ) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for page in range(1, MOST_RUN_PAGES + 1):
         await collection.spend_call(context, repo)
         answer = await client.getitem(
             client.path(path), {**wanted, "per_page": str(RUNS_PAGE), "page": str(page)}
         )
-        listed = [one for one in answer.get(name) or [] if isinstance(one, dict)]
-        found += listed
+        listed = [entry for entry in answer.get(name) or [] if isinstance(entry, dict)]
+        entries += listed
         if len(listed) < RUNS_PAGE:
             break
-    return found
+    return entries
 
 
 async def _paid(context: Context, repo: str) -> None:

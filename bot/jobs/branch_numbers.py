@@ -79,16 +79,16 @@ class JobReliability(Struct, frozen=True, kw_only=True):
 
 def trunk_day(lines: Iterable[LineRow], costs: Costs) -> TrunkDay:
     """Return the numbers of some commits."""
-    found = list(lines)
-    red = sum(row["verdict"] == "red" for row in found)
-    green = sum(row["verdict"] == "green" for row in found)
-    signals = sorted(row["signal_seconds"] for row in found if row["signal_seconds"] is not None)
-    jobs, reruns = sum(row["jobs"] for row in found), sum(row["reruns"] for row in found)
-    flaky = sum(row["flaky"] for row in found)
-    reds = sorted(row["red_seconds"] for row in found if row["red_seconds"] is not None)
-    seconds, failures = _seconds(found), _failures(found)
+    rows = list(lines)
+    red = sum(row["verdict"] == "red" for row in rows)
+    green = sum(row["verdict"] == "green" for row in rows)
+    signals = sorted(row["signal_seconds"] for row in rows if row["signal_seconds"] is not None)
+    jobs, reruns = sum(row["jobs"] for row in rows), sum(row["reruns"] for row in rows)
+    flaky = sum(row["flaky"] for row in rows)
+    reds = sorted(row["red_seconds"] for row in rows if row["red_seconds"] is not None)
+    seconds, failures = _seconds(rows), _failures(rows)
     return TrunkDay(
-        lines=len(found),
+        lines=len(rows),
         red=red,
         green=green,
         red_share=red / (red + green) if red + green else None,
@@ -103,7 +103,7 @@ def trunk_day(lines: Iterable[LineRow], costs: Costs) -> TrunkDay:
         flaky=flaky,
         flaky_share=min(1.0, flaky / (jobs - reruns)) if jobs > reruns else None,
         job_seconds=sum(seconds.values()),
-        cancelled_seconds=sum(row["cancelled_seconds"] for row in found),
+        cancelled_seconds=sum(row["cancelled_seconds"] for row in rows),
         cost=cost_of(seconds.items(), costs),
         failures=failures,
         unclassified_share=_unclassified(failures),
@@ -112,10 +112,10 @@ def trunk_day(lines: Iterable[LineRow], costs: Costs) -> TrunkDay:
 
 def numbers_by_day(lines: Iterable[LineRow], costs: Costs, *, first: int, last: int) -> list[TrunkDay]:
     """Return the numbers of each day, also of those without a commit."""
-    found: defaultdict[int, list[LineRow]] = defaultdict(list)
+    by_day: defaultdict[int, list[LineRow]] = defaultdict(list)
     for row in lines:
-        found[row["day"]].append(row)
-    return [trunk_day(found[each], costs) for each in range(first, last + 1)]
+        by_day[row["day"]].append(row)
+    return [trunk_day(by_day[each], costs) for each in range(first, last + 1)]
 
 
 def hours_by_runner(lines: Iterable[LineRow], costs: Costs) -> list[RunnerHours]:
@@ -171,11 +171,11 @@ def job_reliability(
     outage = branch_history.outages(
         (branch_history.workflow_of(name, workflows[name]), column) for name, column in columns.items()
     )
-    found = [
+    jobs = [
         _reliability(name, workflows[name], branch_history.reliability(column, outage), seconds[name])
         for name, column in columns.items()
     ]
-    return sorted((one for one in found if one.runs), key=lambda one: (-one.worst, -one.runs, one.name))
+    return sorted((job for job in jobs if job.runs), key=lambda job: (-job.worst, -job.runs, job.name))
 
 
 def wilson_lower(failures: int, runs: int) -> float:
@@ -190,20 +190,20 @@ def wilson_lower(failures: int, runs: int) -> float:
 
 def _seconds(lines: Iterable[LineRow]) -> dict[str, int]:
     """Return how long runs took by runner label."""
-    found: defaultdict[str, int] = defaultdict(int)
+    by_name: defaultdict[str, int] = defaultdict(int)
     for line in lines:
         for label, seconds in line["seconds"].items():
-            found[label] += seconds
-    return found
+            by_name[label] += seconds
+    return by_name
 
 
 def _failures(lines: Iterable[LineRow]) -> dict[str, int]:
     """Return the runs that failed by kind, the most frequent first."""
-    found: defaultdict[str, int] = defaultdict(int)
+    failures: defaultdict[str, int] = defaultdict(int)
     for line in lines:
         for kind, runs in (line["failures"] or {}).items():
-            found[kind] += runs
-    return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))
+            failures[kind] += runs
+    return dict(sorted(failures.items(), key=lambda each: (-each[1], each[0])))
 
 
 def _unclassified(failures: Mapping[str, int]) -> float | None:
@@ -212,12 +212,12 @@ def _unclassified(failures: Mapping[str, int]) -> float | None:
     return sum(failures.get(kind, 0) for kind in UNNAMED) / read if read else None
 
 
-def _joined(one: str, other: str) -> str:
+def _joined(text: str, other: str) -> str:
     """Return the cells of a job that had two names on one day: where both have one, the other's."""
-    if not one:
+    if not text:
         return other
     return "".join(
-        b if b != NOTHING else a for a, b in zip(one.ljust(len(other)), other.ljust(len(one)), strict=True)
+        b if b != NOTHING else a for a, b in zip(text.ljust(len(other)), other.ljust(len(text)), strict=True)
     )
 
 
@@ -225,16 +225,18 @@ def _summed_cells(characters: str) -> list[Cell | None]:
     return [_CELLS.get(character) for character in reversed(characters)]
 
 
-def _reliability(name: str, workflow: str, found: branch_history.Reliability, seconds: int) -> JobReliability:
+def _reliability(
+    name: str, workflow: str, measured: branch_history.Reliability, seconds: int
+) -> JobReliability:
     return JobReliability(
         name=name,
         workflow=workflow,
-        runs=found.runs,
-        passed=found.passed,
-        infra=found.infra,
-        broken=found.broken,
-        flaky=found.flaky,
-        pass_rate=found.passed / found.runs if found.runs else None,
-        worst=round(wilson_lower(found.failures, found.runs), 4),
+        runs=measured.runs,
+        passed=measured.passed,
+        infra=measured.infra,
+        broken=measured.broken,
+        flaky=measured.flaky,
+        pass_rate=measured.passed / measured.runs if measured.runs else None,
+        worst=round(wilson_lower(measured.failures, measured.runs), 4),
         job_seconds=seconds,
     )

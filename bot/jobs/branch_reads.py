@@ -47,12 +47,12 @@ class Branch:
 async def find_branch(tx: Transaction, hidden: Hidden, repo: str, branch: str) -> Branch:
     """Return a branch; without a name the default one. Raises Rejected 404, the same for private and unknown."""
     ids = set() if hidden.has(repo) else await repositories.read_ids(tx, repo)
-    found = await rows.repository(tx, ids) if ids else None
-    if found is None or hidden.has(found["full_name"], found["repository_id"]):
+    repository = await rows.repository(tx, ids) if ids else None
+    if repository is None or hidden.has(repository["full_name"], repository["repository_id"]):
         raise UNKNOWN_REPOSITORY.because(f"nothing of {repo[:200]} is known here")
-    name = branch or found["default_branch"] or ""
-    names = await repositories.read_names_of_same(tx, found["full_name"])
-    return Branch(repository=found, names=frozenset(names), name=name)
+    name = branch or repository["default_branch"] or ""
+    names = await repositories.read_names_of_same(tx, repository["full_name"])
+    return Branch(repository=repository, names=frozenset(names), name=name)
 
 
 async def newest_commits(
@@ -74,11 +74,11 @@ async def newest_commits(
         until = last["at"] + SKEW
     wanted = limit + BEYOND
     while True:
-        found = await rows.commits(tx, identifier, branch.name, until=until, limit=wanted)
-        ordered = grid.order_commits(found)
+        commits = await rows.commits(tx, identifier, branch.name, until=until, limit=wanted)
+        ordered = grid.order_commits(commits)
         shas = [row["sha"] for row in ordered]
         first = shas.index(before) + 1 if before in shas else 0
-        if len(found) < wanted or len(ordered) - first >= limit + 1:
+        if len(commits) < wanted or len(ordered) - first >= limit + 1:
             return ordered[first : first + limit], len(ordered) > first + limit
         wanted *= 2
 
@@ -100,27 +100,27 @@ async def read_facts(
     """
     identifier, shas = branch.repository["repository_id"], [row["sha"] for row in commits]
     options = settings.of(TrunkSettings)
-    found = _unread(shas, outlined or {})
+    known = _unread(shas, outlined or {})
     if not jobs:
-        found |= await read_stored_cells(tx, identifier, [sha for sha in shas if sha not in found])
-    read = await rows.cells(tx, identifier, [sha for sha in shas if sha not in found], only)
-    ids = {key for of_commit in found.values() for key in of_commit}
+        known |= await read_stored_cells(tx, identifier, [sha for sha in shas if sha not in known])
+    read = await rows.cells(tx, identifier, [sha for sha in shas if sha not in known], only)
+    ids = {key for of_commit in known.values() for key in of_commit}
     ids |= {key for row in read for key in (row["column_id"], row["numbered_column_id"]) if key is not None}
     columns = await rows.columns(tx, identifier, ids)
     if contexts := grid_columns.contexts_of(columns.values()):
         columns |= await rows.columns_shown_as(tx, identifier, contexts)
     joined = job_names.join_columns(columns, options)
-    if twice := [sha for sha, of_commit in found.items() if _joins(of_commit, joined)]:
+    if twice := [sha for sha, of_commit in known.items() if _joins(of_commit, joined)]:
         read += await rows.cells(tx, identifier, twice, only)
     made_now = {row["head_sha"] for row in read}
-    runs = await rows.runs(tx, identifier, [sha for sha in shas if sha in made_now or sha not in found])
+    runs = await rows.runs(tx, identifier, [sha for sha in shas if sha in made_now or sha not in known])
     runs += await rows.telling_runs(
-        tx, identifier, [sha for sha in shas if sha in found and sha not in made_now]
+        tx, identifier, [sha for sha in shas if sha in known and sha not in made_now]
     )
     shows_checks = options.ci_checks == "on"
     return Facts(
         commits=commits,
-        cells={**found, **commit_cells.make_cells(read, commit_cells.describe_runs(runs), joined)},
+        cells={**known, **commit_cells.make_cells(read, commit_cells.describe_runs(runs), joined)},
         jobs=read if jobs else (),
         columns=columns,
         runs=runs,
@@ -137,27 +137,27 @@ async def _backend_jobs(
     tx: Transaction, settings: Settings, names: Collection[str], shas: Sequence[str]
 ) -> list[BackendJobRow]:
     """Return what backends reported on some commits, without the names of private ones."""
-    found = await rows.backend_jobs(tx, names, shas)
-    private = await read_private_names(tx, settings, {row["downstream_repo"] for row in found})
-    return [private.of_row(row, row["downstream_repo"]) for row in found]
+    jobs = await rows.backend_jobs(tx, names, shas)
+    private = await read_private_names(tx, settings, {row["downstream_repo"] for row in jobs})
+    return [private.of_row(row, row["downstream_repo"]) for row in jobs]
 
 
 async def read_stored_cells(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, ByColumn]:
     """Return the cells of the commits that have them stored: nearly all, in a fraction of the time."""
-    found = await rows.stored_cells(tx, repository_id, shas) if shas else {}
-    return {sha: commit_cells.from_bytes(row.cells) for sha, row in found.items() if row.cells is not None}
+    stored = await rows.stored_cells(tx, repository_id, shas) if shas else {}
+    return {sha: commit_cells.from_bytes(row.cells) for sha, row in stored.items() if row.cells is not None}
 
 
 async def read_outlines(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, Outline]:
     """Return the outlines of the commits that have stored cells."""
-    found = {}
+    outlines = {}
     for sha, (mark, outline) in (await rows.stored_outlines(tx, repository_id, shas)).items():
-        found[sha] = None if outline is None else commit_cells.outline_from_bytes(outline, mark)
+        outlines[sha] = None if outline is None else commit_cells.outline_from_bytes(outline, mark)
     # an earlier version did not store them
     decoded = await read_stored_cells(
-        tx, repository_id, [sha for sha, outline in found.items() if outline is None]
+        tx, repository_id, [sha for sha, outline in outlines.items() if outline is None]
     )
-    known = {sha: outline for sha, outline in found.items() if outline is not None}
+    known = {sha: outline for sha, outline in outlines.items() if outline is not None}
     return known | {sha: commit_cells.outline(cells) for sha, cells in decoded.items()}
 
 
@@ -170,9 +170,9 @@ def _unread(shas: Collection[str], outlined: Mapping[str, Outline]) -> dict[str,
     return {sha: made[present] for sha, present in known.items()}
 
 
-def _joins(found: ByColumn, joined: Mapping[int, int]) -> bool:
+def _joins(cells: ByColumn, joined: Mapping[int, int]) -> bool:
     """Whether two columns of a commit are one by now, whose cell only their runs can tell."""
-    return bool(joined) and len({joined.get(key, key) for key in found}) < len(found)
+    return bool(joined) and len({joined.get(key, key) for key in cells}) < len(cells)
 
 
 async def device_names(tx: Transaction) -> dict[str, str]:
@@ -197,18 +197,18 @@ async def read_runs(
         return {}
     cells = await rows.cells(tx, identifier, shas, _with_siblings(columns, wanted))
     about = commit_cells.describe_runs(await rows.runs(tx, identifier, shas))
-    found: defaultdict[str, list[Run]] = defaultdict(list)
+    runs: defaultdict[str, list[Run]] = defaultdict(list)
     for placed in commit_cells.place_jobs(cells, about, shards=False):
         if placed.column in wanted:
-            found[placed.row["head_sha"]].append(commit_cells.make_run(placed))
-    return dict(found)
+            runs[placed.row["head_sha"]].append(commit_cells.make_run(placed))
+    return dict(runs)
 
 
 async def column_names(tx: Transaction, settings: Settings, branch: Branch) -> list[str]:
     """Return the names of the columns of upstream's own jobs that the grid may show."""
     options = settings.of(TrunkSettings)
     columns = await rows.columns(tx, branch.repository["repository_id"])
-    return sorted({name for one in columns.values() if (name := job_names.column_name(one, options))})
+    return sorted({name for column in columns.values() if (name := job_names.column_name(column, options))})
 
 
 def _with_siblings(columns: Mapping[int, ColumnRow], wanted: set[int]) -> set[int]:

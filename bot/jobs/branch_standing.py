@@ -82,12 +82,12 @@ class Standing:
     @property
     def blocking(self) -> tuple[Trouble, ...]:
         """What is broken and blocks."""
-        return tuple(one for one in self.troubles if one.blocks)
+        return tuple(trouble for trouble in self.troubles if trouble.blocks)
 
     @property
     def watched(self) -> tuple[Trouble, ...]:
         """What is broken and blocks nothing."""
-        return tuple(one for one in self.troubles if not one.blocks)
+        return tuple(trouble for trouble in self.troubles if not trouble.blocks)
 
     @property
     def tone(self) -> Tone:
@@ -108,10 +108,10 @@ class Standing:
     def counts(self) -> tuple[tuple[Tone, str], ...]:
         """What is broken, counted: blocking jobs and backends, then watched ones; never one number for both."""
         counted: list[tuple[Tone, int, str]] = [
-            ("bad", sum(one.backend is None for one in self.blocking), "blocking job"),
+            ("bad", sum(trouble.backend is None for trouble in self.blocking), "blocking job"),
             ("bad", len(_backends(self.blocking)), "blocking backend"),
             ("warn", len(_backends(self.watched)), "watching backend"),
-            ("warn", sum(one.backend is None for one in self.watched), "watched job"),
+            ("warn", sum(trouble.backend is None for trouble in self.watched), "watched job"),
         ]
         return tuple((tone, _counted(number, noun)) for tone, number, noun in counted if number)
 
@@ -127,8 +127,8 @@ async def read_standing(tx: Transaction, settings: Settings, branch: Branch) -> 
     """Read how a branch stands: the one place where this is decided."""
     commits, _ = await branch_reads.newest_commits(tx, branch, before=None, limit=STANDING_LINES)
     facts = await branch_reads.read_facts(tx, settings, branch, commits)
-    found = grid.build_grid(facts, settings.of(TrunkSettings))
-    return judge_branch(found, branch.name, await blocking_backends(tx))
+    newest = grid.build_grid(facts, settings.of(TrunkSettings))
+    return judge_branch(newest, branch.name, await blocking_backends(tx))
 
 
 async def blocking_backends(tx: Transaction) -> frozenset[str]:
@@ -143,15 +143,15 @@ def blocks_merging(column: Column, backends: Collection[str]) -> bool:
     return column.blocking or (column.backend is not None and column.backend.casefold() in backends)
 
 
-def judge_branch(found: Grid, branch: str, blocking: Collection[str]) -> Standing:
+def judge_branch(whole: Grid, branch: str, blocking: Collection[str]) -> Standing:
     """Return how a branch stands, given its newest commits and the names of the backends that block."""
-    standing = found.on_branch()
+    standing = whole.on_branch()
     troubles = tuple(
         trouble
         for place, column in enumerate(standing.columns)
         if column.group != grid.UNSTABLE and (trouble := _trouble(standing, place, column, blocking))
     )
-    jobs = [one for one in troubles if one.blocks and one.backend is None]
+    jobs = [trouble for trouble in troubles if trouble.blocks and trouble.backend is None]
     passing = frozenset(
         column.name
         for place, column in enumerate(standing.columns)
@@ -178,7 +178,7 @@ def _judge(
     state: BranchState = "green" if verdict == "green" else "red"
     if jobs:
         places = {line.commit["sha"]: at for at, line in enumerate(lines)}
-        began = max(places[one.first_bad["sha"]] for one in jobs)
+        began = max(places[job.first_bad["sha"]] for job in jobs)
         state, oldest = "broken", lines[began].commit
         other = next((at for at in decided if at > began and lines[at].verdict == "green"), None)
     return Standing(
@@ -192,8 +192,8 @@ def _judge(
     )
 
 
-def _trouble(found: Grid, place: int, column: Column, blocking: Collection[str]) -> Trouble | None:
-    cells = found.column(place)
+def _trouble(standing: Grid, place: int, column: Column, blocking: Collection[str]) -> Trouble | None:
+    cells = standing.column(place)
     breakage = branch_history.breakage(cells)
     if breakage is None:
         return None
@@ -202,16 +202,16 @@ def _trouble(found: Grid, place: int, column: Column, blocking: Collection[str])
         name=column.name,
         backend=column.backend,
         blocks=blocks_merging(column, blocking),
-        first_bad=found.lines[breakage.first_bad].commit,
-        last_good=None if breakage.last_good is None else found.lines[breakage.last_good].commit,
-        newest=found.lines[at].commit,
+        first_bad=standing.lines[breakage.first_bad].commit,
+        last_good=None if breakage.last_good is None else standing.lines[breakage.last_good].commit,
+        newest=standing.lines[at].commit,
         failures=breakage.failures,
         line=newest.line,
     )
 
 
 def _backends(troubles: Sequence[Trouble]) -> set[str]:
-    return {one.backend for one in troubles if one.backend is not None}
+    return {trouble.backend for trouble in troubles if trouble.backend is not None}
 
 
 def _counted(number: int, noun: str) -> str:
@@ -236,7 +236,7 @@ async def read_standings(
     for (full_name, name, _), count in (await column_changes.read_counts(tx, settings, hidden)).items():
         if count:
             broken.setdefault(full_name.casefold(), set()).add(name)
-    found = []
+    standings = []
     for upstream in settings.upstream_repo:
         if repo and upstream.casefold() != repo.casefold():
             continue
@@ -245,8 +245,8 @@ async def read_standings(
             others = sorted(broken.get(default.repository["full_name"].casefold(), set()) - {default.name})
             for name in [*filter(None, [default.name]), *others[:BROKEN_MOST]]:
                 branch = await branch_reads.find_branch(tx, hidden, upstream, name)
-                found.append(StandingBranch(branch, await read_standing(tx, settings, branch)))
-    return found
+                standings.append(StandingBranch(branch, await read_standing(tx, settings, branch)))
+    return standings
 
 
 BROKEN_EVENT = "trunk_broken"
@@ -271,9 +271,9 @@ class Standings:
         sees_all = settings.of(TrunkSettings).ci_checks == "off"  # a check of another App leaves no mark
         if known and sees_all and known[0] == mark and 0 <= tx.now - known[1] < KNOWN_FOR:
             return known[2]
-        found = await read_standing(tx, settings, branch)
-        self._known[key] = (mark, tx.now, found)
-        return found
+        standing = await read_standing(tx, settings, branch)
+        self._known[key] = (mark, tx.now, standing)
+        return standing
 
 
 STANDINGS: Resource[Standings] = Resource("branch standings", lambda _context: Standings())
@@ -284,12 +284,12 @@ async def read_conditions(context: Context, tx: Transaction, scope: ConditionSco
     allowlist = await allowlists.read_in_force(tx)
     entries = allowlist.entries if allowlist else ()
     labels = {(entry.device or entry.repo).casefold(): entry for entry in entries}
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     async for branch in watched_branches(tx, context.settings, scope):
         standing = await context.resource(STANDINGS).read(tx, context.settings, branch)
-        found += _broken(branch, standing, labels, scope)
-        found += _repaired(branch, standing, labels, scope)
-    return found
+        conditions += _broken(branch, standing, labels, scope)
+        conditions += _repaired(branch, standing, labels, scope)
+    return conditions
 
 
 async def watched_branches(
@@ -312,19 +312,19 @@ async def watched_branches(
 def _broken(
     branch: Branch, standing: Standing, labels: Mapping[str, Entry], scope: ConditionScope
 ) -> Iterator[Condition]:
-    for one in standing.troubles:
-        entry = labels.get((one.backend or "").casefold())
+    for trouble in standing.troubles:
+        entry = labels.get((trouble.backend or "").casefold())
         if entry is not None and scope.hidden.has(entry.repo):
             continue
-        which = "" if one.blocks else "watched jobs on "
+        which = "" if trouble.blocks else "watched jobs on "
         yield Condition(
             event=BROKEN_EVENT,
-            key=_condition_key(branch, one.name),
+            key=_condition_key(branch, trouble.name),
             holds=True,
             heading=f"{which}{branch.name} of {branch.repository['full_name']} broke",
-            lines=(_condition_line(one),),
-            since=one.first_bad["at"],
-            subject=_condition_subject(branch, entry, one.backend),
+            lines=(_condition_line(trouble),),
+            since=trouble.first_bad["at"],
+            subject=_condition_subject(branch, entry, trouble.backend),
         )
 
 
@@ -358,10 +358,10 @@ def _condition_subject(branch: Branch, entry: Entry | None, backend: str | None)
     )
 
 
-def _condition_line(one: Trouble) -> str:
-    good = f", last good {text.short(one.last_good['sha'])}" if one.last_good else ""
-    why = f": {one.line}" if one.line else ""
-    return f"{one.name} fails since {text.short(one.first_bad['sha'])}{good}{why}"
+def _condition_line(trouble: Trouble) -> str:
+    good = f", last good {text.short(trouble.last_good['sha'])}" if trouble.last_good else ""
+    why = f": {trouble.line}" if trouble.line else ""
+    return f"{trouble.name} fails since {text.short(trouble.first_bad['sha'])}{good}{why}"
 
 
 def _condition_key(branch: Branch, name: str) -> str:

@@ -75,10 +75,8 @@ async def request_sums_of_commits(
 ) -> None:
     """Have the days counted again of the branches that some commits are on, and of runners: repository and day."""
     if shas:
-        found = await tx.run(DAYS_OF, {"shas": sorted(shas)})
-        sums.request(
-            tx, BRANCHES, {SumPlace((row.repository_id, row.branch), row.at // DAY) for row in found}
-        )
+        rows = await tx.run(DAYS_OF, {"shas": sorted(shas)})
+        sums.request(tx, BRANCHES, {SumPlace((row.repository_id, row.branch), row.at // DAY) for row in rows})
     sums.request(tx, RUNNERS, (SumPlace((repository,), day) for repository, day in runners))
 
 
@@ -138,8 +136,8 @@ async def deleted_at(tx: Transaction, repository_id: int, branch: str) -> int | 
     query = sa.select(BRANCH.deleted_at).where(
         BRANCH.repository_id == repository_id, BRANCH.branch == branch, BRANCH.deleted_at > BRANCH.pushed_at
     )
-    found: int | None = (await tx.run(query)).scalar()
-    return found
+    deleted: int | None = (await tx.run(query)).scalar()
+    return deleted
 
 
 async def rule_of_branch(tx: Transaction, repository_id: int, branch: str) -> BranchRuleRow | None:
@@ -186,27 +184,27 @@ async def ask_for_checks(context: Context, repo: str, repository_id: int, branch
 
 async def required_names(tx: Transaction, repository_id: int, branch: str) -> frozenset[str]:
     """Return the names of the checks that a branch requires; none while GitHub has not said."""
-    found = await rule_of_branch(tx, repository_id, branch)
-    return frozenset((found["contexts"] or ()) if found else ())
+    rule = await rule_of_branch(tx, repository_id, branch)
+    return frozenset((rule["contexts"] or ()) if rule else ())
 
 
 def names_of_jobs(contexts: Collection[str]) -> frozenset[str]:
     """Return the names of required checks, those of jobs without shard and runner as well: what a column has."""
-    parsed = [job_names.parse_name("", one) for one in contexts]
-    return frozenset(contexts) | {one.job for one in parsed} | {one.numbered for one in parsed}
+    parsed = [job_names.parse_name("", context) for context in contexts]
+    return frozenset(contexts) | {name.job for name in parsed} | {name.numbered for name in parsed}
 
 
 async def _read_rules(context: Context, repo: str, branch: str) -> list[str]:
     client = context.app_for(repo).caching(repo, metadata="read")
     url = client.path("rules/branches/{branch}{?per_page,page}")
-    found: set[str] = set()
+    contexts: set[str] = set()
     for page in range(1, RULES_PAGES_MOST + 1):
         await collection.spend_call(context, repo)
         rules = await client.getitem(url, {"branch": branch, "per_page": str(RULES_PAGE), "page": str(page)})
-        found.update(_contexts(rules))
+        contexts.update(_contexts(rules))
         if len(rules) < RULES_PAGE:
             break
-    return sorted(found)[:CONTEXTS_MOST]
+    return sorted(contexts)[:CONTEXTS_MOST]
 
 
 def _contexts(rules: Sequence[Any]) -> Iterator[str]:

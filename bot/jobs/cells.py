@@ -198,8 +198,8 @@ def cell(runs: Iterable[Run]) -> Cell:
 
 def joined_tests(names: Iterable[str | None]) -> str | None:
     """Return the failed tests of several runs together, comma separated; of too many the same of the same."""
-    found = {one for each in names if each for one in each.split(",")}
-    return ",".join(sorted(found)[:TESTS_MOST]) or None
+    tests = {test for each in names if each for test in each.split(",")}
+    return ",".join(sorted(tests)[:TESTS_MOST]) or None
 
 
 def details(runs: Iterable[Run]) -> Details:
@@ -232,12 +232,12 @@ def details(runs: Iterable[Run]) -> Details:
 def _joined_failure(first: Failure | None, alike: Sequence[Cell]) -> Failure | None:
     """Return the failure of the first of some shards, with the failed tests of all."""
     counts = [each.tests_failed for each in alike if each.tests_failed is not None]
-    found: Failure = {
+    failure: Failure = {
         **(first or NO_FAILURE),
         "tests_failed": sum(counts) if counts else None,
         "failed_tests": joined_tests(each.failed_tests for each in alike),
     }
-    return found if found != NO_FAILURE else None
+    return failure if failure != NO_FAILURE else None
 
 
 def _span(alike: Iterable[Details], shards: Iterable[Details]) -> tuple[int, int] | None:
@@ -270,8 +270,8 @@ def _shard_details(runs: Sequence[Run]) -> Details:
 
 def _agreed(kinds: Iterable[str | None]) -> str | None:
     """Return the kind that all failures have; a failure without a log may be of any."""
-    found = set(kinds)
-    return found.pop() if len(found) == 1 else None
+    distinct = set(kinds)
+    return distinct.pop() if len(distinct) == 1 else None
 
 
 def _outcome(status: str, conclusion: str) -> str:

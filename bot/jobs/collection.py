@@ -23,9 +23,9 @@ from bot.core import escaping
 from bot.core.errors import OverBudget, StoreUnavailable
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement
-from bot.evidence.collect.tables import BudgetRow, ci_budget
 from bot.jobs.job_names import FAILED
 from bot.jobs.settings import BACKENDS, UPSTREAM, CollectSettings
+from bot.jobs.tables import BudgetRow, ci_budget
 from bot.oot.allowlist import versions as allowlists
 from bot.web.blocks import AdminSection
 

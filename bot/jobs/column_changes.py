@@ -69,7 +69,7 @@ async def measure_broken(tx: Transaction, settings: Settings, hidden: Hidden) ->
 
 async def read_counts(tx: Transaction, settings: Settings, hidden: Hidden) -> dict[CountLabels, int]:
     """Return what was counted of the watched branches that exist and may be shown."""
-    found: dict[CountLabels, int] = {}
+    counts: dict[CountLabels, int] = {}
     for repo in settings.upstream_repo:
         ids = set() if hidden.has(repo) else await repositories.read_ids(tx, repo)
         repository = await rows.repository(tx, ids) if ids else None
@@ -82,12 +82,12 @@ async def read_counts(tx: Transaction, settings: Settings, hidden: Hidden) -> di
         wanted = {row.branch for row in counted if branches.is_looked_after(settings, repository, row.branch)}
         names = sorted(wanted)[:BRANCHES_MOST]
         shown = set(names) - await branches.deleted_branches(tx, identifier, names)
-        found |= {
+        counts |= {
             (repository["full_name"], row.branch, row.column_group): row.broken
             for row in counted
             if row.branch in shown
         }
-    return found
+    return counts
 
 
 CHANGES_TASK = "trunk_changes"
@@ -123,53 +123,53 @@ async def find_watched_branch(
     tx: Transaction, settings: Settings, repository_id: int, name: str
 ) -> Branch | None:
     """Return a branch of upstream, None where it is not watched."""
-    found = await rows.repository(tx, {repository_id})
-    if found is None or not settings.is_upstream(found["full_name"]):
+    repository = await rows.repository(tx, {repository_id})
+    if repository is None or not settings.is_upstream(repository["full_name"]):
         return None
-    if not branches.is_looked_after(settings, found, name):
+    if not branches.is_looked_after(settings, repository, name):
         return None
-    names = await repositories.read_names_of_same(tx, found["full_name"])
-    return Branch(repository=found, names=frozenset(names), name=name)
+    names = await repositories.read_names_of_same(tx, repository["full_name"])
+    return Branch(repository=repository, names=frozenset(names), name=name)
 
 
 def _changes(
     branch: Branch, facts: grid.Facts, options: TrunkSettings
 ) -> tuple[list[EventRow], dict[str, int]]:
     """Return the rows of changes, and how many columns of each group are broken."""
-    found = grid.build_grid(facts, options).on_branch()
+    newest = grid.build_grid(facts, options).on_branch()
     made = [
-        _event_row(branch, found, place, change)
-        for place in range(len(found.columns))
-        for change in branch_history.changes(found.column(place))
+        _event_row(branch, newest, place, change)
+        for place in range(len(newest.columns))
+        for change in branch_history.changes(newest.column(place))
     ]
-    return made, _count_broken(found)
+    return made, _count_broken(newest)
 
 
-def _event_row(branch: Branch, found: grid.Grid, place: int, change: branch_history.StateChange) -> EventRow:
-    cell = found.lines[change.place].cells[place]
+def _event_row(branch: Branch, newest: grid.Grid, place: int, change: branch_history.StateChange) -> EventRow:
+    cell = newest.lines[change.place].cells[place]
     good = change.last_good
     return {
         "repository_id": branch.repository["repository_id"],
         "branch": branch.name,
-        "name": found.columns[place].name,
-        "first_bad": found.lines[change.first_bad].commit["sha"],
+        "name": newest.columns[place].name,
+        "first_bad": newest.lines[change.first_bad].commit["sha"],
         "state_after": change.after.value,
         "state_before": change.before.value,
-        "last_good": None if good is None else found.lines[good].commit["sha"],
+        "last_good": None if good is None else newest.lines[good].commit["sha"],
         "signature": cell.signature,
         "at": cell.completed_at,
     }
 
 
-def _count_broken(found: grid.Grid) -> dict[str, int]:
+def _count_broken(newest: grid.Grid) -> dict[str, int]:
     """Return how many columns of each group are broken; an unstable one never counts.
 
     A pass on a second try mends nothing, and commits whose jobs still run change nothing.
     """
     counts: dict[str, int] = {}
-    for place, column in enumerate(found.columns):
+    for place, column in enumerate(newest.columns):
         if column.group != grid.UNSTABLE:
-            states = [change.after for change in branch_history.changes(found.column(place))]
+            states = [change.after for change in branch_history.changes(newest.column(place))]
             broken = bool(states) and states[-1] is branch_history.ColumnState.BROKEN
             counts[column.group] = counts.get(column.group, 0) + broken
     return counts

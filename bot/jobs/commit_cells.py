@@ -87,12 +87,12 @@ def place_jobs(rows: Sequence[CellRow], about: RunFacts, *, shards: bool) -> Ite
         if count and (shards or len(sharded[row["head_sha"], column, count]) < 2):
             column, told = row["numbered_column_id"] or column, {**told, "shard": 0, "shards": 0}
         alike[row["head_sha"], column, told["shard"]].append(told)
-    for (_, column, _), found in alike.items():
-        if len(found) == 1:  # nearly always
-            yield PlacedJob(column, found[0], 0)
+    for (_, column, _), jobs in alike.items():
+        if len(jobs) == 1:  # nearly always
+            yield PlacedJob(column, jobs[0], 0)
             continue
-        twins = _number_twins(found, about.workflows)
-        for row in found:
+        twins = _number_twins(jobs, about.workflows)
+        for row in jobs:
             yield PlacedJob(column, row, twins.get(row["job_id"], 0))
 
 
@@ -128,14 +128,14 @@ def _number_twins(rows: Sequence[CellRow], workflows: Mapping[int, int]) -> dict
     by_workflow: defaultdict[int, list[CellRow]] = defaultdict(list)
     for row in rows:
         by_workflow[workflows.get(row["run_id"], first)].append(row)
-    found: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     start = 0
     for _, each in sorted(by_workflow.items()):
         most = max(at_once[row["run_id"], row["attempt"]] for row in each)
         for job, twin in _number_jobs(each, most).items():
-            found[job] = start + twin
+            numbers[job] = start + twin
         start += most
-    return found
+    return numbers
 
 
 def _number_jobs(rows: Sequence[CellRow], most: int) -> dict[int, int]:
@@ -146,7 +146,7 @@ def _number_jobs(rows: Sequence[CellRow], most: int) -> dict[int, int]:
     """
     if most < 2:
         return {row["job_id"]: 0 for row in rows}
-    found: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     by_run: defaultdict[int, defaultdict[int, list[CellRow]]] = defaultdict(lambda: defaultdict(list))
     for row in sorted(rows, key=lambda row: row["job_id"]):
         by_run[row["run_id"]][row["attempt"]].append(row)
@@ -155,24 +155,24 @@ def _number_jobs(rows: Sequence[CellRow], most: int) -> dict[int, int]:
         for _, each in sorted(attempts.items()):
             numbered = _number_attempt(each, newest, most)
             newest |= numbered
-            found |= {row["job_id"]: twin for twin, row in numbered.items()}
-    return found
+            numbers |= {row["job_id"]: twin for twin, row in numbered.items()}
+    return numbers
 
 
 def _number_attempt(rows: Sequence[CellRow], newest: Mapping[int, CellRow], most: int) -> dict[int, CellRow]:
     """Return the jobs of one attempt by their numbers; `newest` are those of the attempts before."""
-    found: dict[int, CellRow] = {}
+    numbered: dict[int, CellRow] = {}
     others = []
     for row in rows:
-        copies = (twin for twin in sorted(newest) if twin not in found and is_copy(row, newest[twin]))
+        copies = (twin for twin in sorted(newest) if twin not in numbered and is_copy(row, newest[twin]))
         if (twin := next(copies, None)) is None:
             others.append(row)
         else:
-            found[twin] = row
-    free = [twin for twin in range(most) if twin not in found]
+            numbered[twin] = row
+    free = [twin for twin in range(most) if twin not in numbered]
     if len(rows) < most:
         free.sort(key=lambda twin: (twin in newest and newest[twin]["conclusion"] == _SUCCESS, twin))
-    return found | dict(zip(free, others, strict=False))
+    return numbered | dict(zip(free, others, strict=False))
 
 
 def is_copy(row: CellRow, before: CellRow) -> bool:
@@ -210,13 +210,13 @@ def make_cells(
     `joined` names the column that stands for another one, where an alias joins them; with `shards` every shard has a
     column.
     """
-    found: defaultdict[str, defaultdict[int, list[PlacedJob]]] = defaultdict(lambda: defaultdict(list))
+    placed_jobs: defaultdict[str, defaultdict[int, list[PlacedJob]]] = defaultdict(lambda: defaultdict(list))
     for placed in place_jobs(rows, about, shards=shards):
         column = placed.column
-        found[placed.row["head_sha"]][joined.get(column, column) if joined else column].append(placed)
+        placed_jobs[placed.row["head_sha"]][joined.get(column, column) if joined else column].append(placed)
     return {
         sha: {column: _decoded_cell(of_column) for column, of_column in sorted(by_column.items())}
-        for sha, by_column in found.items()
+        for sha, by_column in placed_jobs.items()
     }
 
 
@@ -318,12 +318,12 @@ COMMITS_AT_ONCE = 10  # commits: their runs are looked at without a pause
 
 async def forget_cells(tx: Transaction, commits: Iterable[tuple[int, str]]) -> None:
     """Take away the cells of some commits, by repository and SHA, under a new random mark each."""
-    found = [
+    stale = [
         {"repository_id": repository, "head_sha": sha, "mark": secrets.randbits(62), "cells": None}
         for repository, sha in sorted(set(commits))
     ]
-    if found:
-        await tx.upsert(ci_commit, found, replaced=("mark", "cells"))
+    if stale:
+        await tx.upsert(ci_commit, stale, replaced=("mark", "cells"))
 
 
 async def store_missing_cells(store: Store, repository_id: int, shas: Sequence[str]) -> None:

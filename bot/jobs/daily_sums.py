@@ -104,8 +104,8 @@ def count_columns(grid: Grid, seconds: Mapping[str, int]) -> list[ColumnCells]:
 def count_lines(grid: Grid, times: Iterable[RunTimes], runners: NamedPatterns) -> list[LineSums]:
     """Return how each commit fared, oldest first; `runners` name labels, see `runner_labels`."""
     by_commit: defaultdict[str, list[RunTimes]] = defaultdict(list)
-    for one in times:
-        by_commit[one["head_sha"]].append(one)
+    for times_of_run in times:
+        by_commit[times_of_run["head_sha"]].append(times_of_run)
     return [
         _line_sums(grid, line, by_commit.get(line.commit["sha"], []), runners)
         for line in reversed(grid.lines)
@@ -115,8 +115,8 @@ def count_lines(grid: Grid, times: Iterable[RunTimes], runners: NamedPatterns) -
 def count_runner_days(times: Iterable[RunTimes], runners: NamedPatterns) -> dict[str, RunnerCounts]:
     """Return the jobs of a day by runner label."""
     by_label: defaultdict[str, list[RunTimes]] = defaultdict(list)
-    for one in times:
-        by_label[job_names.counted_label(one["runner_label"], runners)].append(one)
+    for times_of_run in times:
+        by_label[job_names.counted_label(times_of_run["runner_label"], runners)].append(times_of_run)
     return {label: _runner_counts(runs) for label, runs in sorted(by_label.items())}
 
 
@@ -212,15 +212,15 @@ async def times_of_day(tx: Transaction, repository_id: int, day: int) -> list[Ru
 
 async def _times(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> list[RunTimes]:
     """Read times of runs, of which a day may have many thousands: other work goes on between the slices."""
-    found: list[RunTimes] = []
+    times: list[RunTimes] = []
     async for part in tx.slices(select(RunTimes, ci_cell).where(*conditions, ORIGINAL), size=SLICE):
-        found += as_rows(RunTimes, part)
-    return found
+        times += as_rows(RunTimes, part)
+    return times
 
 
 async def seconds_by_column(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, int]:
     """Return how long the runs on some commits took, by both names that their column may have."""
-    found: dict[str, int] = {}
+    by_column: dict[str, int] = {}
     for key in (
         CELL.numbered_column_id,
         CELL.column_id,
@@ -234,8 +234,8 @@ async def seconds_by_column(tx: Transaction, repository_id: int, shas: Sequence[
             COLUMN.id == key,
         )
         for workflow, job, seconds in await tx.run(query.group_by(COLUMN.workflow, COLUMN.job)):
-            found[f"{workflow} / {job}" if workflow else job] = int(seconds)
-    return found
+            by_column[f"{workflow} / {job}" if workflow else job] = int(seconds)
+    return by_column
 
 
 async def read_commits_of_day(
@@ -272,8 +272,8 @@ async def read_signal_seconds(
     """Return how long the full result of commits took, by SHA, where it was counted."""
     days = sorted({row["at"] // DAY for row in commits})
     values = {"repository": repository_id, "branch": branch, "days": days}
-    found = (await tx.run(_SIGNALS, values)).all() if days else ()
-    return {sha: seconds for sha, seconds in found if seconds is not None}
+    rows = (await tx.run(_SIGNALS, values)).all() if days else ()
+    return {sha: seconds for sha, seconds in rows if seconds is not None}
 
 
 async def read_runner_days(tx: Transaction, repository_id: int, first: int) -> list[RunnerDayRow]:
@@ -298,8 +298,8 @@ async def read_unfinished(tx: Transaction, repository_id: int, since: int, limit
 
 async def read_started(tx: Transaction, repository_id: int, since: int, limit: int) -> list[StartedJob]:
     """Return jobs created since a time (epoch milliseconds) that runners of scale sets may have taken."""
-    found = await tx.run(_STARTED, {"repository": repository_id, "since": since, "most": limit})
-    return [(job_id, runner, steps) for job_id, runner, steps in found.all()]
+    rows = await tx.run(_STARTED, {"repository": repository_id, "since": since, "most": limit})
+    return [(job_id, runner, steps) for job_id, runner, steps in rows.all()]
 
 
 async def read_events(tx: Transaction, repository_id: int, branch: str, limit: int) -> list[ColumnEvent]:
@@ -337,8 +337,8 @@ async def count_runners(context: Context, place: SumPlace) -> CountedSum | None:
     """Count the jobs of an upstream repository that were created on a day."""
     (identifier,), settings = place.group, context.settings
     async with context.store.read() as tx:
-        found = await rows.repository(tx, {identifier})
-        if found is None or not settings.is_upstream(found["full_name"]):
+        repository = await rows.repository(tx, {identifier})
+        if repository is None or not settings.is_upstream(repository["full_name"]):
             return None
         times = await times_of_day(tx, identifier, place.day)
     return await asyncio.to_thread(_read_runner_rows, times, settings.of(TrunkSettings))
@@ -348,16 +348,16 @@ def _read_branch_rows(
     facts: grid.Facts, times: list[RunTimes], seconds: dict[str, int], options: TrunkSettings
 ) -> CountedSum:
     # names as they are now: what is hidden, and what a name was before, may change
-    found = grid.build_grid(facts, replace(options, ci_hide=(), ci_aliases=()))
+    whole = grid.build_grid(facts, replace(options, ci_hide=(), ci_aliases=()))
     return {
-        ci_day: count_columns(found, seconds),
+        ci_day: count_columns(whole, seconds),
         ci_line: [
             {"place": place, **sums}
-            for place, sums in enumerate(count_lines(found, times, options.ci_runners))
+            for place, sums in enumerate(count_lines(whole, times, options.ci_runners))
         ],
     }
 
 
 def _read_runner_rows(times: list[RunTimes], options: TrunkSettings) -> CountedSum:
-    found = count_runner_days(times, options.ci_runners)
-    return {ci_runner_day: [{"label": label, **counts} for label, counts in found.items()]}
+    runner_days = count_runner_days(times, options.ci_runners)
+    return {ci_runner_day: [{"label": label, **counts} for label, counts in runner_days.items()]}

@@ -63,17 +63,17 @@ def copy_line_rows(export: Export) -> TableCopy:
 
 def copy_queue_times(_export: Export, row: ExportedRow) -> list[StoredObject]:
     """Return the waits of a day as PyTorch's job stores them, a line for each label."""
-    found = [
+    objects = [
         {
-            "avg_queue_s": one["average"],
-            "machine_type": one["label"],
-            "count": one["waits"],
+            "avg_queue_s": wait["average"],
+            "machine_type": wait["label"],
+            "count": wait["waits"],
             "time": f"{_date(row)} 00:00:00",
         }
-        for one in _waits(row)
+        for wait in _waits(row)
     ]
     key = "/".join(("queue_times_historical", object_key(_date(row)), repo_key(row["repo"])))
-    return [StoredObject(key=key, content=lambda: map(json_line, found))]
+    return [StoredObject(key=key, content=lambda: map(json_line, objects))]
 
 
 def copy_queue_rows(export: Export) -> TableCopy:
@@ -85,8 +85,8 @@ def copy_queue_rows(export: Export) -> TableCopy:
     }  # fmt: skip
 
     def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
-        for one in _waits(row):
-            yield {**one, "repo": row["repo"], "queue_counts": histogram.counts(one["queue"], BOUNDS)}
+        for wait in _waits(row):
+            yield {**wait, "repo": row["repo"], "queue_counts": histogram.counts(wait["queue"], BOUNDS)}
 
     return copy_of(export, columns, order=("label",), rows=rows, several=True)
 
@@ -103,19 +103,19 @@ def copy_upstream_queue(_export: Export) -> TableCopy:
 
     def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
         at = row["day"] * WHOLE_DAY
-        for one in _waits(row):
+        for wait in _waits(row):
             yield {
                 "created_time": at,
                 "histogram_version": VERSION,
                 "type": BY_DAY,
                 "repo": row["repo"],
                 "time": at,
-                "machine_type": one["label"],
-                "histogram": histogram.counts(one["queue"], UPSTREAM_BOUNDS),
-                "total_count": one["waits"],
-                "max_queue_time": histogram.longest(one["queue"]),
-                "avg_queue_time": one["average"],
-                "runner_labels": one["label"].split(),
+                "machine_type": wait["label"],
+                "histogram": histogram.counts(wait["queue"], UPSTREAM_BOUNDS),
+                "total_count": wait["waits"],
+                "max_queue_time": histogram.longest(wait["queue"]),
+                "avg_queue_time": wait["average"],
+                "runner_labels": wait["label"].split(),
             }
 
     def key_values(_key: RowKey, row: ExportedRow | None) -> tuple[str, int] | None:
@@ -137,16 +137,19 @@ def copy_upstream_queue(_export: Export) -> TableCopy:
 
 def _waits(row: ExportedRow) -> Iterator[dict[str, Any]]:
     """Yield the runner labels of a day with what their histograms say."""
-    for one in cast("list[RunnerDayRow]", row["rows"]):
-        queue, duration = histogram.from_bytes(one["queue"]), histogram.from_bytes(one["duration"])
+    for runner_day in cast("list[RunnerDayRow]", row["rows"]):
+        queue, duration = (
+            histogram.from_bytes(runner_day["queue"]),
+            histogram.from_bytes(runner_day["duration"]),
+        )
         queue_p50, queue_p90 = histogram.summary(queue)
         duration_p50, duration_p90 = histogram.summary(duration)
         count, seconds = histogram.total(queue)
         yield {
-            "repository_id": one["repository_id"],
-            "day": one["day"],
-            "label": one["label"],
-            "jobs": one["jobs"],
+            "repository_id": runner_day["repository_id"],
+            "day": runner_day["day"],
+            "label": runner_day["label"],
+            "jobs": runner_day["jobs"],
             "waits": count,  # of first attempts, whose wait is known
             "average": round(seconds / count) if count else 0,
             "queue": queue,
@@ -158,7 +161,7 @@ def _waits(row: ExportedRow) -> Iterator[dict[str, Any]]:
 
 
 def _rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
-    return ({**one, "repo": row["repo"]} for one in row["rows"])
+    return ({**day_row, "repo": row["repo"]} for day_row in row["rows"])
 
 
 def _date(row: ExportedRow) -> str:
@@ -170,14 +173,14 @@ DAYS_AT_ONCE = 50
 
 async def read_days(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
     """Return the rows of days as `rows`, in the order of the table's key."""
-    found: defaultdict[RowKey, list[dict[str, Any]]] = defaultdict(list)
+    days: defaultdict[RowKey, list[dict[str, Any]]] = defaultdict(list)
     columns = list(export.key_columns)
     for start in range(0, len(keys), DAYS_AT_ONCE):
         query = sa.select(export.table).where(tx.among(columns, keys[start : start + DAYS_AT_ONCE]))
         for row in await tx.rows(query.order_by(*export.table.primary_key.columns)):
-            found[export.key_of(row)].append(row)
+            days[export.key_of(row)].append(row)
     names = [column.name for column in columns]
-    return {key: {**dict(zip(names, key, strict=True)), "rows": rows} for key, rows in found.items()}
+    return {key: {**dict(zip(names, key, strict=True)), "rows": rows} for key, rows in days.items()}
 
 
 def copy_row(export: Export, row: ExportedRow) -> list[StoredObject]:

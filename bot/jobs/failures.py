@@ -10,7 +10,6 @@ from bot.core import escaping
 from bot.jobs import branch_history, branch_reads, branch_standing, commit_cells, grid, job_names, rows
 from bot.jobs.cells import CONCLUSIONS
 from bot.jobs.settings import TrunkSettings
-from bot.pages.grid import grid_view
 from bot.web.blocks import BlockLine, CommitAbout
 from bot.web.failures import Failures, FailureStanding, JobKey, JobRemark, ReasonLine
 
@@ -36,10 +35,10 @@ FAILED = frozenset(
 
 async def about_commit(tx: Transaction, subject: CommitSubject) -> CommitAbout | None:
     """Return title, author, branch and parent of a commit of a branch."""
-    found = await branch_history.find_line(tx, subject.repo, subject.sha)
-    if found is None:
+    place = await branch_history.find_line(tx, subject.repo, subject.sha)
+    if place is None:
         return None
-    branch, line = found
+    branch, line = place
     return CommitAbout(
         title=line["title"],
         author=line["author"] or "",
@@ -63,11 +62,13 @@ async def _on_branch(tx: Transaction, subject: FailuresSubject) -> Failures:
         return Failures()
     branch, line = found_line
     older, _ = await branch_reads.newest_commits(tx, branch, before=line["sha"], limit=HISTORY)
-    found = await _read_failing(tx, subject.settings, branch, line, older)
+    failing = await _read_failing(tx, subject.settings, branch, line, older)
     page = await _cell_addresses(tx, branch, line)
-    words = f"{found.verdict} in the grid of {branch.name}"
-    tone: Tone = {"green": "good", "red": "bad", "running": "wait"}.get(found.verdict, "idle")  # type: ignore[assignment]
-    remarks = _remarks(found, subject, lambda name, _: _standing_on_branch(found.before(name), page(name)))
+    words = f"{failing.verdict} in the grid of {branch.name}"
+    tone: Tone = {"green": "good", "red": "bad", "running": "wait"}.get(failing.verdict, "idle")  # type: ignore[assignment]
+    remarks = _remarks(
+        failing, subject, lambda name, _: _standing_on_branch(failing.before(name), page(name))
+    )
     return Failures(jobs=remarks, links=[BlockLine(text=words, url=page(""), tone=tone)])
 
 
@@ -77,35 +78,35 @@ async def _on_base(tx: Transaction, subject: FailuresSubject) -> Failures:
     if branch is None or base is None:
         return Failures()
     newest, _ = await branch_reads.newest_commits(tx, branch, before=None, limit=HISTORY)
-    found = await _read_failing(tx, subject.settings, branch, _unpushed(branch, subject.sha), newest)
-    if not found.failing:
+    failing = await _read_failing(tx, subject.settings, branch, _unpushed(branch, subject.sha), newest)
+    if not failing.failing:
         return Failures()
     home = f"/hud/{branch.repository['full_name']}/{quote(base)}"
 
     def standing(name: str, cell: Cell) -> FailureStanding:
-        column = f"{home}?{urlencode({'name': name[: grid_view.TEXT_MOST]})}"
-        return _standing_on_base(cell, found.before(name), base, column)
+        column = f"{home}?{urlencode({'name': name[: grid.FILTER_MOST]})}"
+        return _standing_on_base(cell, failing.before(name), base, column)
 
     compare = f"{subject.github}/{subject.repo}/compare/{quote(base)}...{quote(subject.sha)}"
     links = [
         BlockLine(text=f"the grid of {base}", url=home),
         BlockLine(text=f"compare with {base} on GitHub", url=compare),
     ]
-    return Failures(jobs=_remarks(found, subject, standing), links=links)
+    return Failures(jobs=_remarks(failing, subject, standing), links=links)
 
 
 def _remarks(
-    found: _FailingJobs, subject: FailuresSubject, standing: Callable[[str, Cell], FailureStanding]
+    failing_jobs: _FailingJobs, subject: FailuresSubject, standing: Callable[[str, Cell], FailureStanding]
 ) -> list[JobRemark]:
     """Return what is to be said of each failing job, of all shards of a column the same."""
-    said = {name: standing(name, cell) for name, cell in found.failing.items()}
+    said = {name: standing(name, cell) for name, cell in failing_jobs.failing.items()}
     lines = {
         name: _log_line(cell, said[name].url or "")
-        for name, cell in found.failing.items()
+        for name, cell in failing_jobs.failing.items()
         # of a run without jobs, or of another CI, unless its log says more
-        if cell.line and (cell.job is None or (name in found.elsewhere and not cell.signature))
+        if cell.line and (cell.job is None or (name in failing_jobs.elsewhere and not cell.signature))
     }
-    jobs = [(key, name) for key, name in found.jobs_of(subject) if name in said]
+    jobs = [(key, name) for key, name in failing_jobs.jobs_of(subject) if name in said]
     remarks = [JobRemark(job=key, line=lines.get(name), standing=said[name]) for key, name in jobs]
     repo, shown = subject.repo.lower(), {name for _, name in jobs}
     alone = [
@@ -134,9 +135,9 @@ class _FailingJobs:
     def jobs_of(self, subject: FailuresSubject) -> Iterator[tuple[JobKey, str]]:
         """Yield the jobs of the commit with the names of their columns."""
         runs = commit_cells.describe_runs(self.facts.runs)
-        for one in commit_cells.place_jobs(self.facts.jobs, runs, shards=False):
-            name = job_names.column_name(self.facts.columns[one.column], self.options)
-            if name and (key := subject.upstream_jobs.get(one.row["job_id"])):
+        for placed in commit_cells.place_jobs(self.facts.jobs, runs, shards=False):
+            name = job_names.column_name(self.facts.columns[placed.column], self.options)
+            if name and (key := subject.upstream_jobs.get(placed.row["job_id"])):
                 yield key, name
         for column, row, _ in grid.place_backend_jobs(self.facts, shards=False):
             repo = row["downstream_repo"].lower()
@@ -154,8 +155,8 @@ async def _read_failing(
     options = settings.of(TrunkSettings)
     facts = await branch_reads.read_facts(tx, settings, branch, [line], jobs=True)
     here = grid.build_grid(facts, options)
-    found = here.lines[0].cells
-    failing = {here.columns[at].name: cell for at, cell in sorted(found.items()) if cell.broken}
+    on_commit = here.lines[0].cells
+    failing = {here.columns[at].name: cell for at, cell in sorted(on_commit.items()) if cell.broken}
     past = grid.build_grid(grid.Facts(commits=()), options)
     if failing:
         only = None if options.ci_aliases else _columns(facts)  # an alias joins columns
@@ -166,7 +167,7 @@ async def _read_failing(
     return _FailingJobs(
         verdict=_verdict(here),
         failing=failing,
-        elsewhere=frozenset(one.name for one in here.columns if one.source == "elsewhere"),
+        elsewhere=frozenset(column.name for column in here.columns if column.source == "elsewhere"),
         history=past,
         facts=facts,
         options=options,

@@ -169,6 +169,7 @@ def _check_runs(facts: Facts) -> Iterator[PlacedRun]:
         )
 
 
+FILTER_MOST = 200  # characters of a filter by name
 OWN = frozenset(("actions", "elsewhere"))  # sources of jobs of upstream, on GitHub or another CI
 Verdict = Literal["green", "red", "running", "none"]
 OTHER, RERUNS, BACKENDS, CHECKS, UNSTABLE = "other", "Reruns", "Backends", "Checks", "Unstable"
@@ -214,13 +215,13 @@ class Grid:
 
     def greens_before(self) -> list[str | None]:
         """Return for each red line the newest green commit before it, None for the others and where none is here."""
-        found: list[str | None] = []
+        greens: list[str | None] = []
         green: str | None = None
         for line in reversed(self.lines):
-            found.append(green if line.verdict == "red" else None)
+            greens.append(green if line.verdict == "red" else None)
             if line.verdict == "green" and not line.gone:
                 green = line.commit["sha"]
-        return found[::-1]
+        return greens[::-1]
 
     def on_branch(self) -> Grid:
         """Return the grid without lines that left the branch: what they show is no evidence of how it stands."""
@@ -309,13 +310,13 @@ def build_grid(facts: Facts, settings: TrunkSettings, *, shards: bool = False) -
     places = {column.name: place for place, column in enumerate(columns)}
     place_of = {key: places[name] for key, name in shown.items() if name in places}
     by_commit: defaultdict[str, dict[int, Cell]] = defaultdict(dict)
-    for sha, found in jobs.items():  # there are many thousands
-        own = grid_columns.without_statuses(found, statuses)
+    for sha, of_commit in jobs.items():  # there are many thousands
+        own = grid_columns.without_statuses(of_commit, statuses)
         by_commit[sha] = {place_of[key]: cell for key, cell in own.items() if key in place_of}
     for other, cell in gathered.others:
         _add_run(by_commit[other.sha], places[other.name], cell)
-    for sha, found in jobs.items() if statuses.all else ():
-        for key, cell in grid_columns.only_statuses(found, statuses).items():
+    for sha, of_commit in jobs.items() if statuses.all else ():
+        for key, cell in grid_columns.only_statuses(of_commit, statuses).items():
             if key in place_of:
                 by_commit[sha].setdefault(place_of[key], cell)
     _add_awaited(by_commit, columns, facts)
@@ -338,13 +339,13 @@ def runs_of_column(
     known = {(run["id"], run["run_attempt"]): run for run in facts.runs}
     # every attempt has the event of its run, but not its actor: that of an attempt without a record is unknown
     other: dict[int, RunRow] = {run["id"]: {**run, "triggering_actor_login": None} for run in facts.runs}
-    placed = [one for one in jobs if shown.get(one.column) == name]
-    told_by_others = [one for one in placed if one.column not in statuses.all]
+    placed = [job for job in jobs if shown.get(job.column) == name]
+    told_by_others = [job for job in placed if job.column not in statuses.all]
     runs = [
         commit_cells.make_run(
-            one, known.get((one.row["run_id"], one.row["attempt"])) or other.get(one.row["run_id"])
+            job, known.get((job.row["run_id"], job.row["attempt"])) or other.get(job.row["run_id"])
         )
-        for one in told_by_others or placed
+        for job in told_by_others or placed
     ]
     runs += [run for cell, run in find_runs(facts, settings, shards=shards) if cell.name == name]
     return cells.details(runs).runs if runs else ()
@@ -361,10 +362,10 @@ def _names(facts: Facts, settings: TrunkSettings, statuses: DuplicateStatuses) -
     return shown
 
 
-def _add_run(found: dict[int, Cell], place: int, cell: Cell) -> None:
+def _add_run(line_cells: dict[int, Cell], place: int, cell: Cell) -> None:
     """Add a cell; of two at one place, which only an odd name of a job brings about, the worse."""
-    both = [cell, found[place]] if place in found else [cell]
-    found[place] = min(both, key=lambda one: cells.WORST.index(one.character))
+    both = [cell, line_cells[place]] if place in line_cells else [cell]
+    line_cells[place] = min(both, key=lambda cell: cells.WORST.index(cell.character))
 
 
 def _gather(
@@ -378,8 +379,8 @@ def _gather(
 ) -> _Gathered:
     gathered = _Gathered()
     seen: set[int] = set()
-    for found in jobs.values():
-        seen.update(grid_columns.without_covered(found, statuses))
+    for of_commit in jobs.values():
+        seen.update(grid_columns.without_covered(of_commit, statuses))
     seen = {statuses.alone.get(key, key) for key in seen}
     required, unstable = (
         branches.names_of_jobs(facts.required),
@@ -416,7 +417,7 @@ def _name_job(
 def _names_blocking(gathered: _Gathered, settings: TrunkSettings) -> bool:
     """Whether settings or GitHub name jobs that block; where GitHub requires none of those here, all of them do."""
     return bool(settings.ci_blocking) or any(
-        one.required and not name.endswith(DID_NOT_START) for name, one in gathered.named.items()
+        column.required and not name.endswith(DID_NOT_START) for name, column in gathered.named.items()
     )
 
 
@@ -428,7 +429,7 @@ def _columns(
         name: len(order) + place for place, name in enumerate((OTHER, RERUNS, BACKENDS, CHECKS, UNSTABLE))
     }
     made = [_column(name, known, groups, settings, named=named) for name, known in gathered.named.items()]
-    return tuple(sorted(made, key=lambda one: (order[one.group], one.workflow, one.name)))
+    return tuple(sorted(made, key=lambda column: (order[column.group], column.workflow, column.name)))
 
 
 def _column(
@@ -462,8 +463,8 @@ def _add_awaited(by_commit: dict[str, dict[int, Cell]], columns: Sequence[Column
                 by_commit[sha].setdefault(place, Cell(character=cells.NONE_YET))
 
 
-def _line(commit: CommitRow, gone: bool, found: dict[int, Cell], blocking: frozenset[int]) -> GridLine:
-    deciding = [cell for place, cell in found.items() if place in blocking]
+def _line(commit: CommitRow, gone: bool, of_commit: dict[int, Cell], blocking: frozenset[int]) -> GridLine:
+    deciding = [cell for place, cell in of_commit.items() if place in blocking]
     characters = {cell.character for cell in deciding}
     verdict: Verdict = "none"
     if characters & (cells.FAILED | {cells.CANCELLED}):
@@ -477,7 +478,7 @@ def _line(commit: CommitRow, gone: bool, found: dict[int, Cell], blocking: froze
     return GridLine(
         commit=commit,
         gone=gone,
-        cells=found,
+        cells=of_commit,
         verdict=verdict,
         signal_at=max(ended, default=None) if finished else None,
     )

@@ -61,19 +61,19 @@ def parse_name(workflow: str, name: str) -> NumberedColumn:
 
 @lru_cache(maxsize=NAMES_MOST)
 def _parse_name(workflow: str, name: str) -> NumberedColumn:
-    found = job_names.parse_name(workflow, name)
+    parsed = job_names.parse_name(workflow, name)
     return NumberedColumn(
         column={
-            "workflow": found.workflow,
-            "job": found.job,
-            "base_name": found.base_name,
-            "config": found.config,
-            "flags": ",".join(found.flags),
+            "workflow": parsed.workflow,
+            "job": parsed.job,
+            "base_name": parsed.base_name,
+            "config": parsed.config,
+            "flags": ",".join(parsed.flags),
         },
         told={"source": ACTIONS, "shown_as": None},
-        numbered=found.numbered if found.shards else None,
-        shard=found.shard or 0,
-        shards=found.shards or 0,
+        numbered=parsed.numbered if parsed.shards else None,
+        shard=parsed.shard or 0,
+        shards=parsed.shards or 0,
     )
 
 
@@ -104,23 +104,23 @@ async def assign_ids(
     if unsure := [key for key, (day, _) in wanted.items() if key not in known or known[key].seen < day]:
         if len(kept) + len(unsure) > KNOWN_MOST:
             kept.clear()
-        found = await _read_columns(tx, unsure)  # before anything is made that a rollback would take away
-        kept |= found
-        known |= found
+        read = await _read_columns(tx, unsure)  # before anything is made that a rollback would take away
+        kept |= read
+        known |= read
     if outdated := sorted(key for key in unsure if key not in known or known[key].seen < wanted[key][0]):
         made = [_column_row(key, *wanted[key]) for key in outdated]
         await tx.upsert(ci_column, made, greatest=("seen",), index=COLUMN_KEY)
-        found = await _read_columns(tx, outdated)
-        tx.note_changed("ci_column", [{"id": one.id} for one in found.values()])
-        known |= found
-    return {key: one.id for key, one in known.items()}
+        read = await _read_columns(tx, outdated)
+        tx.note_changed("ci_column", [{"id": column.id} for column in read.values()])
+        known |= read
+    return {key: column.id for key, column in known.items()}
 
 
 async def _read_columns(tx: Transaction, wanted: Iterable[ColumnKeyTuple]) -> dict[ColumnKeyTuple, _Column]:
     rows = await tx.run(_query_by_keys(sqlite=tx.sqlite), {"wanted": tx.keys(sorted(wanted))})
     return {
-        (repository, source, workflow, job): _Column(found, seen)
-        for repository, source, workflow, job, found, seen in rows
+        (repository, source, workflow, job): _Column(identifier, seen)
+        for repository, source, workflow, job, identifier, seen in rows
     }
 
 
@@ -156,49 +156,49 @@ def find_duplicates(columns: Mapping[int, ColumnRow]) -> DuplicateStatuses:
     alone: dict[int, int] = {}
     several: dict[int, frozenset[int]] = {}
     for key, row in statuses.items():
-        found = _stands_for(row["shown_as"] or "", others)
-        same = [other for other in found if others[other] == row["shown_as"]]
-        if len(found) == 1 and same:
+        shown = _stands_for(row["shown_as"] or "", others)
+        same = [other for other in shown if others[other] == row["shown_as"]]
+        if len(shown) == 1 and same:
             alone[key] = same[0]
-        elif found:
-            several[key] = frozenset(found)
+        elif shown:
+            several[key] = frozenset(shown)
     return DuplicateStatuses(all=frozenset(statuses), alone=alone, several=several)
 
 
 def contexts_of(columns: Iterable[ColumnRow]) -> set[str]:
     """Return the names of commit statuses, and their beginnings up to each slash: what columns are shown as."""
-    found: set[str] = set()
+    contexts: set[str] = set()
     for row in columns:
         if row["source"] == STATUS and (context := row["shown_as"]):
             parts = context.split("/")
-            found.update("/".join(parts[:length]) for length in range(1, len(parts) + 1))
-    return found
+            contexts.update("/".join(parts[:length]) for length in range(1, len(parts) + 1))
+    return contexts
 
 
 def _stands_for(context: str, others: Mapping[int, str | None]) -> list[int]:
     return sorted(key for key, shown in others.items() if context == shown or context.startswith(f"{shown}/"))
 
 
-def without_statuses(found: ByColumn, statuses: DuplicateStatuses) -> ByColumn:
+def without_statuses(cells: ByColumn, statuses: DuplicateStatuses) -> ByColumn:
     """Return a commit's cells without those of commit statuses."""
     if not statuses.all:
-        return found
-    return {key: cell for key, cell in found.items() if key not in statuses.all}
+        return cells
+    return {key: cell for key, cell in cells.items() if key not in statuses.all}
 
 
-def only_statuses(found: ByColumn, statuses: DuplicateStatuses) -> ByColumn:
+def only_statuses(cells: ByColumn, statuses: DuplicateStatuses) -> ByColumn:
     """Return those of a commit's cells that only commit statuses tell of."""
-    return {key: cell for key, cell in without_covered(found, statuses).items() if key in statuses.all}
+    return {key: cell for key, cell in without_covered(cells, statuses).items() if key in statuses.all}
 
 
-def without_covered(found: ByColumn, statuses: DuplicateStatuses) -> ByColumn:
+def without_covered(cells: ByColumn, statuses: DuplicateStatuses) -> ByColumn:
     """Return a commit's cells without those of statuses that stand for columns with a cell there."""
     nothing: frozenset[int] = frozenset()
     return {
         key: cell
-        for key, cell in found.items()
-        if statuses.alone.get(key) not in found
-        and found.keys().isdisjoint(statuses.several.get(key, nothing))
+        for key, cell in cells.items()
+        if statuses.alone.get(key) not in cells
+        and cells.keys().isdisjoint(statuses.several.get(key, nothing))
     }
 
 
@@ -227,11 +227,11 @@ async def unstable_names(tx: Transaction, repository_id: int) -> frozenset[str]:
 
 def plain_names(names: Collection[str]) -> frozenset[str]:
     """Return names, as issues have them, without shards and runners: as `covers` takes them."""
-    found = set()
+    plain = set()
     for name in names:
         workflow, _, job = name.partition(" / ")
-        found.add((job_names.parse_name(workflow, job).shard_free if job else workflow).casefold())
-    return frozenset(found)
+        plain.add((job_names.parse_name(workflow, job).shard_free if job else workflow).casefold())
+    return frozenset(plain)
 
 
 def covers_name(names: frozenset[str], workflow: str, job: str) -> bool:
@@ -251,5 +251,5 @@ async def _count_again(tx: Transaction, repository_id: int) -> None:
     query = sa.select(COMMIT.branch, sa.func.max(COMMIT.at)).where(
         COMMIT.repository_id == repository_id, COMMIT.branch.in_(counted)
     )
-    found = (await tx.run(query.group_by(COMMIT.branch))).all()
-    branches.request_sums(tx, repository_id, [(branch, at) for branch, at in found])
+    rows = (await tx.run(query.group_by(COMMIT.branch))).all()
+    branches.request_sums(tx, repository_id, [(branch, at) for branch, at in rows])

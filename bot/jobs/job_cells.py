@@ -42,7 +42,7 @@ def is_elsewhere(number: int) -> bool:
 
 
 LINE_MOST = 300  # characters: grids read many thousands of cells
-CELL = ci_cell.c
+CELL, COLUMN = ci_cell.c, ci_column.c
 
 
 class JobTests(NamedTuple):
@@ -119,14 +119,14 @@ async def write_cells(tx: Transaction, changed: Changed) -> None:
     if on_commits:
         await _write_cells(tx, on_commits)
     await commit_cells.forget_cells(
-        tx, [(one["repository_id"], sha) for one in (*on_commits, *runs) if (sha := one["head_sha"])]
+        tx, [(row["repository_id"], sha) for row in (*on_commits, *runs) if (sha := row["head_sha"])]
     )
     if pushes := cast("Sequence[PushRow]", changed.get("push", ())):
         await branch_commits.write_commits(tx, pushes)
         await branches.note_pushes(tx, pushes)
     checks = cast("Sequence[CheckRunRow]", changed.get("check_run", ()))
     reported = cast("Sequence[JobRow]", changed.get("oot_workflow_job", ()))
-    shas = {one["head_sha"] for one in (*on_commits, *runs)} | {push["after"] for push in pushes}
+    shas = {row["head_sha"] for row in (*on_commits, *runs)} | {push["after"] for push in pushes}
     shas |= {row["head_sha"] for row in checks if row["app_slug"] != GITHUB_ACTIONS}
     shas |= {row.get("head_sha") for row in reported if row.get("pr_number") is None}
     runners = {(job["repository_id"], job["created_at"] // DAY) for job in on_commits if job["created_at"]}
@@ -172,7 +172,7 @@ def _cell_of_record(
 
 
 ALLOWED = "allowed"  # conclusion of a failure that the job may have
-CELL_OTHER_JOBS, COLUMN = ci_cell.c, ci_column.c
+
 _CONCLUSIONS = CONCLUSION_OF | {ALLOWED: CONCLUSIONS.index(ALLOWED)}
 _FAILED = frozenset({"failure", "timed_out", ALLOWED})
 _FROM_JOB = (
@@ -263,31 +263,31 @@ async def _with_known_lines(tx: Transaction, jobs: Sequence[OtherJob]) -> list[O
     })  # fmt: skip
     rows = await tx.run(_known_lines(sqlite=tx.sqlite), {"wanted": tx.keys(failed)}) if failed else ()
     known = {(row.repository_id, row.job_id): row for row in rows}
-    found = []
+    completed = []
     for job in jobs:
         row = known.get((job.repository_id, make_number(job.source, job.id))) if known else None
-        found.append(replace(job, line=row.line, kind=row.failure_kind) if row else job)
-    return found
+        completed.append(replace(job, line=row.line, kind=row.failure_kind) if row else job)
+    return completed
 
 
 @functools.cache
 def _known_lines(*, sqlite: bool) -> Statement:
     """Return the query for the lines of jobs whose logs were read, by the jobs' numbers."""
-    of_jobs = among_given((CELL_OTHER_JOBS.repository_id, CELL_OTHER_JOBS.job_id), "wanted", sqlite=sqlite)
+    of_jobs = among_given((CELL.repository_id, CELL.job_id), "wanted", sqlite=sqlite)
     columns = (
-        CELL_OTHER_JOBS.repository_id,
-        CELL_OTHER_JOBS.job_id,
-        CELL_OTHER_JOBS.line,
-        CELL_OTHER_JOBS.failure_kind,
+        CELL.repository_id,
+        CELL.job_id,
+        CELL.line,
+        CELL.failure_kind,
     )
-    return Statement(sa.select(*columns).where(of_jobs, CELL_OTHER_JOBS.signature.is_not(None)))
+    return Statement(sa.select(*columns).where(of_jobs, CELL.signature.is_not(None)))
 
 
 async def find_other_job(tx: Transaction, owners: Collection[int], number: int) -> OtherJobRow | None:
     """Return a job of one of some repositories by its number."""
     query = select(OtherJobRow, ci_cell, ci_column).where(
-        CELL_OTHER_JOBS.repository_id.in_(sorted(owners)),
-        CELL_OTHER_JOBS.job_id == number,
-        COLUMN.id == CELL_OTHER_JOBS.column_id,
+        CELL.repository_id.in_(sorted(owners)),
+        CELL.job_id == number,
+        COLUMN.id == CELL.column_id,
     )
-    return await tx.fetch_first(query.order_by(CELL_OTHER_JOBS.head_sha).limit(1))
+    return await tx.fetch_first(query.order_by(CELL.head_sha).limit(1))

@@ -85,9 +85,9 @@ class JobName:
 def parse_name(workflow: str | None, name: str) -> JobName:
     """Take a name apart; a shard is only presumed, see `resolve_shards`."""
     name = name[:LONGEST_NAME]
-    found = _ARGUMENTS.match(name)
-    head = found["head"] if found else name
-    given = tuple(part.strip() for part in found["arguments"].split(",")) if found else ()
+    match = _ARGUMENTS.match(name)
+    head = match["head"] if match else name
+    given = tuple(part.strip() for part in match["arguments"].split(",")) if match else ()
     is_test = bool(_TEST.search(head))
     base, slash, _ = head.rpartition(" / ")
     rest, numbers = _without_shard(given)
@@ -109,23 +109,23 @@ def resolve_shards(names: Iterable[JobName]) -> list[JobName]:
     """Return the jobs of one commit, over all its runs, with shards only where there are siblings of the same count."""
     parsed = list(names)
     seen: dict[tuple[object, ...], set[int]] = defaultdict(set)
-    for one in parsed:
-        if one.shard is not None:
-            seen[_siblings(one)].add(one.shard)
-    return [one if one.shard is None or len(seen[_siblings(one)]) > 1 else _whole(one) for one in parsed]
+    for name in parsed:
+        if name.shard is not None:
+            seen[_siblings(name)].add(name.shard)
+    return [name if name.shard is None or len(seen[_siblings(name)]) > 1 else _whole(name) for name in parsed]
 
 
-def _siblings(one: JobName) -> tuple[object, ...]:
-    return one.workflow, one.head, one.config, one.shards
+def _siblings(name: JobName) -> tuple[object, ...]:
+    return name.workflow, name.head, name.config, name.shards
 
 
-def _whole(one: JobName) -> JobName:
+def _whole(name: JobName) -> JobName:
     """Return a job whose numbers are part of its name."""
-    return replace(one, arguments=_kept(one), numbers=None)
+    return replace(name, arguments=_kept(name), numbers=None)
 
 
-def _kept(one: JobName) -> tuple[str, ...]:
-    return tuple(part for part in one.all_arguments if part and part != one.runner)
+def _kept(name: JobName) -> tuple[str, ...]:
+    return tuple(part for part in name.all_arguments if part and part != name.runner)
 
 
 def _joined(head: str, arguments: tuple[str, ...]) -> str:
@@ -201,12 +201,12 @@ def compile_typed(pattern: str) -> Any:
     options = re2.Options()
     options.max_mem = TYPED_BYTES
     try:
-        found = _compile(pattern, options)
+        compiled = _compile(pattern, options)
     finally:
         re2.purge()  # the library keeps what it compiles, too
-    if found.programsize > TYPED_STEPS:
+    if compiled.programsize > TYPED_STEPS:
         raise ValueError(f"{pattern[:80]!r} is no pattern: too large")
-    return found
+    return compiled
 
 
 def _compile(pattern: str, options: Any) -> Any:
@@ -262,12 +262,12 @@ def _shown(
 def join_columns(columns: Mapping[int, ColumnRow], settings: TrunkSettings) -> dict[int, int]:
     """Return the column that stands for another one of the same name, as where an alias joins them."""
     first: dict[str, int] = {}
-    found = {}
+    joined = {}
     for key in sorted(columns):
         name = column_name(columns[key], settings)
         if name is not None and (known := first.setdefault(name, key)) != key:
-            found[key] = known
-    return found
+            joined[key] = known
+    return joined
 
 
 def name_test(text: str) -> Any:
@@ -285,7 +285,9 @@ LABEL_SEPARATOR = ","  # no label has a comma: runners are given their labels se
 
 def stored_labels(labels: Sequence[str]) -> str | None:
     """Return a job's labels as they are stored, None where it has none."""
-    kept = (escaping.one_line(one.replace(LABEL_SEPARATOR, " "))[:LABEL_MOST] for one in labels[:LABELS_MOST])
+    kept = (
+        escaping.one_line(label.replace(LABEL_SEPARATOR, " "))[:LABEL_MOST] for label in labels[:LABELS_MOST]
+    )
     return LABEL_SEPARATOR.join(kept) or None
 
 
@@ -297,8 +299,8 @@ def choose_label(labels: Sequence[str], patterns: NamedPatterns = ()) -> str | N
     """
     for pattern, name in patterns:
         for label in labels:
-            if found := compile_pattern(pattern).search(label):
-                return escaping.one_line(found.expand(name))[:LABEL_MOST] or label
+            if match := compile_pattern(pattern).search(label):
+                return escaping.one_line(match.expand(name))[:LABEL_MOST] or label
     return labels[1] if len(labels) > 1 else next(iter(labels), None)
 
 

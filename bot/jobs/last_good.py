@@ -108,12 +108,12 @@ async def _column_ids(
     columns = facts.columns
     if settings.ci_aliases and facts.commits:
         columns = await rows.columns(tx, facts.commits[0]["repository_id"])
-    found: defaultdict[str, set[int]] = defaultdict(set)
+    ids: defaultdict[str, set[int]] = defaultdict(set)
     for key, column in sorted(columns.items()):
         name = job_names.column_name(column, settings)
         if name is not None and name in selected:
-            found[name].add(key)
-    return [frozenset(each) for each in found.values()]
+            ids[name].add(key)
+    return [frozenset(each) for each in ids.values()]
 
 
 def _selection(jobs: str, labels: list[str]) -> Callable[[Column], bool]:
@@ -140,11 +140,11 @@ def _check_commit(selected: Collection[str], backends: tuple[str, ...], devices:
             raise Rejected(404, "no_good_commit", detail)
 
 
-def _newest(found: Grid, selected: Collection[str]) -> CommitRow | None:
-    places = [place for place, column in enumerate(found.columns) if column.name in selected]
+def _newest(whole: Grid, selected: Collection[str]) -> CommitRow | None:
+    places = [place for place, column in enumerate(whole.columns) if column.name in selected]
     if len(places) < len(selected):
         return None
-    for line in found.lines:
+    for line in whole.lines:
         if all((cell := line.cells.get(at)) is not None and cell.good for at in places):
             return line.commit
     return None

@@ -224,8 +224,8 @@ async def following(tx: Transaction, commit: CommitRow) -> str | None:
         COMMIT.at >= commit["at"],
         COMMIT.parent == commit["sha"],
     )
-    found: str | None = (await tx.run(query.order_by(COMMIT.at, COMMIT.sha).limit(1))).scalar()
-    return found
+    sha: str | None = (await tx.run(query.order_by(COMMIT.at, COMMIT.sha).limit(1))).scalar()
+    return sha
 
 
 async def commits(
@@ -280,16 +280,16 @@ async def timed_jobs(
 
 async def stored_cells(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, StoredRow]:
     """Return what is stored of some commits that jobs ran on."""
-    found = (await tx.run(_STORED_CELLS, {"repository": repository_id, "shas": shas})).all()
-    return {sha: StoredRow(mark=mark, cells=cells) for sha, mark, cells in found}
+    rows = (await tx.run(_STORED_CELLS, {"repository": repository_id, "shas": shas})).all()
+    return {sha: StoredRow(mark=mark, cells=cells) for sha, mark, cells in rows}
 
 
 async def stored_outlines(
     tx: Transaction, repository_id: int, shas: Sequence[str]
 ) -> dict[str, tuple[int, bytes | None]]:
     """Return the marks of the commits that have stored cells, and their outlines."""
-    found = (await tx.run(_STORED_OUTLINES, {"repository": repository_id, "shas": shas})).all()
-    return {sha: (mark, outline) for sha, mark, outline in found}
+    rows = (await tx.run(_STORED_OUTLINES, {"repository": repository_id, "shas": shas})).all()
+    return {sha: (mark, outline) for sha, mark, outline in rows}
 
 
 async def columns(
@@ -297,18 +297,18 @@ async def columns(
 ) -> dict[int, ColumnRow]:
     """Return columns by id; all of a repository's without `ids`, or where that is the cheaper question."""
     if ids is not None and len(ids) <= SHA_OF_SQLITE:
-        found = await tx.fetch(_COLUMNS, {"repository": repository_id, "ids": sorted(ids)})
+        rows = await tx.fetch(_COLUMNS, {"repository": repository_id, "ids": sorted(ids)})
     else:
-        found = await tx.fetch(_ALL_COLUMNS, {"repository": repository_id})
-    return {row["id"]: row for row in found}
+        rows = await tx.fetch(_ALL_COLUMNS, {"repository": repository_id})
+    return {row["id"]: row for row in rows}
 
 
 async def columns_shown_as(
     tx: Transaction, repository_id: int, names: Collection[str]
 ) -> dict[int, ColumnRow]:
     """Return the columns that GitHub shows under these names of commit statuses."""
-    found = await tx.fetch(_COLUMNS_SHOWN_AS, {"repository": repository_id, "names": sorted(names)})
-    return {row["id"]: row for row in found}
+    rows = await tx.fetch(_COLUMNS_SHOWN_AS, {"repository": repository_id, "names": sorted(names)})
+    return {row["id"]: row for row in rows}
 
 
 async def runs(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[RunRow]:
@@ -330,8 +330,8 @@ async def telling_runs(tx: Transaction, repository_id: int, shas: Sequence[str])
 
 async def backend_jobs(tx: Transaction, names: Collection[str], shas: Sequence[str]) -> list[BackendJobRow]:
     """Return what backends reported on some commits of a repository (any of its names, case folded)."""
-    found = await tx.fetch(_BACKEND_JOBS, {"names": sorted(names), "shas": shas})
-    return [row for row in found if "refused" not in row["flags"]]
+    rows = await tx.fetch(_BACKEND_JOBS, {"names": sorted(names), "shas": shas})
+    return [row for row in rows if "refused" not in row["flags"]]
 
 
 async def checks(tx: Transaction, repository_id: int, shas: Sequence[str], *, ours: int) -> list[CheckRunRow]:
@@ -346,26 +346,21 @@ async def checks(tx: Transaction, repository_id: int, shas: Sequence[str], *, ou
     return await tx.fetch(query)
 
 
-COMMIT_BRANCH_MARKS, STORED_BRANCH_MARKS, JOB_BRANCH_MARKS = branch_commit.c, ci_commit.c, oot_workflow_job.c
 MARKED_COMMITS = 60  # newest; the page of a branch shows fewer at first
 
 
 async def read_mark(tx: Transaction, repository_id: int, branch: str) -> tuple[object, ...]:
     """Return the mark: commits with the marks of upstream's jobs, and the last change of the backends' jobs."""
-    same = (STORED_BRANCH_MARKS.repository_id == COMMIT_BRANCH_MARKS.repository_id) & (
-        STORED_BRANCH_MARKS.head_sha == COMMIT_BRANCH_MARKS.sha
-    )
+    same = (STORED.repository_id == COMMIT.repository_id) & (STORED.head_sha == COMMIT.sha)
     query = (
-        sa.select(COMMIT_BRANCH_MARKS.sha, COMMIT_BRANCH_MARKS.gone, STORED_BRANCH_MARKS.mark)
+        sa.select(COMMIT.sha, COMMIT.gone, STORED.mark)
         .select_from(branch_commit.outerjoin(ci_commit, same))
-        .where(COMMIT_BRANCH_MARKS.repository_id == repository_id, COMMIT_BRANCH_MARKS.branch == branch)
-        .order_by(COMMIT_BRANCH_MARKS.at.desc(), COMMIT_BRANCH_MARKS.sha.desc())
+        .where(COMMIT.repository_id == repository_id, COMMIT.branch == branch)
+        .order_by(COMMIT.at.desc(), COMMIT.sha.desc())
         .limit(MARKED_COMMITS)
     )
     commits = [tuple(row) for row in await tx.run(query)]
     shas = [sha for sha, _, _ in commits]
-    changed = sa.select(sa.func.count(), sa.func.max(JOB_BRANCH_MARKS.updated_at)).where(
-        JOB_BRANCH_MARKS.head_sha.in_(shas)
-    )
+    changed = sa.select(sa.func.count(), sa.func.max(JOB.updated_at)).where(JOB.head_sha.in_(shas))
     backends = (await tx.run(changed)).all()
     return (tuple(commits), tuple(map(tuple, backends)))

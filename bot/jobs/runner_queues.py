@@ -91,8 +91,8 @@ def make_queues(
     for row in days:
         by_label[row["label"]].append(row)
     labels = waiting.keys() | busy.keys() | by_label.keys()
-    found = [_queue(label, waiting[label], busy[label], by_label[label], today) for label in labels]
-    return sorted(found, key=lambda one: (-(one.oldest or 0), -one.busy, -one.jobs, one.label))
+    queues = [_queue(label, waiting[label], busy[label], by_label[label], today) for label in labels]
+    return sorted(queues, key=lambda queue: (-(queue.oldest or 0), -queue.busy, -queue.jobs, queue.label))
 
 
 def _queue(label: str, waiting: list[int], busy: int, days: list[RunnerDayRow], today: int) -> RunnerQueue:

@@ -81,8 +81,8 @@ class RepositoryFacts(NamedTuple):
 
 async def has_rows(tx: Transaction, repository_id: sa.Column[int], owners: Collection[int]) -> bool:
     """Whether a table has a row of one of some repositories; the column is that of its repository."""
-    found = sa.select(sa.exists().where(repository_id.in_(sorted(owners))))
-    return bool(owners) and bool((await tx.run(found)).scalar())
+    query = sa.select(sa.exists().where(repository_id.in_(sorted(owners))))
+    return bool(owners) and bool((await tx.run(query)).scalar())
 
 
 async def find_attempt(tx: Transaction, run_id: int, attempt: int) -> WorkflowRunRow | None:
@@ -92,8 +92,8 @@ async def find_attempt(tx: Transaction, run_id: int, attempt: int) -> WorkflowRu
 
 async def attempt_starts(tx: Transaction, repository_id: int, run_id: int) -> dict[int, int | None]:
     """Return when each known attempt of a run began."""
-    found = await tx.run(STARTS, {"of_run": run_id, "of_repository": repository_id})
-    return {row.run_attempt: row.run_started_at for row in found.all()}
+    rows = await tx.run(STARTS, {"of_run": run_id, "of_repository": repository_id})
+    return {row.run_attempt: row.run_started_at for row in rows.all()}
 
 
 async def attempts_of_run(tx: Transaction, owners: Collection[int], run_id: int) -> list[WorkflowRunRow]:
@@ -128,8 +128,8 @@ async def repository_facts(tx: Transaction, repository_id: int) -> RepositoryFac
 async def repository_names(tx: Transaction) -> dict[int, str]:
     """Return the full names of all known repositories by id."""
     columns = REPOSITORY.c
-    found = await tx.run(sa.select(columns.repository_id, columns.full_name))
-    return {row.repository_id: row.full_name for row in found}
+    rows = await tx.run(sa.select(columns.repository_id, columns.full_name))
+    return {row.repository_id: row.full_name for row in rows}
 
 
 def attempts_from_jobs(jobs: Iterable[WorkflowJobRow], run_id: int) -> list[WorkflowRunRow]:
@@ -138,7 +138,7 @@ def attempts_from_jobs(jobs: Iterable[WorkflowJobRow], run_id: int) -> list[Work
     How they ended is not known: that is for GitHub to say.
     """
     first_of: dict[int, WorkflowJobRow] = {}
-    for job in sorted(jobs, key=lambda one: one["id"]):
+    for job in sorted(jobs, key=lambda row: row["id"]):
         first_of.setdefault(job["run_attempt"] or 1, job)
     return [_attempt(first_of[number], run_id, number) for number in sorted(first_of, reverse=True)]
 
@@ -201,9 +201,9 @@ async def is_trusted_run(tx: Transaction, settings: Settings, run: WorkflowRunRo
     """
     of_run = {"of_run": str(run["id"]), "of_attempt": run["run_attempt"], "of_repo": run["repo"].lower()}
     if reported := (await tx.run(REPORTED_ON, of_run)).all():
-        one = reported[0]
-        about_one = len(reported) == 1 and one.pr_number is None and one.head_sha is not None
-        return about_one and await _was_pushed(tx, settings, one.upstream_repo, one.head_sha)
+        report = reported[0]
+        about_one = len(reported) == 1 and report.pr_number is None and report.head_sha is not None
+        return about_one and await _was_pushed(tx, settings, report.upstream_repo, report.head_sha)
     if run["event"] in BY_US and not settings.is_upstream(run["repo"]):
         return False
     if await is_of_tag(tx, run):
@@ -265,16 +265,16 @@ async def find_merge_target(
         HEAD.repository_id.in_(sorted(repository_ids)), HEAD.head_sha == sha
     )
     pulls = (await tx.run(of_head.order_by(HEAD.number).limit(PULLS_MOST))).all()
-    facts = [await repository_facts(tx, one) for one in sorted(repository_ids)]
-    default = next((one.default_branch for one in facts if one.default_branch), None)
+    facts = [await repository_facts(tx, identifier) for identifier in sorted(repository_ids)]
+    default = next((repository.default_branch for repository in facts if repository.default_branch), None)
     patterns = settings.of(CollectSettings).ci_trusted_branches
     trusted = [
-        one for one in pulls
-        if one.base_ref and is_trusted_branch(one.base_ref, default_branch=default, patterns=patterns)
+        pull for pull in pulls
+        if pull.base_ref and is_trusted_branch(pull.base_ref, default_branch=default, patterns=patterns)
     ]  # fmt: skip
-    branch = next((one.base_ref for one in trusted), default) or ""
-    found = {one.base_sha for one in trusted}
+    branch = next((pull.base_ref for pull in trusted), default) or ""
+    commits = {pull.base_sha for pull in trusted}
     if trusted:
         known = await verdict_rows.read_merge_bases(tx, repo, [sha], base_ref=branch)
-        found |= {one.sha for one in known.values()}
-    return MergeTarget(branch, frozenset(one for one in found if one))
+        commits |= {base.sha for base in known.values()}
+    return MergeTarget(branch, frozenset(commit for commit in commits if commit))

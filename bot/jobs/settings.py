@@ -68,12 +68,12 @@ UPSTREAM, BACKENDS, OFF = "upstream", "backends", "off"
 
 def parse_sides(text: str) -> tuple[str, ...]:
     """Read whose CI is collected."""
-    found = setting_types.words(text)
-    if unknown := [word for word in found if word not in {UPSTREAM, BACKENDS, OFF}]:
+    sides = setting_types.words(text)
+    if unknown := [word for word in sides if word not in {UPSTREAM, BACKENDS, OFF}]:
         raise ValueError(f"{unknown[0]!r} is not one of upstream, backends, off")
-    if OFF in found and len(found) > 1:
+    if OFF in sides and len(sides) > 1:
         raise ValueError("off stands alone")
-    return tuple(word for word in found if word != OFF)
+    return tuple(word for word in sides if word != OFF)
 
 
 def is_trusted_branch(branch: str, *, default_branch: str | None, patterns: Sequence[str]) -> bool:
@@ -198,8 +198,8 @@ def read_groups(text: str) -> GroupSettings:
             'write a table of texts, as in {"Linux": "linux"}, or of such tables by repository, '
             f'as in {{"org/npu": {{"GPU": "npu"}}}}: {error}'
         ) from None
-    everywhere = {name: one for name, one in given.items() if isinstance(one, str)}
-    tables = {name: one for name, one in given.items() if not isinstance(one, str)}
+    everywhere = {name: patterns for name, patterns in given.items() if isinstance(patterns, str)}
+    tables = {name: patterns for name, patterns in given.items() if not isinstance(patterns, str)}
     own: dict[str, GroupPatterns] = {}
     for repo, table in tables.items():
         if not FULL_NAME.fullmatch(repo):
@@ -252,31 +252,31 @@ def table(text: str) -> dict[str, str]:
 
 def aliases(text: str) -> NamedPatterns:
     """Read aliases: pattern -> what stands in place of what it matches."""
-    found = tuple(table(text).items())
-    job_names.check_patterns([pattern for pattern, _ in found])
-    for pattern, replacement in found:
+    pairs = tuple(table(text).items())
+    job_names.check_patterns([pattern for pattern, _ in pairs])
+    for pattern, replacement in pairs:
         job_names.check_replacement(pattern, replacement)
-    return found
+    return pairs
 
 
 def patterns(text: str) -> tuple[str, ...]:
     """Read patterns over names, comma separated."""
-    found = setting_types.words(text)
-    job_names.check_patterns(found)
-    return found
+    globs = setting_types.words(text)
+    job_names.check_patterns(globs)
+    return globs
 
 
 def costs(text: str) -> tuple[tuple[str, float], ...]:
     """Read what an hour of a runner costs: glob over its label -> money."""
     try:
-        found = msgspec.json.decode(text, type=dict[str, float])
+        prices = msgspec.json.decode(text, type=dict[str, float])
     except msgspec.MsgspecError as error:
         raise ValueError(
             f'write a table from label to money an hour, as in {{"npu.*": 4.2}}: {error}'
         ) from None
-    if any(not 0 <= money < 1e6 for money in found.values()):
+    if any(not 0 <= money < 1e6 for money in prices.values()):
         raise ValueError("money an hour is a number from 0 to 1,000,000")
-    return tuple(found.items())
+    return tuple(prices.items())
 
 
 def _as_json(pairs: tuple[tuple[str, object], ...]) -> str:

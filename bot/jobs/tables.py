@@ -1,4 +1,4 @@
-"""Tables of jobs: columns, cells, commits of branches, sums by day, changes of state."""
+"""Tables of jobs: columns, cells, commits of branches, sums by day, changes of state, the read budget."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, TypedDict
 
 import sqlalchemy as sa
 
-from bot.db.rows import Big, Bool, Bytes, Default, Int, Json, Millis, Text, table
+from bot.db.rows import Big, Bool, Bytes, Default, Float, Int, Json, Millis, Text, table
 
 
 class ColumnKey(TypedDict):
@@ -354,3 +354,16 @@ class BranchRow(BranchKey):
 
 
 trunk_branch = table("trunk_branch", BranchRow, key=("repository_id", "branch"))
+
+
+class BudgetRow(TypedDict):
+    """What an account's installation has spent on collecting."""
+
+    account: Text  # case folded
+    calls: Float  # that may be made now
+    bytes: Float  # that may be downloaded now; below zero after a large file
+    at: Millis  # when these two were computed
+    minutes: Json[dict[str, list[float]]]  # of the last hour: minute -> [calls, bytes]
+
+
+ci_budget = table("ci_budget", BudgetRow, key=("account",))

@@ -1,4 +1,4 @@
-"""What the loop with backends adds to the program: allowlist, results, reports and commands."""
+"""What the loop with backends adds to the program, from the allowlist to the verdict on a pull request."""
 
 from __future__ import annotations
 
@@ -10,76 +10,26 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
 
 
-def allowlist_periodic(_settings: Settings) -> dict[str, float]:
-    """Return seconds between two runs, by task kind: on GitHub an unchanged file is answered with 304."""
-    return {"allowlist": 30.0}
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return seconds between two runs, by task kind: on GitHub an unchanged allowlist is answered with 304."""
+    return {"allowlist": 30.0, "sweep": 60.0, "machines": 15.0}
 
 
-ALLOWLIST = Feature(
-    name="allowlist",
-    tables="bot.oot.allowlist.versions",
-    tasks={"allowlist": "bot.oot.allowlist.versions:refresh_allowlist"},
-    periodic="bot.oot.feature:allowlist_periodic",
-    watched="bot.oot.allowlist.versions:watch_backends",
-    commands={"allowlist": "bot.console.backends:allowlist"},
-)
-
-
-RESULTS = Feature(
-    name="results",
-    tables="bot.oot.results.tables",
-    exports="bot.oot.results.exports:EXPORTS",
-    retained="bot.oot.results.jobs:retained",
-)
-
-
-REPORTS = Feature(
-    name="reports",
-    tables="bot.oot.reports.rows",
+FEATURE = Feature(
+    name="oot",
+    tables=(
+        "bot.oot.allowlist.versions",
+        "bot.oot.results.tables",
+        "bot.oot.statistics.tables",
+        "bot.oot.verdict.comparison",
+        "bot.oot.reports.rows",
+        "bot.oot.dispatch.rows",
+        "bot.oot.publish.tables",
+    ),
     tasks={
+        "allowlist": "bot.oot.allowlist.versions:refresh_allowlist",
         "confirm": "bot.oot.reports.lifecycle:confirm_run",
         "verify_commit": "bot.oot.reports.lifecycle:verify_commit",
-    },
-    routes="bot.oot.reports.endpoints:setup",
-    views="bot.oot.reports.endpoints:VIEWS",
-    doctor="bot.oot.reports.oidc:check_issuers",
-    commands={"keys": "bot.console.backends:keys", "report": "bot.console.ci:report"},
-)
-
-
-COMMANDS = Feature(
-    name="commands",
-    tasks={
-        "cancel": "bot.oot.commands.backend_runs:cancel_run",
-        "command": "bot.oot.commands.comment_commands:carry_out_comment",
-        "command_answer": "bot.oot.commands.comment_commands:answer_command",
-        "rerun": "bot.oot.commands.backend_runs:handle_button",
-        "run_again": "bot.oot.commands.backend_runs:run_again",
-    },
-)
-
-
-STATISTICS = Feature(
-    name="statistics",
-    tables="bot.oot.statistics.tables",
-    sums=("bot.oot.statistics.daily_sums:BACKENDS",),
-    prune="bot.oot.statistics.countable_jobs:forget_names",
-    before_commit="bot.oot.statistics.daily_sums:note_changed",
-)
-
-
-VERDICT = Feature(name="verdict", tables="bot.oot.verdict.comparison")
-
-
-def dispatch_periodic(_settings: Settings) -> dict[str, float]:
-    """Return seconds between two runs, by task kind."""
-    return {"sweep": 60.0, "machines": 15.0}
-
-
-DISPATCH = Feature(
-    name="dispatch",
-    tables="bot.oot.dispatch.rows",
-    tasks={
         "approve": "bot.oot.dispatch.redispatch:approve_labeled",
         "ping": "bot.oot.dispatch.ping:send_ping",
         "dispatch": "bot.oot.dispatch.send_dispatch:send_dispatch",
@@ -87,30 +37,49 @@ DISPATCH = Feature(
         "machines": "bot.oot.dispatch.machines:release_waiting",
         "select": "bot.oot.dispatch.redispatch:select_again",
         "sweep": "bot.oot.dispatch.sweep:finish_overdue",
-    },
-    periodic="bot.oot.feature:dispatch_periodic",
-    sections={
-        "backend": "bot.pages.backends.dispatches:describe_pings",
-        "pull": "bot.pages.pulls.dispatch_explanation:describe_asked",
-    },
-    doctor="bot.oot.dispatch.decide:check_selection",
-    admin_forms={"/ping": "bot.oot.dispatch.ping:request_by_form"},
-    prune="bot.oot.dispatch.sweep:prune_dispatching",
-    reconcile="bot.oot.dispatch.reconcile_pulls:reconcile",
-)
-
-
-PUBLISH = Feature(
-    name="publish",
-    tables="bot.oot.publish.tables",
-    tasks={
         "comment": "bot.oot.publish.comment:write_comment",
         "installed": "bot.oot.publish.publish:publish_account",
         "publish": "bot.oot.publish.publish:publish_pull",
         "publish_open": "bot.oot.publish.publish:publish_open_pulls",
+        "cancel": "bot.oot.commands.backend_runs:cancel_run",
+        "command": "bot.oot.commands.comment_commands:carry_out_comment",
+        "command_answer": "bot.oot.commands.comment_commands:answer_command",
+        "rerun": "bot.oot.commands.backend_runs:handle_button",
+        "run_again": "bot.oot.commands.backend_runs:run_again",
     },
+    periodic="bot.oot.feature:periodic",
+    sums=("bot.oot.statistics.daily_sums:BACKENDS",),
+    before_commit="bot.oot.statistics.daily_sums:note_changed",
     on_start="bot.oot.publish.rows:lose_all_intents",
-    sections={"backend": "bot.pages.backends.backend:describe_demotion"},
-    reconcile="bot.oot.publish.merge_queue:reconcile_queue_bases",
-    prune="bot.oot.publish.merge_queue:prune_groups",
+    watched="bot.oot.allowlist.versions:watch_backends",
+    retained="bot.oot.results.jobs:retained",
+    exports="bot.oot.results.exports:EXPORTS",
+    routes="bot.oot.reports.endpoints:setup",
+    views="bot.oot.reports.endpoints:VIEWS",
+    sections={
+        "backend": (
+            "bot.pages.backends.dispatches:describe_pings",
+            "bot.pages.backends.backend:describe_demotion",
+        ),
+        "pull": "bot.pages.pulls.dispatch_explanation:describe_asked",
+    },
+    admin_forms={"/ping": "bot.oot.dispatch.ping:request_by_form"},
+    doctor={
+        "reports": "bot.oot.reports.oidc:check_issuers",
+        "dispatch": "bot.oot.dispatch.decide:check_selection",
+    },
+    prune=(
+        "bot.oot.statistics.countable_jobs:forget_names",
+        "bot.oot.dispatch.sweep:prune_dispatching",
+        "bot.oot.publish.merge_queue:prune_groups",
+    ),
+    reconcile=(
+        "bot.oot.dispatch.reconcile_pulls:reconcile",
+        "bot.oot.publish.merge_queue:reconcile_queue_bases",
+    ),
+    commands={
+        "allowlist": "bot.console.backends:allowlist",
+        "keys": "bot.console.backends:keys",
+        "report": "bot.console.ci:report",
+    },
 )

@@ -16,8 +16,7 @@ from aiohttp import web
 from bot.core.errors import Rejected, StoreUnavailable
 from bot.db.store import LOCK_TIMEOUT
 from bot.ops.tables import admin_sign_out
-from bot.web import access
-from bot.web import openapi as op
+from bot.web import access, openapi
 from bot.web.access import CONTEXT, FORM_KEY, SIGNED_IN
 from bot.web.bodies import read_body
 from bot.web.html import refused, render
@@ -101,8 +100,8 @@ def _begun(request: web.Request) -> int | None:
 
 async def _not_before(tx: Transaction, settings: Settings) -> int:
     query = sa.select(OUT.not_before).where(OUT.token_id == _token_id(settings))
-    found: int | None = (await tx.run(query)).scalar()
-    return found or 0
+    signed_out_at: int | None = (await tx.run(query)).scalar()
+    return signed_out_at or 0
 
 
 def _token_id(settings: Settings) -> str:
@@ -118,13 +117,15 @@ LIMIT = 10_000  # bytes of a form
 MOST_FIELDS = 10
 FORM: web.RequestKey[Mapping[str, str]] = web.RequestKey("form")  # a body is read once
 CLOSED = "this page is closed: set OOTBOT_ADMIN_TOKEN to open it"
-NOT_ADMIN: tuple[op.Refusal, ...] = (
+NOT_ADMIN: tuple[openapi.Refusal, ...] = (
     (401, "unauthorized", "`Authorization` does not hold the ADMIN_TOKEN"),
     (404, "not_found", "nothing of that id is held, or no ADMIN_TOKEN is set and the endpoint is closed"),
-    op.UNAVAILABLE,
+    openapi.UNAVAILABLE,
 )
 describe_for_admin = partial(
-    op.Operation, topic=op.Topic("Admin", "What is stuck, and how it goes on."), callers=[op.ADMIN]
+    openapi.Operation,
+    topic=openapi.Topic("Admin", "What is stuck, and how it goes on."),
+    callers=[openapi.ADMIN],
 )
 
 

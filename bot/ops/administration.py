@@ -11,7 +11,7 @@ from bot.core.errors import Rejected
 from bot.core.feature import load
 from bot.core.files import find_shortage
 from bot.ingest import repositories
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.publish import rows as publish_rows
 from bot.oot.statistics import health
 from bot.oot.statistics.daily_sums import DAY_SUMS
@@ -101,11 +101,11 @@ async def show_overview(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     async with context.store.read() as tx:
         silent = [
-            one
-            for one in await health.read_backends(tx, NOTHING_HIDDEN, 30, request.app[DAY_SUMS])
-            if one.stale
+            backend
+            for backend in await health.read_backends(tx, NOTHING_HIDDEN, 30, request.app[DAY_SUMS])
+            if backend.stale
         ]
-        newest, in_force = await allowlists.read_newest(tx), await allowlists.read_in_force(tx)
+        newest, in_force = await versions.read_newest(tx), await versions.read_in_force(tx)
         refusals = await publish_rows.comment_refusals(tx)
         moved, unreached = await repositories.read_problems(tx, context.settings.upstream_repo)
         dead = await tasks.list_tasks(tx, state="dead", before=None, limit=FEW)
@@ -116,7 +116,7 @@ async def show_overview(request: web.Request) -> web.Response:
         sweeps = await deliveries.list_sweeps(tx)
         sections = await blocks.admin_sections(context.features, tx, context.settings)
     apps = {app.app_id: app for app in (context.github, context.backend_github)}
-    budgets = [one for app in apps.values() for one in await app.budget_usage()]
+    budgets = [budget for app in apps.values() for budget in await app.budget_usage()]
     return render(
         request,
         "admin.html",

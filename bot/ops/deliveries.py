@@ -26,8 +26,7 @@ from bot.ops.admin_access import (
     redirect_with_notice,
 )
 from bot.queue.tasks import TaskRow, task
-from bot.web import addresses
-from bot.web import openapi as op
+from bot.web import addresses, openapi
 from bot.web.access import CONTEXT
 from bot.web.answers import Answer, RowAnswer, fill_struct, matching, one_of
 from bot.web.html import render
@@ -98,7 +97,7 @@ async def list_sweeps(tx: Transaction) -> list[SweepRow]:
 ROWS = 100  # of a list unless ?limit= says otherwise
 MOST_SHOWN = 200_000  # characters of a payload
 FOREIGN = (409, "foreign", "it was meant for another App")
-GUID = op.in_path("guid", Annotated[str, matching(addresses.IDENTIFIER)], "GUID of the delivery")
+GUID = openapi.in_path("guid", Annotated[str, matching(addresses.IDENTIFIER)], "GUID of the delivery")
 
 
 class ListedDelivery(
@@ -162,12 +161,12 @@ async def _read_delivery(request: web.Request) -> tuple[DeliveryRow, dict[str, A
     """Return a delivery, and what it caused."""
     guid = addresses.guid(request)
     async with request.app[CONTEXT].store.read(answer_within=REQUEST_TIMEOUT) as tx:
-        found = await inbox.find_delivery(tx, guid)
-        if found is None:
+        row = await inbox.find_delivery(tx, guid)
+        if row is None:
             raise addresses.no_delivery(guid)
         tasks = await caused_tasks(tx, guid, limit=ROWS)
         dispatches = await caused_dispatches(tx, guid, limit=ROWS)
-    return found, {"tasks": tasks, "dispatches": dispatches}
+    return row, {"tasks": tasks, "dispatches": dispatches}
 
 
 async def _replay(request: web.Request) -> DeliveryRow | None:
@@ -195,8 +194,8 @@ async def show_deliveries(request: web.Request) -> web.Response:
 @page_for_admin
 async def show_delivery(request: web.Request) -> web.Response:
     """Show one delivery: its payload, and what it caused."""
-    found, caused = await _read_delivery(request)
-    body = found["body"]
+    row, caused = await _read_delivery(request)
+    body = row["body"]
     try:
         text = msgspec.json.format(body, indent=2).decode("utf-8", "replace")
     except msgspec.DecodeError:
@@ -204,7 +203,7 @@ async def show_delivery(request: web.Request) -> web.Response:
     return render(
         request,
         "admin_delivery.html",
-        found=found,
+        delivery=row,
         size=len(body),
         payload=text[:MOST_SHOWN],
         cut=len(text) > MOST_SHOWN,
@@ -216,9 +215,9 @@ async def show_delivery(request: web.Request) -> web.Response:
 @form_for_admin
 async def replay_by_form(request: web.Request) -> web.Response:
     """Have a delivery handled again."""
-    guid, found = addresses.guid(request), await _replay(request)
-    if found is None or found["state"] == "foreign":
-        state = found["state"] if found else "gone"
+    guid, row = addresses.guid(request), await _replay(request)
+    if row is None or row["state"] == "foreign":
+        state = row["state"] if row else "gone"
         return redirect_with_notice(f"delivery {guid} cannot be handled again: it is {state}")
     return redirect_with_notice(f"delivery {guid} is handled again")
 
@@ -233,20 +232,20 @@ async def send_deliveries(request: web.Request) -> Deliveries:
 
 async def send_delivery(request: web.Request) -> DeliveryAnswer:
     """Answer with a stored delivery: its state, headers and payload."""
-    found, _ = await _read_delivery(request)
-    headers = msgspec.Raw(found["headers"].encode()) if found["headers"] else None
-    body = found["body"]
+    row, _ = await _read_delivery(request)
+    headers = msgspec.Raw(row["headers"].encode()) if row["headers"] else None
+    body = row["body"]
     return DeliveryAnswer(
-        delivery=fill_struct(Delivery, found, size=len(body), headers=headers, payload=msgspec.Raw(body))
+        delivery=fill_struct(Delivery, row, size=len(body), headers=headers, payload=msgspec.Raw(body))
     )
 
 
 async def send_replayed(request: web.Request) -> Replayed:
     """Have a delivery handled again, and say so."""
-    guid, found = addresses.guid(request), await _replay(request)
-    if found is None:
+    guid, row = addresses.guid(request), await _replay(request)
+    if row is None:
         raise addresses.no_delivery(guid)
-    if found["state"] == "foreign":
+    if row["state"] == "foreign":
         raise Rejected(409, "foreign", "this delivery was meant for another App; it is never handled")
     return Replayed(delivery=guid, state="stored")
 
@@ -265,14 +264,14 @@ DELIVERY_ENDPOINTS = (
             "Deliveries by state",
             Deliveries,
             parameters=[
-                op.in_query(
+                openapi.in_query(
                     "state", Annotated[str, one_of(DELIVERY_STATES)], "only deliveries in this state"
                 ),
-                op.in_query("event", op.Text, "only this event of GitHub's"),
-                op.limit(ROWS),
-                op.before(op.Number),
+                openapi.in_query("event", openapi.Text, "only this event of GitHub's"),
+                openapi.limit(ROWS),
+                openapi.before(openapi.Number),
             ],
-            refusals=[op.WRONG_PARAMETER, *NOT_ADMIN],
+            refusals=[openapi.WRONG_PARAMETER, *NOT_ADMIN],
         ),
     ),
     Endpoint(

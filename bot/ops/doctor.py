@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import msgspec
 
-from bot.core import files as presets
 from bot.core.errors import GitHubRefused, Misconfigured, OotbotError, StoreUnavailable, in_words
 from bot.core.feature import Finding, error, ok, warning
-from bot.core.files import GB, LITTLE, TOO_LITTLE, free_bytes
+from bot.core.files import GB, LITTLE, TOO_LITTLE, free_bytes, read_presets
 from bot.core.json_fields import as_time
 from bot.core.setting_types import LOOPBACK
 from bot.core.settings import Settings, options
@@ -126,21 +125,21 @@ GROUP, OTHERS = stat.S_IRWXG, stat.S_IRWXO
 
 def check_settings(chosen: Settings, warnings: Sequence[str]) -> list[Finding]:
     """Check the options as a whole."""
-    found = [warning("settings", each, "correct or remove it") for each in warnings]
+    findings = [warning("settings", each, "correct or remove it") for each in warnings]
     if chosen.public_url is None and chosen.host in LOOPBACK and not chosen.pulls:
         todo = "set PUBLIC_URL, or RECEIVE=pull where GitHub cannot reach this machine"
-        found.append(warning("settings", f"links and callbacks point to {chosen.url}", todo))
+        findings.append(warning("settings", f"links and callbacks point to {chosen.url}", todo))
     if chosen.admin_token is None:
         todo = "set ADMIN_TOKEN to a long random text"
-        found.append(warning("settings", "ADMIN_TOKEN is unset: /api/admin is closed", todo))
-    return found or [ok("settings", f"complete; upstream is {', '.join(chosen.upstream_repo)}")]
+        findings.append(warning("settings", "ADMIN_TOKEN is unset: /api/admin is closed", todo))
+    return findings or [ok("settings", f"complete; upstream is {', '.join(chosen.upstream_repo)}")]
 
 
 def check_preset(chosen: Settings) -> list[Finding]:
     """Say what the preset sets, and what an own setting sets otherwise."""
     if chosen.preset is None:
         return []
-    listed, fields = presets.read_presets()[chosen.preset], options(Settings)
+    listed, fields = read_presets()[chosen.preset], options(Settings)
     own = {
         name for name, text in listed.items() if getattr(chosen, name) != fields[name].metadata["read"](text)
     }
@@ -154,14 +153,14 @@ def check_key_files(files: Iterable[Path]) -> list[Finding]:
 
     The mode cannot be changed on a read-only mount: there a container's group may read.
     """
-    found = []
+    findings = []
     for path in files:
         fixed = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
         if stat.S_IMODE(path.stat().st_mode) & (OTHERS if fixed else GROUP | OTHERS):
-            found.append(warning("key", f"{path} can be read by others", f"chmod 600 {path}"))
+            findings.append(warning("key", f"{path} can be read by others", f"chmod 600 {path}"))
         else:
-            found.append(ok("key", f"{path} is private"))
-    return found or [ok("key", "given by the environment")]
+            findings.append(ok("key", f"{path} is private"))
+    return findings or [ok("key", "given by the environment")]
 
 
 def check_disk(folder: Path) -> Finding:
@@ -187,10 +186,10 @@ async def run_checks(target: Target) -> AsyncIterator[Finding]:
     for each in doctor_github.check_overlaps(target.settings, listed) if listed else ():
         yield each
     for app in target.apps:
-        found = await _tried(app.words, doctor_github.examine_identity(target, app, listed))
-        for each in found:
+        findings = await _tried(app.words, doctor_github.examine_identity(target, app, listed))
+        for each in findings:
             yield each
-        if any(each.name == app.words for each in found):
+        if any(each.name == app.words for each in findings):
             return  # GitHub cannot be reached: the rest would only repeat it
     async for each in _check_with_github(target, listed):
         yield each
@@ -199,11 +198,11 @@ async def run_checks(target: Target) -> AsyncIterator[Finding]:
 async def _check_here(target: Target) -> list[Finding]:
     """Run the checks that need no network."""
     finding, readable = await check_database(target)
-    found = [check_disk(target.settings.data_dir), finding]
+    findings = [check_disk(target.settings.data_dir), finding]
     if readable:
-        found += await _tried("database clock", check_database_clock(target))
-        found += await _tried("activity", check_activity(target))
-    return found
+        findings += await _tried("database clock", check_database_clock(target))
+        findings += await _tried("activity", check_activity(target))
+    return findings
 
 
 async def _check_with_github(target: Target, listed: Allowlist | None) -> AsyncIterator[Finding]:
@@ -315,18 +314,18 @@ def _check_last_delivery(tx: Transaction, at: int | None) -> Finding:
 async def _check_sweeps(tx: Transaction, target: Target) -> list[Finding]:
     names = [name for name in redeliver.SWEPT if not (target.settings.pulls and name == "redeliver")]
     ids = [app.github.app_id for app in target.apps]
-    found = []
+    findings = []
     for name, app_id, age in await redeliver.read_sweep_ages(tx, ids, names):
         detail = f"{redeliver.SWEPT[name]} was last looked at {age_in_words(age)} ago (App {app_id})"
         todo = "see why: GET /api/admin/tasks, and the log of `ootbot serve`"
         if age > 24 * HOUR:
-            found.append(error(f"sweep {name}", detail, todo + "; after 3 days GitHub's log has ended"))
+            findings.append(error(f"sweep {name}", detail, todo + "; after 3 days GitHub's log has ended"))
         elif age > HOUR:
-            found.append(warning(f"sweep {name}", detail, todo))
+            findings.append(warning(f"sweep {name}", detail, todo))
         else:
-            found.append(ok(f"sweep {name}", detail))
-    missing = {f"sweep {name}" for name in names} - {each.name for each in found}
-    return found + [
+            findings.append(ok(f"sweep {name}", detail))
+    missing = {f"sweep {name}" for name in names} - {each.name for each in findings}
+    return findings + [
         warning(each, "never done yet", "start `ootbot serve` and wait ten minutes")
         for each in sorted(missing)
     ]
@@ -361,10 +360,10 @@ LOGS = "see the log of `ootbot serve`, and the proxy before it"
 
 async def examine_webhook(target: Target, app: AppUnderTest) -> list[Finding]:
     """Check the webhook of one App."""
-    found = [await _check_config(target, app)]
+    findings = [await _check_config(target, app)]
     if not target.settings.pulls:
-        found.append(await _check_ping(target, app))
-    return [*found, await _check_log(target, app)]
+        findings.append(await _check_ping(target, app))
+    return [*findings, await _check_log(target, app)]
 
 
 async def check_ready(target: Target) -> list[Finding]:
@@ -396,9 +395,9 @@ async def check_ready(target: Target) -> list[Finding]:
                 "check PUBLIC_URL and the proxy",
             )
         ]
-    found = [error("server", f"not ready: {each}", LOGS) for each in missing]
-    found += [warning("server", str(each), LOGS) for each in notes]
-    return found or [ok("server", f"{target.settings.url} is ready")]
+    findings = [error("server", f"not ready: {each}", LOGS) for each in missing]
+    findings += [warning("server", str(each), LOGS) for each in notes]
+    return findings or [ok("server", f"{target.settings.url} is ready")]
 
 
 async def _check_config(target: Target, app: AppUnderTest) -> Finding:

@@ -16,7 +16,6 @@ from bot.core.escaping import web_url
 from bot.core.feature import Finding, error, ok, warning
 from bot.github import manifest, responses
 from bot.oot.allowlist import allowlist as allowlist_file
-from bot.oot.allowlist import allowlist as source_file
 from bot.oot.allowlist.allowlist import known_accounts
 from bot.oot.allowlist.entry import Level
 from bot.oot.allowlist.yaml_document import AllowlistError
@@ -40,22 +39,22 @@ async def examine_identity(target: Target, app: AppUnderTest, allowlist: Allowli
         answer = await github.request_as_app("GET", f"{github.api_url}/app", headers)
     except RetryLater as problem:
         return [error(name, str(problem), "check the network, proxies and GITHUB_API_URL")]
-    found = [_check_clock(target, answer)]
+    findings = [_check_clock(target, answer)]
     if answer.status != 200:
         todo = "check APP_ID and PRIVATE_KEY; after a wrong clock, set the time first"
-        return [*found, error(name, f"GitHub answered {answer.status}: {_message_of(answer)}", todo)]
+        return [*findings, error(name, f"GitHub answered {answer.status}: {_message_of(answer)}", todo)]
     if github.server_version:
-        found.append(_check_server(github.server_version))
+        findings.append(_check_server(github.server_version))
     registered = msgspec.json.decode(answer.body)
     wanted = app.wanted(allowlist)
     page = _settings_page(target, registered)
-    found += [
+    findings += [
         _check_permissions(name, wanted, registered, page),
         _check_events(name, wanted, registered, page),
     ]
     settings = target.settings
     ours = known_accounts(settings.upstream_repo, allowlist, settings.allowlist)
-    return found + await _check_installations(app, wanted, registered, ours)
+    return findings + await _check_installations(app, wanted, registered, ours)
 
 
 def _check_server(version: str) -> Finding:
@@ -116,32 +115,32 @@ async def _check_installations(
     path, query = "/app/installations{?per_page}", {"per_page": "100"}
     every = [each async for each in app.github.as_app().getiter(path, query)]
     ours = [each for each in every if _account(each).casefold() in accounts]
-    found = [each for one in ours if (each := _refused(name, wanted, one))]
+    findings = [each for installation in ours if (each := _refused(name, wanted, installation))]
     if not ours:
         todo = f"install it: {registered['html_url']}/installations/new"
         return [
             error(name, "installed nowhere" if not every else "installed on no account that takes part", todo)
         ]
-    if not found:
-        found.append(ok(name, f"{len(ours)}, all with every permission and event"))
+    if not findings:
+        findings.append(ok(name, f"{len(ours)}, all with every permission and event"))
     if others := len(every) - len(ours):
-        found.append(
+        findings.append(
             ok(name, f"{others} more of accounts that take no part: what they granted does not matter")
         )
-    return found
+    return findings
 
 
-def _refused(name: str, wanted: Manifest, one: dict[str, Any]) -> Finding | None:
+def _refused(name: str, wanted: Manifest, installation: dict[str, Any]) -> Finding | None:
     """Return what an installation lacks, None when nothing."""
-    account, page = _account(one), one["html_url"]
-    if one.get("suspended_at"):
+    account, page = _account(installation), installation["html_url"]
+    if installation.get("suspended_at"):
         return error(name, f"suspended on {account}", f"unsuspend it at {page}")
-    if lacks := manifest.lacks(wanted.granted, one["permissions"]):
+    if lacks := manifest.lacks(wanted.granted, installation["permissions"]):
         todo = f"an owner of {account} accepts the new permissions at {page}"
-        if _only_silences(lacks, one["permissions"]):
+        if _only_silences(lacks, installation["permissions"]):
             return warning(name, f"{account} has not granted {lacks[0]}: {WITHOUT}", todo)
         return error(name, f"{account} has not granted {', '.join(lacks)}", todo)
-    if missing := [event for event in wanted.events if event not in one["events"]]:
+    if missing := [event for event in wanted.events if event not in installation["events"]]:
         todo = f"an owner of {account} accepts the new events at {page}"
         return error(name, f"{account} is not subscribed to {', '.join(missing)}", todo)
     return None
@@ -172,14 +171,14 @@ async def check_allowlist(target: Target) -> tuple[Finding, Allowlist | None]:
     """Read the allowlist as the bot would."""
     source, default_events = target.settings.allowlist, frozenset(target.settings.default_events)
     try:
-        found = allowlist_file.parse_allowlist(
-            await source_file.read_source(source, target.app_for), default_events
+        parsed = allowlist_file.parse_allowlist(
+            await allowlist_file.read_source(source, target.app_for), default_events
         )
     except RetryLater as problem:
         return error(
             "allowlist", f"{source} cannot be read: {problem}", "check the network and try again"
         ), None
-    except source_file.NoAllowlistText as problem:
+    except allowlist_file.NoAllowlistText as problem:
         return error("allowlist", f"{source} cannot be read: {problem}", "check ALLOWLIST"), None
     except AllowlistError as problem:
         first, *more = map(str, problem.problems)
@@ -187,18 +186,18 @@ async def check_allowlist(target: Target) -> tuple[Finding, Allowlist | None]:
         return error(
             "allowlist", detail, "`ootbot allowlist check FILE` lists everything that is wrong"
         ), None
-    if not found.entries:
+    if not parsed.entries:
         return warning(
             "allowlist", f"{source}: no backend takes part", "list a backend: docs/allowlist.md"
-        ), found
-    return ok("allowlist", f"{source}: {len(found.entries)} backends"), found
+        ), parsed
+    return ok("allowlist", f"{source}: {len(parsed.entries)} backends"), parsed
 
 
 def check_overlaps(settings: Settings, listed: Allowlist) -> list[Finding]:
     """Name settings and terms that overlap, and which of them counts."""
     by_job = settings.check_names == "crcr"
     entries = listed.entries if by_job else ()
-    found = [
+    problems = [
         (
             f"`checks: jobs` of {entry.repo} adds nothing: CHECK_NAMES=crcr counts",
             "remove it from the allowlist",
@@ -206,7 +205,7 @@ def check_overlaps(settings: Settings, listed: Allowlist) -> list[Finding]:
         for entry in entries
         if entry.checks == "jobs"
     ]
-    found += [
+    problems += [
         (
             f"`conclusion` of {entry.repo} adds nothing: with CHECK_NAMES=crcr jobs conclude as reported",
             "remove it from the allowlist",
@@ -214,7 +213,7 @@ def check_overlaps(settings: Settings, listed: Allowlist) -> list[Finding]:
         for entry in entries
         if entry.level == Level.L3 and entry.conclusion == "failure"
     ]
-    found += [
+    problems += [
         (
             f"the `audiences` of {issuer.issuer} count for its tokens, not OIDC_AUDIENCE",
             "add the audience its backends use, or remove `audiences`",
@@ -224,7 +223,7 @@ def check_overlaps(settings: Settings, listed: Allowlist) -> list[Finding]:
     ]
     own = [entry.repo for entry in listed.entries if entry.actions is not None]
     noted = [ok("overlap", f"`actions` of {', '.join(own)} count there, not PULL_ACTIONS")] if own else []
-    return [*(warning("overlap", detail, todo) for detail, todo in found), *noted]
+    return [*(warning("overlap", detail, todo) for detail, todo in problems), *noted]
 
 
 async def check_upstream(target: Target) -> list[Finding]:

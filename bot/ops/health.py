@@ -18,17 +18,15 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from bot.core import files
-from bot.core import metrics as counts
+from bot.core import files, metrics
 from bot.core.errors import StoreUnavailable
 from bot.core.feature import load_each
 from bot.db.db_errors import REQUEST_TIMEOUT
 from bot.ingest import inbox, redeliver, repositories
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.allowlist.allowlist import parse_github_source
 from bot.processes import PROCESS_NAMES
-from bot.web import access
-from bot.web import openapi as op
+from bot.web import access, openapi
 from bot.web.access import CONTEXT
 from bot.web.answers import Answer, one_of, send_json
 
@@ -72,8 +70,8 @@ async def send_readiness(request: web.Request) -> web.Response:
     missing, notes = [], []
     try:
         async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
-            version = await allowlists.read_in_force(tx)
-            newest = await allowlists.read_newest(tx)
+            version = await versions.read_in_force(tx)
+            newest = await versions.read_newest(tx)
             hidden = await access.hidden_from(request, tx)
             ages = await _ages(tx, context)
             left = await inbox.measure_backlog(tx)
@@ -147,25 +145,25 @@ def _refused_keys(context: Context) -> list[str]:
 async def send_metrics(request: web.Request) -> web.Response:
     """Prometheus text."""
     context = request.app[CONTEXT]
-    counts.DATABASE_OK.set(0)
+    metrics.DATABASE_OK.set(0)
     measured: list[Callable[[], None]] = []
     with contextlib.suppress(StoreUnavailable):
         async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
-            newest = await allowlists.read_newest(tx)
+            newest = await versions.read_newest(tx)
             ages = await _ages(tx, context)
             waiting, last_received = await inbox.measure_backlog(tx), await inbox.read_last_received(tx)
             hidden = await access.hidden_from(request, tx)
             parts = load_each(context.features, "metrics")
             measured = [await measure(tx, context.settings, hidden) for measure in parts]
         for name, app, age in ages:
-            counts.SWEEP_AGE.labels(name, app).set(age / 1000)
-        counts.ALLOWLIST_OK.set(bool(newest and newest["valid"]))
+            metrics.SWEEP_AGE.labels(name, app).set(age / 1000)
+        metrics.ALLOWLIST_OK.set(bool(newest and newest["valid"]))
         arrived, since = await context.intake.arrived()
         oldest = context.clock.now() - since if since else 0
-        counts.show_backlog(waiting, last_delivery_at=last_received, arrived=arrived, oldest_arrived=oldest)
-        counts.DATABASE_OK.set(not _refused_writes(context))
+        metrics.show_backlog(waiting, last_delivery_at=last_received, arrived=arrived, oldest_arrived=oldest)
+        metrics.DATABASE_OK.set(not _refused_writes(context))
     _measure_disk(context.settings)
-    counts.show_broken({})
+    metrics.show_broken({})
     for show in measured:  # last, at once: two requests may not be allowed to see the same
         show()
     return web.Response(
@@ -175,10 +173,10 @@ async def send_metrics(request: web.Request) -> web.Response:
 
 
 def _measure_disk(settings: Settings) -> None:
-    counts.DISK_FREE.clear()  # an alert on a stale value would be false
+    metrics.DISK_FREE.clear()  # an alert on a stale value would be false
     free = files.free_bytes(settings.data_dir)
     if free is not None:
-        counts.DISK_FREE.labels("sqlite" if settings.database_url is None else "files").set(free)
+        metrics.DISK_FREE.labels("sqlite" if settings.database_url is None else "files").set(free)
 
 
 async def _ages(tx: Transaction, context: Context) -> list[tuple[str, int, int]]:
@@ -193,24 +191,24 @@ routes = [
     web.get("/metrics", send_metrics),
 ]
 OPERATIONS = (
-    op.Operation("GET /healthz", "healthz", "Whether the process answers", Alive, topic=op.RUNNING),
-    op.Operation(
+    openapi.Operation("GET /healthz", "healthz", "Whether the process answers", Alive, topic=openapi.RUNNING),
+    openapi.Operation(
         "GET /readyz",
         "readyz",
         "Whether work can be done",
         {
-            200: op.Content(Ready, "It can; `notes` say what needs attention"),
-            503: op.Content(Ready, "`missing` says why not"),
+            200: openapi.Content(Ready, "It can; `notes` say what needs attention"),
+            503: openapi.Content(Ready, "`missing` says why not"),
         },
-        topic=op.RUNNING,
-        callers=op.READER,
+        topic=openapi.RUNNING,
+        callers=openapi.READER,
     ),
-    op.Operation(
+    openapi.Operation(
         "GET /metrics",
         "metrics",
         "Prometheus text",
-        op.Content(str, "Counters and gauges", media_type="text/plain"),
-        topic=op.RUNNING,
+        openapi.Content(str, "Counters and gauges", media_type="text/plain"),
+        topic=openapi.RUNNING,
     ),
 )
 
@@ -233,28 +231,28 @@ def routes_of_processes(supervisor: Supervisor) -> list[web.RouteDef]:
         )
         return {name: body for name, body in zip(PROCESS_NAMES, bodies, strict=True) if body}
 
-    async def readyz(request: web.Request) -> web.Response:
+    async def merged_readiness(request: web.Request) -> web.Response:
         own, others = await asyncio.gather(send_readiness(request), of_others(request))
-        found = _decode_readiness(own)
-        missing = dict.fromkeys([*found.missing, *supervisor.problems()])
+        own_answer = _decode_readiness(own)
+        missing = dict.fromkeys([*own_answer.missing, *supervisor.problems()])
         down = supervisor.down
         missing |= dict.fromkeys(
             f"{name}: does not answer" for name in PROCESS_NAMES if name not in others and name not in down
         )
         for body in others.values():
             missing |= dict.fromkeys(msgspec.json.decode(body, type=Ready).missing)
-        ready = Ready(ok=not missing, role=found.role, missing=list(missing), notes=found.notes)
+        ready = Ready(ok=not missing, role=own_answer.role, missing=list(missing), notes=own_answer.notes)
         return send_json(ready, status=503 if missing else 200)
 
-    async def metrics(request: web.Request) -> web.Response:
+    async def merged_metrics(request: web.Request) -> web.Response:
         own, others = await asyncio.gather(send_metrics(request), of_others(request))
         assert isinstance(own.body, bytes)
         return web.Response(body=totals.add_up(own.body, others, supervisor.starts), headers=own.headers)
 
     return [
         web.get("/healthz", send_liveness),
-        web.get("/readyz", readyz),
-        web.get("/metrics", metrics),
+        web.get("/readyz", merged_readiness),
+        web.get("/metrics", merged_metrics),
     ]
 
 

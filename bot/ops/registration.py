@@ -163,9 +163,9 @@ class RegistrationPage:
         if token is None or not _is_same(token, request.match_info["token"]):
             self._token = token  # a wrong guess uses nothing up
             raise web.HTTPForbidden(text="This address works once. End `ootbot init` and start it again.")
-        found = web.HTTPSeeOther("/")
-        found.set_cookie(SETUP_COOKIE, self._session, httponly=True, samesite="Lax", path="/")
-        raise found
+        redirect = web.HTTPSeeOther("/")
+        redirect.set_cookie(SETUP_COOKIE, self._session, httponly=True, samesite="Lax", path="/")
+        raise redirect
 
     async def page(self, request: web.Request) -> web.Response:
         """Show the next App to register, or that all is done."""
@@ -231,13 +231,17 @@ class RegistrationPage:
         if not code.isalnum():
             raise GitHubRefused(400, "the code is missing or malformed")
         role = self._wanted.roles[len(self.made)]
-        found = await exchange_code(self._http, self._clock, api_url=self._wanted.github_api_url, code=code)
+        registered = await exchange_code(
+            self._http, self._clock, api_url=self._wanted.github_api_url, code=code
+        )
         if role == "relay":
-            self._files.add_relay(found)
+            self._files.add_relay(registered)
         else:
-            self._files.begin(self._wanted, role, found)
-        self.made.append(found)
-        self._tell(f"registered {found.html_url} (App {found.app_id}); its key is in {self._files.key(role)}")
+            self._files.begin(self._wanted, role, registered)
+        self.made.append(registered)
+        self._tell(
+            f"registered {registered.html_url} (App {registered.app_id}); its key is in {self._files.key(role)}"
+        )
 
     def _require_session(self, request: web.Request) -> None:
         if not _is_same(self._session, request.cookies.get(SETUP_COOKIE, "")):

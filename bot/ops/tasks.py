@@ -22,8 +22,7 @@ from bot.ops.admin_access import (
 )
 from bot.ops.deliveries import ROWS, next_id
 from bot.queue.tasks import TaskRow, task
-from bot.web import addresses
-from bot.web import openapi as op
+from bot.web import addresses, openapi
 from bot.web.access import CONTEXT
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, one_of
 from bot.web.html import render
@@ -54,10 +53,10 @@ async def dead(tx: Transaction) -> list[int]:
 
 async def dismiss_tasks(tx: Transaction, identifier: int) -> TaskRow | None:
     """Close a dead task; returns it as it was, None when there is none."""
-    found = await _lock_tasks(tx, identifier)
-    if found is not None and found["state"] == "dead":
+    row = await _lock_tasks(tx, identifier)
+    if row is not None and row["state"] == "dead":
         await tx.run(sa.update(task).where(task.c.id == identifier).values(state="done"))
-    return found
+    return row
 
 
 async def retry_tasks(tx: Transaction, identifier: int) -> TaskRow | None:
@@ -65,20 +64,20 @@ async def retry_tasks(tx: Transaction, identifier: int) -> TaskRow | None:
 
     A dead task whose key waits already is closed: the waiting one takes its place.
     """
-    found = await _lock_tasks(tx, identifier)
-    if found is None or found["state"] not in RETRYABLE:
-        return found
+    row = await _lock_tasks(tx, identifier)
+    if row is None or row["state"] not in RETRYABLE:
+        return row
     tx.wakes_workers = True
     this = sa.update(task).where(task.c.id == identifier)
-    waiting = (task.c.kind == found["kind"], task.c.key == found["key"], task.c.state == "waiting")
+    waiting = (task.c.kind == row["kind"], task.c.key == row["key"], task.c.state == "waiting")
     revived = {"state": "waiting", "due_at": tx.now, "attempts": 0, "finished_at": None, "error": None}
     try:
         async with tx.attempt():
-            await tx.run(this.values(revived if found["state"] == "dead" else {"due_at": tx.now}))
+            await tx.run(this.values(revived if row["state"] == "dead" else {"due_at": tx.now}))
     except sa.exc.IntegrityError:  # its key waits already, perhaps only since this moment
         await tx.run(sa.update(task).where(*waiting).values(due_at=tx.now))
         await tx.run(this.values(state="done", error="its key waits again"))
-    return found
+    return row
 
 
 async def _lock_tasks(tx: Transaction, identifier: int) -> TaskRow | None:
@@ -151,10 +150,10 @@ async def show_tasks(request: web.Request) -> web.Response:
 @form_for_admin
 async def retry_by_form(request: web.Request) -> web.Response:
     """Have a dead or waiting task run now."""
-    identifier, found = addresses.number(request.match_info["id"]), await _retry(request)
-    if found is None or found["state"] not in RETRYABLE:
+    identifier, row = addresses.number(request.match_info["id"]), await _retry(request)
+    if row is None or row["state"] not in RETRYABLE:
         return redirect_with_notice(
-            f"task {identifier} cannot run again: it is {found['state'] if found else 'gone'}"
+            f"task {identifier} cannot run again: it is {row['state'] if row else 'gone'}"
         )
     return redirect_with_notice(f"task {identifier} runs again")
 
@@ -169,14 +168,14 @@ async def send_tasks(request: web.Request) -> Tasks:
 
 async def send_retried(request: web.Request) -> Retried:
     """Have a dead or waiting task run now, and say so."""
-    found = await _retry(request)
-    if found is None:
+    row = await _retry(request)
+    if row is None:
         raise Rejected(404, "not_found", f"there is no task {request.match_info['id'][:100]}")
-    if found["state"] not in RETRYABLE:
+    if row["state"] not in RETRYABLE:
         raise Rejected(
-            409, "not_retryable", f"the task is {found['state']}; only dead and waiting ones can run again"
+            409, "not_retryable", f"the task is {row['state']}; only dead and waiting ones can run again"
         )
-    return Retried(task=found["id"], state="waiting")
+    return Retried(task=row["id"], state="waiting")
 
 
 TASK_ENDPOINTS = (
@@ -188,11 +187,11 @@ TASK_ENDPOINTS = (
             "Tasks by state",
             Tasks,
             parameters=[
-                op.in_query("state", Annotated[str, one_of(TASK_STATES)], "only tasks in this state"),
-                op.limit(ROWS),
-                op.before(op.Number),
+                openapi.in_query("state", Annotated[str, one_of(TASK_STATES)], "only tasks in this state"),
+                openapi.limit(ROWS),
+                openapi.before(openapi.Number),
             ],
-            refusals=[op.WRONG_PARAMETER, *NOT_ADMIN],
+            refusals=[openapi.WRONG_PARAMETER, *NOT_ADMIN],
         ),
     ),
     Endpoint(
@@ -203,7 +202,7 @@ TASK_ENDPOINTS = (
             "Run a task now",
             Retried,
             status=202,
-            parameters=[op.in_path("id", op.Number, "id of the task")],
+            parameters=[openapi.in_path("id", openapi.Number, "id of the task")],
             refusals=[*NOT_ADMIN, (409, "not_retryable", "it is running, or done")],
         ),
     ),

@@ -70,13 +70,13 @@ async def _visible_of(request: web.Request, tx: Transaction, hidden: Hidden, rep
     owners = await repositories.read_ids(tx, repo)
     if access.reads_private(request):
         return owners
-    found = set()
+    visible = set()
     for identifier in owners:
         if hidden.has(repo, identifier):
             continue
         if (await runs.repository_facts(tx, identifier)).private is False:
-            found.add(identifier)
-    return found
+            visible.add(identifier)
+    return visible
 
 
 async def has_rows(asked: Query, repo: str, repository_id: sa.Column[int]) -> bool:
@@ -91,16 +91,16 @@ def not_known(what: str) -> Rejected:
 
 async def shown_job(tx: Transaction, owners: Collection[int], job_id: int) -> WorkflowJobRow:
     """Return a job of one of some repositories; raises Rejected 404."""
-    found = await runs.find_job(tx, owners, job_id)
-    if found is None:
+    job = await runs.find_job(tx, owners, job_id)
+    if job is None:
         raise not_known("job")
-    return found
+    return job
 
 
 async def shown_attempts(tx: Transaction, owners: Collection[int], run_id: int) -> list[WorkflowRunRow]:
     """Return the attempts of a run of one of some repositories, newest first; raises Rejected 404."""
-    if found := await runs.attempts_of_run(tx, owners, run_id):
-        return found
+    if attempts := await runs.attempts_of_run(tx, owners, run_id):
+        return attempts
     for owner in sorted(owners):
         if jobs := await runs.jobs_of_run(tx, owner, run_id):
             return runs.attempts_from_jobs(jobs, run_id)
@@ -111,12 +111,12 @@ async def shown_upload(
     request: web.Request, tx: Transaction, owners: Collection[int], repo: str, identifier: int
 ) -> UploadRow:
     """Return an uploaded file; `owners` are what this request may see of the backend. Raises Rejected 404."""
-    found = await uploads.find_upload(tx, identifier)
-    if found is None or found["backend_key"] != repo.casefold():
+    upload = await uploads.find_upload(tx, identifier)
+    if upload is None or upload["backend_key"] != repo.casefold():
         raise not_known("upload")
-    if found["repository_id"] not in owners and not access.reads_private(request):
+    if upload["repository_id"] not in owners and not access.reads_private(request):
         raise not_known("upload")
-    return found
+    return upload
 
 
 async def log_state(tx: Transaction, settings: Settings, of: WorkflowJobRow) -> LogState:
@@ -168,23 +168,23 @@ def upload_subject(request: web.Request, of: UploadRow) -> JobSubject:
 
 def steps_of_job(of: WorkflowJobRow) -> list[JobStep]:
     """Return a job's steps in order; what GitHub sent is read field by field."""
-    found: list[JobStep] = []
-    for one in of["steps"][:MOST_STEPS] if isinstance(of["steps"], list) else []:
+    steps: list[JobStep] = []
+    for step in of["steps"][:MOST_STEPS] if isinstance(of["steps"], list) else []:
         started, ended = (
-            read_member(one, ("started_at",), Kind.TIME),
-            read_member(one, ("completed_at",), Kind.TIME),
+            read_member(step, ("started_at",), Kind.TIME),
+            read_member(step, ("completed_at",), Kind.TIME),
         )
-        conclusion = read_member(one, ("conclusion",), Kind.TEXT)
-        found.append(
+        conclusion = read_member(step, ("conclusion",), Kind.TEXT)
+        steps.append(
             JobStep(
-                number=read_member(one, ("number",), Kind.INT) or len(found) + 1,
-                name=read_member(one, ("name",), Kind.TEXT) or "",
-                outcome=conclusion or read_member(one, ("status",), Kind.TEXT) or "",
+                number=read_member(step, ("number",), Kind.INT) or len(steps) + 1,
+                name=read_member(step, ("name",), Kind.TEXT) or "",
+                outcome=conclusion or read_member(step, ("status",), Kind.TEXT) or "",
                 tone=conclusion_tone(conclusion),
                 seconds=seconds_between(started, ended),
             )
         )
-    return found
+    return steps
 
 
 def conclusion_tone(conclusion: str | None) -> str:

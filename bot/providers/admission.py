@@ -51,10 +51,10 @@ class Subject(NamedTuple):
 
 
 def admit_circleci(headers: Mapping[str, str], body: bytes, context: Context) -> Incoming:
-    """Return what is stored of an event of CircleCI; raises Rejected 404, 401 or 400."""
+    """Verify an event of CircleCI and return what is stored of it; raises Rejected 404, 401 or 400."""
     known = _require_open(context.settings, CIRCLECI)
     given = headers.get("circleci-signature", "")
-    matching = [one for secret in verify_circleci(given, body, known) for one in known[secret]]
+    matching = [provider for secret in verify_circleci(given, body, known) for provider in known[secret]]
     if not matching:
         raise _unsigned("circleci-signature", given, "the secret of the webhook")
     told = peek_circleci(body)
@@ -71,17 +71,17 @@ def admit_circleci(headers: Mapping[str, str], body: bytes, context: Context) ->
 
 
 def admit_buildkite(headers: Mapping[str, str], body: bytes, context: Context) -> Incoming:
-    """Return what is stored of an event of Buildkite, which has no id: one is made of it.
+    """Verify an event of Buildkite and return what is stored of it; an id is made of its content.
 
     Raises Rejected 404, 401 or 400.
     """
     known = _require_open(context.settings, BUILDKITE)
     given, now = headers.get("x-buildkite-signature", ""), context.clock.now() / 1000
     secrets = verify_buildkite(given, body, known, now=now)
-    matching = [one for secret in secrets for one in known[secret]]
+    matching = [provider for secret in secrets for provider in known[secret]]
     if not matching:
         secrets = same_tokens(headers.get("x-buildkite-token", ""), known)
-        matching = [one for secret in secrets for one in known[secret] if one.allow_token]
+        matching = [provider for secret in secrets for provider in known[secret] if provider.allow_token]
     if not matching:
         raise _unsigned(
             "X-Buildkite-Signature", given, "the webhook's token, its setting to sign, and the clock"
@@ -128,15 +128,15 @@ def buildkite_subject(told: BuildkiteEvent, event: object, trusted: Iterable[Pro
 
 
 def _of_project(kind: str, event: str, project: str, shown: str, trusted: Iterable[Provider]) -> Subject:
-    for one in trusted:
-        if repo := one.projects.get(project):
+    for provider in trusted:
+        if repo := provider.projects.get(project):
             return Subject(f"{kind}.{event}", project, repo, "")
     return Subject(f"{kind}.{event}", project, None, f"unknown project {shown}")
 
 
 def _of_agent(event: str, agent: Agent, trusted: Iterable[Provider]) -> Subject:
     organization = buildkite.find_organization(agent.web_url, agent.url)
-    ours = any(organization in one.organizations for one in trusted)
+    ours = any(organization in provider.organizations for provider in trusted)
     words = "" if ours else f"unknown organization {organization or 'of an agent'}"
     return Subject(f"{BUILDKITE}.{event}", organization, None, words)
 
@@ -159,7 +159,7 @@ def _incoming(kind: str, guid: str, body: bytes, subject: Subject) -> Incoming:
 
 
 def _require_open(settings: Settings, kind: str) -> Mapping[str, Sequence[Provider]]:
-    """Return the entries of a kind by their secrets; raises Rejected 404 without any."""
+    """Return the entries of a kind by their secrets; raises Rejected 404 if there are none."""
     known = settings.of(ProviderSettings).by_secret.get(kind)
     if not known:
         raise Rejected(
@@ -216,7 +216,7 @@ T = TypeVar("T")
 
 
 class Identified(msgspec.Struct):
-    """An object of which only the id is told."""
+    """An object of which only the id is read."""
 
     id: Any = None
 
@@ -313,7 +313,7 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 
 
 def find_changes(told: BuildkiteEvent, event: str, signed_at: str) -> bytes:
-    """Return what tells an event of Buildkite from others, nothing where only its body does.
+    """Return what distinguishes an event of Buildkite from others, "" if only its whole body does.
 
     Agents come back to a state they were in before, so the time counts; nothing else does.
     """
@@ -334,7 +334,7 @@ _SIGNED = re.compile(r"timestamp=([0-9]{1,12}),signature=([0-9a-f]{64})")
 
 
 def verify_circleci(header: str, body: bytes, secrets: Iterable[str]) -> list[str]:
-    """Return the secrets that `v1=` of the header was made with; other versions count for nothing.
+    """Return the secrets that made the `v1=` signature of the header; other versions are ignored.
 
     https://circleci.com/docs/webhooks/
     """
@@ -349,14 +349,14 @@ def verify_circleci(header: str, body: bytes, secrets: Iterable[str]) -> list[st
 
 
 def verify_buildkite(header: str, body: bytes, tokens: Iterable[str], *, now: float) -> list[str]:
-    """Return the tokens that the header's signature was made with, unless its time is too far from `now` (seconds).
+    """Return the tokens that made the header's signature; none if its time is too far from `now` (seconds).
 
     https://buildkite.com/docs/apis/webhooks/pipelines
     """
-    found = _SIGNED.fullmatch(header.replace(" ", ""))
-    if found is None or abs(now - int(found[1])) > SKEW:
+    match = _SIGNED.fullmatch(header.replace(" ", ""))
+    if match is None or abs(now - int(match[1])) > SKEW:
         return []
-    given, signed = found[2], b"%b.%b" % (found[1].encode(), body)
+    given, signed = match[2], b"%b.%b" % (match[1].encode(), body)
     return [
         token
         for token in tokens
@@ -365,19 +365,19 @@ def verify_buildkite(header: str, body: bytes, tokens: Iterable[str], *, now: fl
 
 
 def read_signing_time(header: str) -> str:
-    """Return the time in Buildkite's signature as it is written, "" without one."""
-    found = _SIGNED.fullmatch(header.replace(" ", ""))
-    return found[1] if found else ""
+    """Return the time in Buildkite's signature as it is written there, "" if it has none."""
+    match = _SIGNED.fullmatch(header.replace(" ", ""))
+    return match[1] if match else ""
 
 
 def same_tokens(header: str, tokens: Iterable[str]) -> list[str]:
-    """Return the tokens that a header holds as they are."""
+    """Return the tokens that a header holds in plain text."""
     return [token for token in tokens if header and _same(header, token)]
 
 
-def _same(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode())
+def _same(given: str, expected: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
 def _is_among(given: Iterable[str], expected: str) -> bool:
-    return any([_same(one, expected) for one in given])  # noqa: C419 - each is compared, whichever is right
+    return any([_same(signature, expected) for signature in given])  # noqa: C419 - each is compared, whichever is right

@@ -10,7 +10,7 @@ from bot.core.errors import NotYet, RetryLater
 from bot.core.json_fields import Kind, Unreadable, clean, read_member
 from bot.github.client import Location
 from bot.github.download import Downloads, Unanswered
-from bot.providers import tables as read
+from bot.providers import tables
 from bot.providers.feature import AGENT_STATES, BUILDKITE, normalize_project
 from bot.providers.tables import PROVIDER_JOB, PROVIDER_RUN
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from bot.providers.tables import JsonObject, ProviderAgentRow
 
 QUEUED, RUNNING, COMPLETED = "queued", "in_progress", "completed"
-WAITING = frozenset(
-    ("pending", "waiting", "blocked", "limiting", "limited", "platform_limited")
-)  # not for an agent
+# not for an agent
+WAITING = frozenset(("pending", "waiting", "blocked", "limiting", "limited", "platform_limited"))
 JOB_STATES: dict[str, tuple[str, str | None]] = {
     **dict.fromkeys((*WAITING, "scheduled", "assigned", "accepted"), (QUEUED, None)),
     **dict.fromkeys(("running", "canceling", "timing_out"), (RUNNING, None)),
@@ -64,40 +63,42 @@ SCRIPT = "script"  # type of the jobs that run a command; others wait, or start 
 
 
 def make_project(address: object, slug: object) -> str:
-    """Return organization and pipeline: the first part of a build's address, and the pipeline's slug.
+    """Return `organization/pipeline`, from the first part of a build's address and the pipeline's slug.
 
     Raises Unreadable where these do not say.
     """
-    found = BUILD_ADDRESS.match(address) if isinstance(address, str) else None
-    if found is None or not isinstance(slug, str) or not slug:
+    match = BUILD_ADDRESS.match(address) if isinstance(address, str) else None
+    if match is None or not isinstance(slug, str) or not slug:
         raise Unreadable("build.web_url or pipeline.slug is missing or malformed")
-    return normalize_project(BUILDKITE, clean(f"{found[1]}/{slug}")[: read.ID_MOST])
+    return normalize_project(BUILDKITE, clean(f"{match[1]}/{slug}")[: tables.ID_MOST])
 
 
 def read_job(data: JsonObject, start: JsonObject) -> Record | None:
     """Return a job, None for steps that run no command; `start` is what every record begins with."""
-    if read.read_text(data, "job", "type") != SCRIPT:
+    if tables.read_text(data, "job", "type") != SCRIPT:
         return None
     job: JsonObject = data["job"]
-    state = read.read_text(job, "state", most=read.WORD_MOST) or ""
-    exit_status = read.read_number(job, "exit_status")
-    status, conclusion = _job_state(state, exit_status, ended=read.read_time(job, "finished_at") is not None)
-    soft = read.read_flag(job, "soft_failed")
+    state = tables.read_text(job, "state", most=tables.WORD_MOST) or ""
+    exit_status = tables.read_number(job, "exit_status")
+    status, conclusion = _job_state(
+        state, exit_status, ended=tables.read_time(job, "finished_at") is not None
+    )
+    soft = tables.read_flag(job, "soft_failed")
     if conclusion == "failure" and soft:
         conclusion = "neutral"
     index, total = (
-        read.read_number(job, "parallel_group_index"),
-        read.read_number(job, "parallel_group_total"),
+        tables.read_number(job, "parallel_group_index"),
+        tables.read_number(job, "parallel_group_total"),
     )
-    sharded = index is not None and total is not None and 0 <= index < total <= read.ATTEMPTS_MOST
-    retries = min(max(read.read_number(job, "retries_count") or 0, 0), read.ATTEMPTS_MOST)
+    sharded = index is not None and total is not None and 0 <= index < total <= tables.ATTEMPTS_MOST
+    retries = min(max(tables.read_number(job, "retries_count") or 0, 0), tables.ATTEMPTS_MOST)
     values = _common(data, start) | {
-        "job_id": read.read_id(job, "id"),
-        "pipeline_id": read.read_text(data, "pipeline", "id", most=read.ID_MOST),
-        "workflow_id": read.read_text(data, "build", "id", most=read.ID_MOST),
-        "workflow_name": read.read_text(data, "pipeline", "slug"),
+        "job_id": tables.read_id(job, "id"),
+        "pipeline_id": tables.read_text(data, "pipeline", "id", most=tables.ID_MOST),
+        "workflow_id": tables.read_text(data, "build", "id", most=tables.ID_MOST),
+        "workflow_name": tables.read_text(data, "pipeline", "slug"),
         "job_name": _job_name(job),
-        "number": read.read_number(data, "build", "number"),
+        "number": tables.read_number(data, "build", "number"),
         "attempt": retries + 1,
         "shard": index + 1 if sharded and index is not None else None,
         "shards": total if sharded else None,
@@ -106,51 +107,51 @@ def read_job(data: JsonObject, start: JsonObject) -> Record | None:
         "raw_state": state or None,
         "exit_status": exit_status,
         "soft_failed": soft,
-        "retried_in_job_id": read.read_text(job, "retried_in_job_id", most=read.ID_MOST),
+        "retried_in_job_id": tables.read_text(job, "retried_in_job_id", most=tables.ID_MOST),
         "runner": _asked_runner(job),
         **_failure(job, state, exit_status, conclusion),
-        "created_at": read.read_time(job, "created_at"),
-        "runnable_at": read.read_time(job, "runnable_at"),
-        "started_at": read.read_time(job, "started_at"),
-        "completed_at": read.read_time(job, "finished_at"),
-        "url": read.read_url(job, "web_url"),
-        "log_url": read.read_url(job, "log_url"),
+        "created_at": tables.read_time(job, "created_at"),
+        "runnable_at": tables.read_time(job, "runnable_at"),
+        "started_at": tables.read_time(job, "started_at"),
+        "completed_at": tables.read_time(job, "finished_at"),
+        "url": tables.read_url(job, "web_url"),
+        "log_url": tables.read_url(job, "log_url"),
     }
-    return read.make_record(PROVIDER_JOB, values)
+    return tables.make_record(PROVIDER_JOB, values)
 
 
 def read_build(data: JsonObject, start: JsonObject) -> Record:
-    """Return a build. One that waits to be unblocked has not ended, whatever its state: it may run on."""
-    state = read.read_text(data, "build", "state", most=read.WORD_MOST) or ""
-    ended = read.read_time(data, "build", "finished_at")
+    """Return a build. A blocked build has not ended, whatever its state: it may continue."""
+    state = tables.read_text(data, "build", "state", most=tables.WORD_MOST) or ""
+    ended = tables.read_time(data, "build", "finished_at")
     status, conclusion = BUILD_STATES.get(state, (COMPLETED, OTHER) if ended else (RUNNING, None))
-    if read.read_flag(data, "build", "blocked"):
+    if tables.read_flag(data, "build", "blocked"):
         status, conclusion = QUEUED, None
     values = _common(data, start) | {
-        "run_id": read.read_id(data, "build", "id"),
-        "pipeline_id": read.read_text(data, "pipeline", "id", most=read.ID_MOST),
-        "name": read.read_text(data, "pipeline", "slug"),
-        "number": read.read_number(data, "build", "number"),
-        "source": read.read_text(data, "build", "source", most=read.WORD_MOST),
+        "run_id": tables.read_id(data, "build", "id"),
+        "pipeline_id": tables.read_text(data, "pipeline", "id", most=tables.ID_MOST),
+        "name": tables.read_text(data, "pipeline", "slug"),
+        "number": tables.read_number(data, "build", "number"),
+        "source": tables.read_text(data, "build", "source", most=tables.WORD_MOST),
         "status": status,
         "conclusion": conclusion,
         "raw_state": state or None,
-        "created_at": read.read_time(data, "build", "created_at"),
-        "started_at": read.read_time(data, "build", "started_at"),
+        "created_at": tables.read_time(data, "build", "created_at"),
+        "started_at": tables.read_time(data, "build", "started_at"),
         "completed_at": ended if status == COMPLETED else None,
-        "url": read.read_url(data, "build", "web_url"),
+        "url": tables.read_url(data, "build", "web_url"),
     }
-    return read.make_record(PROVIDER_RUN, values)
+    return tables.make_record(PROVIDER_RUN, values)
 
 
 def _common(data: JsonObject, start: JsonObject) -> dict[str, Any]:
     return start | {
         "provider": BUILDKITE,
         "project": make_project(data["build"].get("web_url"), data["pipeline"].get("slug")),
-        "head_sha": read.read_commit(data, "build", "commit"),  # HEAD until the build has begun
-        "branch": read.read_text(data, "build", "branch"),
-        "tag": read.read_text(data, "build", "tag"),
-        "pr_number": read.read_number(data, "build", "pull_request", "id"),
+        "head_sha": tables.read_commit(data, "build", "commit"),  # HEAD until the build has begun
+        "branch": tables.read_text(data, "build", "branch"),
+        "tag": tables.read_text(data, "build", "tag"),
+        "pr_number": tables.read_number(data, "build", "pull_request", "id"),
     }
 
 
@@ -164,7 +165,7 @@ def _failure(
     job: JsonObject, state: str, exit_status: int | None, conclusion: str | None
 ) -> dict[str, str | None]:
     """Return why a job failed, and whether that was its own doing."""
-    reason = read.read_text(job, "signal_reason", most=read.WORD_MOST) or ""
+    reason = tables.read_text(job, "signal_reason", most=tables.WORD_MOST) or ""
     if state == "expired":
         return {"reason": NO_AGENT, "failure_kind": "infra"}
     if conclusion not in {"failure", "neutral"}:
@@ -177,15 +178,17 @@ def _failure(
 
 def _job_name(job: JsonObject) -> str:
     """Return a job's name as it is, with its emoji; without one the key of its step, or its command's first word."""
-    command = (read.read_text(job, "command") or "").split()
-    return read.read_text(job, "name") or read.read_text(job, "step_key") or next(iter(command), "") or "job"
+    command = (tables.read_text(job, "command") or "").split()
+    return (
+        tables.read_text(job, "name") or tables.read_text(job, "step_key") or next(iter(command), "") or "job"
+    )
 
 
 def _asked_runner(job: JsonObject) -> str | None:
-    """Return what a job asks of its agent: the rule that names a queue, or else all of them."""
+    """Return what a job asks of its agent: the rule that names a queue, or else all rules."""
     rules = [rule for rule in read_member(job, ("agent_query_rules",), Kind.TEXTS) or () if rule != "*"]
     queue = next((rule for rule in rules if rule.startswith("queue=")), None)
-    return (queue or " ".join(rules))[: read.ID_MOST] or None
+    return (queue or " ".join(rules))[: tables.ID_MOST] or None
 
 
 CONNECTED, LOST = "connected", "lost"
@@ -195,23 +198,23 @@ AGENT_ADDRESS = re.compile(r"https?://[^/?#]+/(?:v2/)?organizations/([A-Za-z0-9.
 
 
 def find_organization(*addresses: object) -> str:
-    """Return the organization of an agent, by its addresses on Buildkite's pages and in its API; "" without any."""
+    """Return the organization of an agent, read from its addresses at Buildkite; "" if they name none."""
     for address in addresses:
-        if isinstance(address, str) and (found := AGENT_ADDRESS.match(address)):
-            return found[1].casefold()
+        if isinstance(address, str) and (match := AGENT_ADDRESS.match(address)):
+            return match[1].casefold()
     return ""
 
 
 def read_agent(data: JsonObject, event: str, *, received_at: int) -> ProviderAgentRow:
-    """Return an agent as an event tells of it."""
+    """Read an agent from an event."""
     tags = (read_member(data, ("agent", "meta_data"), Kind.TEXTS) or [])[:TAGS_MOST]
-    tags = [tag[: read.ID_MOST] for tag in tags]
+    tags = [tag[: tables.ID_MOST] for tag in tags]
     queue = next((tag.partition("=")[2] for tag in tags if tag.startswith("queue=")), "") or DEFAULT_QUEUE
     state = event.partition(".")[2]
     return {
         "organization": find_organization(data["agent"].get("web_url"), data["agent"].get("url")),
-        "agent_id": read.read_id(data, "agent", "id"),
-        "name": read.read_text(data, "agent", "name"),
+        "agent_id": tables.read_id(data, "agent", "id"),
+        "name": tables.read_text(data, "agent", "name"),
         "queue": queue,
         "tags": tags,
         "state": state,
@@ -234,7 +237,7 @@ class _Pause(NamedTuple):
 
 
 class BuildkiteApi:
-    """What this process knows of the tokens of the settings."""
+    """Buildkite's REST API as this process uses it: its downloads, and the pause of each token."""
 
     def __init__(self, context: Context) -> None:
         self._clock = context.clock
@@ -243,7 +246,7 @@ class BuildkiteApi:
         self._pauses: dict[str, _Pause] = {}  # by the variable with the token
 
     def check_pause(self, provider: Provider) -> None:
-        """Raise NotYet while a token is to be left alone."""
+        """Raise NotYet while a token must pause."""
         pause = self._pauses.get(provider.api_variable)
         if pause and pause.until > (now := self._clock.now()):
             raise NotYet(pause.reason, after=(pause.until - now) / 1000)
@@ -270,8 +273,8 @@ class BuildkiteApi:
 
     async def close(self) -> None:
         """Close the connections."""
-        for one in self._downloads.values():
-            await one.close()
+        for download in self._downloads.values():
+            await download.close()
 
     def _pause(self, provider: Provider, seconds: float, reason: str) -> None:
         until = self._clock.now() + round(seconds * 1000)

@@ -37,7 +37,7 @@ IDS: Slot[dict[str, int]] = Slot("ids of repositories", dict)  # by name, once t
 
 
 class UnknownRepository(Unreadable):
-    """Nothing of GitHub says yet which repository the settings mean; see `bot.providers.deliveries`."""
+    """GitHub has not told the id of a repository of the settings yet; see `bot.providers.deliveries`."""
 
 
 async def record_circleci_job(event: Delivery, tx: Transaction) -> None:
@@ -88,19 +88,19 @@ async def _start(tx: Transaction, event: Delivery) -> JsonObject:
 
 
 async def _of_webhooks(tx: Transaction, repo: str) -> int | None:
-    """Return the one repository that ever had a name by GitHub's webhooks; None if several had it, or none.
+    """Return the only repository that ever had a name, according to GitHub's webhooks; None for none or several.
 
     Where deliveries are replayed into an empty database, GitHub is not asked.
     """
-    found = await repositories.read_ids(tx, repo)
-    return found.pop() if len(found) == 1 else None
+    ids = await repositories.read_ids(tx, repo)
+    return ids.pop() if len(ids) == 1 else None
 
 
 log = structlog.get_logger("bot.providers.deliveries")
 
 
 async def handle_waiting(context: Context, _task: Task) -> None:
-    """Have what was parked handled, of every repository that is known by now."""
+    """Requeue parked events of every repository whose id is known by now."""
     mapped = mapped_repositories(context.settings)
     if not mapped:
         return
@@ -118,14 +118,14 @@ async def watch_mapped_repositories(_tx: Transaction, settings: Settings) -> Wat
 
 def mapped_repositories(settings: Settings) -> frozenset[str]:
     """Return the repositories, case folded."""
-    return frozenset(repo.casefold() for one in providers_of(settings) for repo in one.projects.values())
+    return frozenset(repo.casefold() for ci in providers_of(settings) for repo in ci.projects.values())
 
 
 BATCH = 100  # events looked at in one transaction
 
 
 async def take_up_events(context: Context) -> int:
-    """Have every stored event handled whose project is mapped by now; returns how many."""
+    """Requeue every stored event whose project has been mapped since; returns how many."""
     taken = last = 0
     while True:
         async with context.store.read() as tx:
@@ -133,19 +133,19 @@ async def take_up_events(context: Context) -> int:
         if not batch:
             return taken
         mapped = [
-            (one["id"], subject.repo)
-            for one in batch
-            if (subject := _subject(context.settings, one)) and not subject.ignored
+            (row["id"], subject.repo)
+            for row in batch
+            if (subject := _subject(context.settings, row)) and not subject.ignored
         ]
         async with context.store.transaction() as tx:
             await tables.requeue_foreign(tx, mapped)
         taken, last = taken + len(mapped), batch[-1]["id"]
 
 
-def _subject(settings: Settings, one: DeliveryRow) -> admission.Subject | None:
-    """Return what an event is about by the settings of today, None where it can no longer be read."""
-    kind, _, event = one["event"].partition(".")
-    body, trusted = inbox.read_body(one), providers_of(settings, kind)
+def _subject(settings: Settings, row: DeliveryRow) -> admission.Subject | None:
+    """Return what an event is about by today's settings, None if it can no longer be read."""
+    kind, _, event = row["event"].partition(".")
+    body, trusted = inbox.read_body(row), providers_of(settings, kind)
     try:
         if kind == CIRCLECI:
             return admission.circleci_subject(peek_circleci(body), event, trusted)
@@ -163,13 +163,13 @@ async def write_cells(tx: Transaction, changed: Changed) -> None:
     """Before a commit: write the cells of changed jobs, and of workflows that could not be run."""
     jobs = cast("Sequence[ProviderJobRow]", changed.get("provider_job", ()))
     runs = cast("Sequence[ProviderRunRow]", changed.get("provider_run", ()))
-    found = [_job_cell(job) for job in jobs if job["head_sha"]]
-    found += [
+    rows = [_job_cell(job) for job in jobs if job["head_sha"]]
+    rows += [
         _run_cell(run)
         for run in runs
         if run["head_sha"] and run["provider"] == CIRCLECI and run["raw_state"] == UNRUN
     ]
-    await job_cells.write_other_jobs(tx, found)
+    await job_cells.write_other_jobs(tx, rows)
 
 
 def workflow_name(job: ProviderJobRow) -> str:
@@ -211,7 +211,7 @@ def _job_cell(job: ProviderJobRow) -> OtherJob:
 
 
 def _status_cell(job: ProviderJobRow) -> OtherJob:
-    """Return a commit status as a job: it says nothing of runners, nor when it was queued."""
+    """Return a commit status as a job, which has neither runners nor a queue time."""
     context = statuses.context_of(job["job_id"])
     return OtherJob(
         repository_id=job["repository_id"],

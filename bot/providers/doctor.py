@@ -43,7 +43,7 @@ REFUSED = re.compile(
 
 async def check_providers(target: Target) -> list[Finding]:
     """Check every other CI of the settings."""
-    kinds = sorted({one.kind for one in providers_of(target.settings)})
+    kinds = sorted({ci.kind for ci in providers_of(target.settings)})
     if not kinds or not await target.has_database():
         return []
     try:
@@ -53,14 +53,14 @@ async def check_providers(target: Target) -> list[Finding]:
             pushed, now = await inbox.read_last_received(tx), tx.now
     except StoreUnavailable:
         return []  # another check says so
-    found = [_heard(kind, last.get(kind), pushed, now) for kind in kinds]
-    found += [_unmapped(one) for one in unmapped]
-    found += [await _api_token(target, one) for one in providers_of(target.settings) if one.api_token]
-    return found + await _refused(target)
+    findings = [_heard(kind, last.get(kind), pushed, now) for kind in kinds]
+    findings += [_unmapped(project) for project in unmapped]
+    findings += [await _api_token(target, ci) for ci in providers_of(target.settings) if ci.api_token]
+    return findings + await _refused(target)
 
 
 def _heard(kind: str, at: int | None, pushed: int | None, now: int) -> Finding:
-    """Say when a CI was last heard of; it is too long ago where GitHub was heard of since."""
+    """Say when a CI's last event came; a warning if it is long ago and GitHub has sent events since."""
     active = pushed is not None and now - pushed < SILENT_DAYS * DAY
     todo = "look at the webhook's own log there; `ootbot providers` says what its form should hold"
     if at is None:
@@ -72,51 +72,58 @@ def _heard(kind: str, at: int | None, pushed: int | None, now: int) -> Finding:
     return ok(CHECK, words)
 
 
-def _unmapped(one: UnmappedRow) -> Finding:
-    kind, _, project = one["repo"].partition(":")
-    events = plural(one["events"], "event")
+def _unmapped(row: UnmappedRow) -> Finding:
+    kind, _, project = row["repo"].partition(":")
+    events = plural(row["events"], "event")
     detail = f"{events} of the {kind} project {project[:200]}, which is mapped to no repository"
     todo = "map it in PROVIDERS, then `ootbot providers --take-up`; or leave it out of the webhook"
     return warning(CHECK, detail, todo)
 
 
-async def _api_token(target: Target, one: Provider) -> Finding:
-    """Ask Buildkite what an API token may do: logs come by it."""
-    scopes = " and ".join(one.api_scopes)
-    todo = f"make one there with the scopes {scopes}, and put it into {one.api_variable}"
-    headers, timeout = {"Authorization": f"Bearer {one.api_token}"}, aiohttp.ClientTimeout(total=PATIENCE)
+async def _api_token(target: Target, ci: Provider) -> Finding:
+    """Ask Buildkite what an API token may do: logs are fetched with it."""
+    scopes = " and ".join(ci.api_scopes)
+    todo = f"make one there with the scopes {scopes}, and put it into {ci.api_variable}"
+    headers, timeout = (
+        {"Authorization": f"Bearer {ci.api_token}"},
+        aiohttp.ClientTimeout(total=PATIENCE),
+    )
     try:
-        async with target.http.get(f"{one.api_url}{SCOPES_PATH}", headers=headers, timeout=timeout) as answer:
-            status = answer.status
-            body = json_fields.decode(await answer.content.read(ANSWER_MOST)) if status == 200 else {}
+        async with target.http.get(
+            f"{ci.api_url}{SCOPES_PATH}", headers=headers, timeout=timeout
+        ) as response:
+            status = response.status
+            body = json_fields.decode(await response.content.read(ANSWER_MOST)) if status == 200 else {}
     except (aiohttp.ClientError, TimeoutError) as problem:
-        return warning(CHECK, f"{one.api_url} cannot be asked: {in_words(problem)}", "look at the network")
+        return warning(CHECK, f"{ci.api_url} cannot be asked: {in_words(problem)}", "look at the network")
     except Unreadable as problem:
-        return warning(CHECK, f"{one.api_url} gave an odd answer: {problem}", "look at api_url")
+        return warning(CHECK, f"{ci.api_url} gave an odd answer: {problem}", "look at api_url")
     if status != 200:
-        return warning(CHECK, f"Buildkite answered {status} to the API token in {one.api_variable}", todo)
+        return warning(CHECK, f"Buildkite answered {status} to the API token in {ci.api_variable}", todo)
     given = json_fields.read_member(body, ("scopes",), json_fields.Kind.TEXTS) or ()
-    if lacking := set(one.api_scopes) - set(given):
-        words = f"the API token in {one.api_variable} lacks {' and '.join(sorted(lacking))}"
+    if lacking := set(ci.api_scopes) - set(given):
+        words = f"the API token in {ci.api_variable} lacks {' and '.join(sorted(lacking))}"
         return warning(CHECK, words, todo)
-    return ok(CHECK, f"the API token in {one.api_variable} has {scopes}")
+    return ok(CHECK, f"the API token in {ci.api_variable} has {scopes}")
 
 
 async def _refused(target: Target) -> list[Finding]:
     """Ask the running bot how many signatures were wrong since it started; it may not be running."""
     try:
         timeout = aiohttp.ClientTimeout(total=PATIENCE)
-        async with target.http.get(f"http://{target.settings.listening}/metrics", timeout=timeout) as answer:
-            text = await answer.text() if answer.status == 200 else ""
+        async with target.http.get(
+            f"http://{target.settings.listening}/metrics", timeout=timeout
+        ) as response:
+            text = await response.text() if response.status == 200 else ""
     except (aiohttp.ClientError, TimeoutError, UnicodeDecodeError):
         return []
-    found = [(kind, round(float(count))) for kind, count in REFUSED.findall(text) if float(count)]
+    refusals = [(kind, round(float(count))) for kind, count in REFUSED.findall(text) if float(count)]
     todo = "compare the secret there with the variable that PROVIDERS names, and the clock"
     return [
         warning(
             CHECK, f"{plural(count, 'request')} of {kind} had a wrong signature since the bot started", todo
         )
-        for kind, count in found
+        for kind, count in refusals
     ]
 
 
@@ -126,39 +133,37 @@ SILENT = "CircleCI tells only of finished jobs: what waits or runs there is not 
 
 
 async def describe_queue(tx: Transaction, subject: QueueSubject) -> list[Block]:
-    """Return the agents that a repository's jobs on other CIs run on, and what is not known of these CIs."""
-    mine = [one for one in providers_of(subject.settings) if _is_mapped(one, subject.repo)]
-    found: list[Block] = []
-    organizations = {
-        name for one in mine if one.kind == BUILDKITE for name in _organizations(one, subject.repo)
-    }
+    """Describe the agents that run a repository's jobs on other CIs, and what these CIs do not tell."""
+    mine = [ci for ci in providers_of(subject.settings) if _is_mapped(ci, subject.repo)]
+    blocks: list[Block] = []
+    organizations = {name for ci in mine if ci.kind == BUILDKITE for name in _organizations(ci, subject.repo)}
     if organizations:
         queues = await tables.read_queues(tx, organizations, since=tx.now - AGENT_DAYS * DAY)
-        found.append(Block(heading="Agents of Buildkite", lines=_agent_lines(queues)))
-    if any(one.kind == CIRCLECI for one in mine):
-        found.append(Block(heading="CircleCI", lines=(BlockLine(text=SILENT),)))
-    return found
+        blocks.append(Block(heading="Agents of Buildkite", lines=_agent_lines(queues)))
+    if any(ci.kind == CIRCLECI for ci in mine):
+        blocks.append(Block(heading="CircleCI", lines=(BlockLine(text=SILENT),)))
+    return blocks
 
 
 async def describe_unmapped(tx: Transaction, settings: Settings) -> AdminSection:
-    """Return the projects whose events lead to nothing, where other CIs deliver at all."""
-    found = []
+    """Describe the unmapped projects of other CIs, if any CI delivers here."""
+    projects = []
     if providers_of(settings):
-        found = await tables.read_unmapped(tx, since=tx.now - UNMAPPED_DAYS * DAY, limit=UNMAPPED_MOST)
-    return AdminSection(template="admin_providers.html", values={"unmapped": found, "days": UNMAPPED_DAYS})
+        projects = await tables.read_unmapped(tx, since=tx.now - UNMAPPED_DAYS * DAY, limit=UNMAPPED_MOST)
+    return AdminSection(template="admin_providers.html", values={"unmapped": projects, "days": UNMAPPED_DAYS})
 
 
-def _is_mapped(one: Provider, repo: str) -> bool:
-    return any(name.casefold() == repo.casefold() for name in one.projects.values())
+def _is_mapped(ci: Provider, repo: str) -> bool:
+    return any(name.casefold() == repo.casefold() for name in ci.projects.values())
 
 
-def _organizations(one: Provider, repo: str) -> set[str]:
-    mapped = [project for project, name in one.projects.items() if name.casefold() == repo.casefold()]
+def _organizations(ci: Provider, repo: str) -> set[str]:
+    mapped = [project for project, name in ci.projects.items() if name.casefold() == repo.casefold()]
     return {project.partition("/")[0] for project in mapped}
 
 
 def _agent_lines(queues: Iterable[QueueRow]) -> tuple[BlockLine, ...]:
-    """Return a line for each queue: how many are there, and how many were lost in the last days."""
+    """Return a line for each queue: how many agents are connected, and how many were lost in the last days."""
     by_queue: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for row in queues:
         by_queue[row["queue"]][row["state"]] = row["agents"]

@@ -19,10 +19,10 @@ ID = {"provider_job": "job_id", "provider_run": "run_id"}
 def copy_row(export: Export, row: ExportedRow) -> list[StoredObject]:
     """Return a job or build as an object."""
     place = object_key(row["provider"], row["project"], row[ID[export.name]])
-    found = {name: value for name, value in row.items() if name not in OURS}
+    members = {name: value for name, value in row.items() if name not in OURS}
     return [
         StoredObject(
-            key="/".join((export.name, repo_key(row["repo"]), place)), content=lambda: (json_line(found),)
+            key="/".join((export.name, repo_key(row["repo"]), place)), content=lambda: (json_line(members),)
         )
     ]
 
@@ -31,20 +31,20 @@ def copy_item(export: Export, row: ExportedRow) -> list[StoredItem]:
     """Return the item of a job or build of Buildkite: what it sent; others have no table in PyTorch's pipeline."""
     if row["provider"] != "buildkite":
         return []
-    found: dict[str, Any] = source_payload(row) or {}
+    sent: dict[str, Any] = source_payload(row) or {}
     known = {name: value for name, value in row.items() if name not in OURS}
     key = f"{row['repo']}/{row[ID[export.name]]}"
     return [
         StoredItem(
             table=ITEMS[export.name],
             key=key,
-            attributes=known | {"event": found.get("event"), **_parts(found)},
+            attributes=known | {"event": sent.get("event"), **_parts(sent)},
         )
     ]
 
 
-def _parts(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: found[name] for name in ("build", "job", "pipeline", "agent") if name in found}
+def _parts(sent: dict[str, Any]) -> dict[str, Any]:
+    return {name: sent[name] for name in ("build", "job", "pipeline", "agent") if name in sent}
 
 
 def copy_agent(export: Export, row: ExportedRow) -> list[StoredObject]:

@@ -22,14 +22,8 @@ if TYPE_CHECKING:
 
 JOB_COMPLETED, WORKFLOW_COMPLETED = "job-completed", "workflow-completed"
 CIRCLECI_EVENTS = (JOB_COMPLETED, WORKFLOW_COMPLETED)
-AGENT_STATES = (
-    "blocked",
-    "connected",
-    "stopping",
-    "lost",
-    "stopped",
-    "disconnected",
-)  # in the order of an agent's life
+# in the order of an agent's life
+AGENT_STATES = ("blocked", "connected", "stopping", "lost", "stopped", "disconnected")
 AGENT_EVENTS = tuple(f"agent.{state}" for state in AGENT_STATES)
 BUILD_EVENTS = tuple(
     f"build.{word}" for word in ("scheduled", "running", "failing", "finished", "skipped", "blocked")
@@ -45,14 +39,11 @@ TOKEN = re.compile(r"[!-~]{1,500}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 PIPELINE = re.compile(r"[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}")
 SLUG = re.compile(r"[A-Za-z0-9]{1,20}/[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}")
-OF_BUILDKITE = frozenset(
-    {"allow_token", "api_token_env", "api_url", "junit"}
-)  # keys that only its entries have
+# keys that only its entries have
+OF_BUILDKITE = frozenset({"allow_token", "api_token_env", "api_url", "junit"})
 API_URL = "https://api.buildkite.com"
-API_SCOPES = (
-    "read_build_logs",
-    "read_artifacts",
-)  # of Buildkite's API tokens, the second one for reports of tests
+# of Buildkite's API tokens, the second one for reports of tests
+API_SCOPES = ("read_build_logs", "read_artifacts")
 GLOBS_MOST, GLOB_MOST = 20, 200
 _LONG = {"github/": "gh/", "bitbucket/": "bb/"}  # CircleCI writes either
 
@@ -87,9 +78,8 @@ class Provider:
     secrets: tuple[str, ...] = field(repr=False)
     projects: Mapping[str, str]  # see `normalize_project` -> repository
     allow_token: bool = False  # whether Buildkite may send its token in place of a signature
-    api_variable: str = (
-        ""  # the environment variable with the token of Buildkite's REST API; empty: it is not used
-    )
+    # the environment variable with the token of Buildkite's REST API; empty: it is not used
+    api_variable: str = ""
     api_token: str = field(default="", repr=False)
     api_url: str = API_URL
     junit: tuple[str, ...] = ()  # globs over the paths of artifacts that are reports of tests
@@ -112,18 +102,20 @@ def read_providers(text: str, environ: Mapping[str, str]) -> tuple[Provider, ...
     except msgspec.MsgspecError as error:
         raise ValueError(f"write a list of tables, [[providers]] in ootbot.toml: {error}") from None
     problems: list[str] = []
-    found = [
-        one for at, table in enumerate(given, 1) if (one := _read_provider(at, table, environ, problems))
+    providers = [
+        provider
+        for at, table in enumerate(given, 1)
+        if (provider := _read_provider(at, table, environ, problems))
     ]
     seen: set[tuple[str, str]] = set()
-    for one in found:
-        for project in one.projects:
-            if (one.kind, project) in seen:
-                problems.append(f"the {one.kind} project {project} is mapped twice: leave one of them")
-            seen.add((one.kind, project))
+    for provider in providers:
+        for project in provider.projects:
+            if (provider.kind, project) in seen:
+                problems.append(f"the {provider.kind} project {project} is mapped twice: leave one of them")
+            seen.add((provider.kind, project))
     if problems:
         raise setting_types.WrongValues(problems)
-    return tuple(found)
+    return tuple(providers)
 
 
 def normalize_project(kind: str, project: str) -> str:
@@ -170,7 +162,7 @@ def _read_provider(
 def _read_api(
     entry: str, table: dict[str, Any], environ: Mapping[str, str], problems: list[str]
 ) -> dict[str, Any]:
-    """Return the options of Buildkite's REST API: none where it is not to be used."""
+    """Return the options of Buildkite's REST API, none if it is not used."""
     variable, junit = table.get("api_token_env"), table.get("junit", [])
     if variable is None:
         if junit:
@@ -201,7 +193,7 @@ def _are_globs(given: object) -> bool:
     return (
         isinstance(given, list)
         and len(given) <= GLOBS_MOST
-        and all(isinstance(one, str) and 0 < len(one) <= GLOB_MOST for one in given)
+        and all(isinstance(glob, str) and 0 < len(glob) <= GLOB_MOST for glob in given)
     )
 
 
@@ -215,13 +207,15 @@ def _read_secrets(
     if not text.strip():
         problems.append(f"{entry}: the environment variable {variable} is missing; it holds the secret")
         return ()
-    found = tuple(one.strip() for one in text.split(",") if one.strip())
-    if len(found) > SECRETS_MOST:
-        problems.append(f"{entry}: {variable} holds {len(found)} secrets, at most {SECRETS_MOST} are allowed")
-    if any(len(one) < setting_types.MIN_SECRET for one in found):
+    secrets = tuple(secret.strip() for secret in text.split(",") if secret.strip())
+    if len(secrets) > SECRETS_MOST:
+        problems.append(
+            f"{entry}: {variable} holds {len(secrets)} secrets, at most {SECRETS_MOST} are allowed"
+        )
+    if any(len(secret) < setting_types.MIN_SECRET for secret in secrets):
         least = setting_types.MIN_SECRET
         problems.append(f"{entry}: a secret in {variable} is shorter than {least} characters")
-    return found
+    return secrets
 
 
 def _read_projects(entry: str, name: str, kind: Kind, given: object, problems: list[str]) -> dict[str, str]:
@@ -229,18 +223,18 @@ def _read_projects(entry: str, name: str, kind: Kind, given: object, problems: l
         shown = f'{kind.projects} = {{"{kind.example}" = "owner/name"}}'
         problems.append(f"{entry}: write up to {PROJECTS_MOST} projects, as in {shown}")
         return {}
-    found: dict[str, str] = {}
+    mapped: dict[str, str] = {}
     for project, repo in given.items():
         key = normalize_project(name, project)
         if not kind.form.fullmatch(project):
             problems.append(f"{entry}: {project[:100]!r} is no project: write {kind.example}")
         elif not isinstance(repo, str) or not setting_types.REPOSITORY.fullmatch(repo):
             problems.append(f"{entry}: {project[:100]} is mapped to {str(repo)[:100]!r}: write owner/name")
-        elif key in found:
+        elif key in mapped:
             problems.append(f"the {name} project {key} is mapped twice: leave one of them")
         else:
-            found[key] = repo
-    return found
+            mapped[key] = repo
+    return mapped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,18 +253,18 @@ class ProviderSettings:
     @cached_property
     def by_secret(self) -> Mapping[str, Mapping[str, tuple[Provider, ...]]]:
         """The entries of each kind by the secrets that vouch for them."""
-        found: dict[str, dict[str, tuple[Provider, ...]]] = {}
-        for one in self.providers:
-            of_kind = found.setdefault(one.kind, {})
-            for secret in one.secrets:
-                of_kind[secret] = (*of_kind.get(secret, ()), one)
-        return found
+        by_kind: dict[str, dict[str, tuple[Provider, ...]]] = {}
+        for provider in self.providers:
+            of_kind = by_kind.setdefault(provider.kind, {})
+            for secret in provider.secrets:
+                of_kind[secret] = (*of_kind.get(secret, ()), provider)
+        return by_kind
 
 
 def providers_of(settings: Settings, kind: str | None = None) -> tuple[Provider, ...]:
     """Return the other CIs of the settings, or those of one kind."""
-    found = settings.of(ProviderSettings).providers
-    return found if kind is None else tuple(one for one in found if one.kind == kind)
+    providers = settings.of(ProviderSettings).providers
+    return providers if kind is None else tuple(provider for provider in providers if provider.kind == kind)
 
 
 PATHS = {CIRCLECI: "/api/circleci/webhooks", BUILDKITE: "/api/buildkite/webhooks"}
@@ -292,7 +286,7 @@ class Guide:
 
 def make_guides(settings: Settings) -> list[Guide]:
     """Return the forms of all entries, in their order."""
-    return [_make_guide(one, settings.url) for one in providers_of(settings)]
+    return [_make_guide(ci, settings.url) for ci in providers_of(settings)]
 
 
 def is_unreachable(settings: Settings) -> bool:
@@ -300,12 +294,12 @@ def is_unreachable(settings: Settings) -> bool:
     return urlsplit(settings.url).hostname in LOOPBACK
 
 
-def _make_guide(one: Provider, url: str) -> Guide:
-    secret = f"the value of {one.variable}"
-    if len(one.secrets) > 1:
-        secret = f"the new value of {one.variable}, which holds two while they are rotated"
-    address = f"{url}{PATHS[one.kind]}"
-    if one.kind == CIRCLECI:
+def _make_guide(ci: Provider, url: str) -> Guide:
+    secret = f"the value of {ci.variable}"
+    if len(ci.secrets) > 1:
+        secret = f"the new value of {ci.variable}, which holds two while they are rotated"
+    address = f"{url}{PATHS[ci.kind]}"
+    if ci.kind == CIRCLECI:
         fields = [("URL", address), ("Secret", secret), ("Events", " and ".join(CIRCLECI_EVENTS))]
     else:
         fields = [
@@ -313,24 +307,24 @@ def _make_guide(one: Provider, url: str) -> Guide:
             ("Token", f"{secret}; send it as X-Buildkite-Signature, not as X-Buildkite-Token"),
             ("Events", "all of build.*, job.* and agent.*"),
             ("Pipelines", "only those below, where the organization has others"),
-            ("Files", _describe_files(one)),
+            ("Files", _describe_files(ci)),
         ]
-    return Guide(provider=one.kind, where=WHERE[one.kind], fields=fields, projects=one.projects)
+    return Guide(provider=ci.kind, where=WHERE[ci.kind], fields=fields, projects=ci.projects)
 
 
-def _describe_files(one: Provider) -> str:
-    if not one.api_token:
+def _describe_files(ci: Provider) -> str:
+    if not ci.api_token:
         return "none are fetched: api_token_env would name the variable with an API token"
-    what = "logs of failed jobs and reports of tests" if one.junit else "logs of failed jobs"
-    return f"{what}, by the API token in {one.api_variable} with {' and '.join(one.api_scopes)}"
+    what = "logs of failed jobs and reports of tests" if ci.junit else "logs of failed jobs"
+    return f"{what}, by the API token in {ci.api_variable} with {' and '.join(ci.api_scopes)}"
 
 
 DELIVERIES = {
     f"circleci.{JOB_COMPLETED}": "bot.providers.deliveries:record_circleci_job",
     f"circleci.{WORKFLOW_COMPLETED}": "bot.providers.deliveries:record_circleci_workflow",
-    **{f"buildkite.{one}": "bot.providers.deliveries:record_buildkite_job" for one in JOB_EVENTS},
-    **{f"buildkite.{one}": "bot.providers.deliveries:record_buildkite_build" for one in BUILD_EVENTS},
-    **{f"buildkite.{one}": "bot.providers.deliveries:record_buildkite_agent" for one in AGENT_EVENTS},
+    **{f"buildkite.{event}": "bot.providers.deliveries:record_buildkite_job" for event in JOB_EVENTS},
+    **{f"buildkite.{event}": "bot.providers.deliveries:record_buildkite_build" for event in BUILD_EVENTS},
+    **{f"buildkite.{event}": "bot.providers.deliveries:record_buildkite_agent" for event in AGENT_EVENTS},
 }
 
 

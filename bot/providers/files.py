@@ -52,7 +52,7 @@ class WantedFiles(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where the job is in Buildkite's API."""
+        """The job's path in Buildkite's API."""
         organization, _, pipeline = self.job["project"].partition("/")
         of_build = f"/v2/organizations/{organization}/pipelines/{pipeline}/builds/{self.job['number']}"
         return f"{of_build}/jobs/{self.job['job_id']}"
@@ -60,7 +60,7 @@ class WantedFiles(NamedTuple):
 
 def make_observer(settings: Settings, _features: Features) -> BeforeCommit | None:
     """Return the hook that requests the files of jobs that ended; None without an API token."""
-    if not any(one.api_token for one in providers_of(settings, BUILDKITE)):
+    if not any(provider.api_token for provider in providers_of(settings, BUILDKITE)):
         return None
 
     async def request(tx: Transaction, changed: Changed) -> None:
@@ -78,7 +78,7 @@ def make_observer(settings: Settings, _features: Features) -> BeforeCommit | Non
 
 
 async def find_wanted(tx: Transaction, context: Context, key: str) -> WantedFiles | None:
-    """Return the job of a task's key; None where its files are not wanted, or not any more.
+    """Return the job of a task's key, None if its files are not, or no longer, wanted.
 
     Raises GiveUp for a key of no job.
     """
@@ -97,13 +97,16 @@ async def find_wanted(tx: Transaction, context: Context, key: str) -> WantedFile
 
 
 def _provider_of(settings: Settings, job: ProviderJobRow) -> Provider | None:
-    """Return whose API token reads a job's files: it is still mapped to the repository that it was recorded for."""
+    """Return the provider whose API token reads a job's files, if it still maps to the job's repository."""
     fetchable = job["provider"] == BUILDKITE and job["head_sha"] and job["number"] is not None
     if not fetchable or not IDENTIFIER.fullmatch(job["job_id"]):
         return None
-    for one in providers_of(settings, BUILDKITE):
-        if one.api_token and one.projects.get(job["project"], "").casefold() == job["repo"].casefold():
-            return one
+    for provider in providers_of(settings, BUILDKITE):
+        if (
+            provider.api_token
+            and provider.projects.get(job["project"], "").casefold() == job["repo"].casefold()
+        ):
+            return provider
     return None
 
 
@@ -157,13 +160,13 @@ class ProviderFile:
 
 
 def check_turn(context: Context, provider: Provider, repo: str) -> None:
-    """Raise NotYet while the parser or the API token is to be left alone."""
+    """Raise NotYet while the parser or the API token must pause."""
     context.resource(WORKSPACE).shares.check(repo.casefold())
     context.resource(BUILDKITE_API).check_pause(provider)
 
 
 async def begin_try(context: Context, provider: Provider, fetched: Fetched) -> FetchRow | None:
-    """Note that a file is wanted, count a try, and return the fetch; None where it is over. Raises NotYet."""
+    """Record that a file is wanted, count a try, and return the fetch; None if it is settled. Raises NotYet."""
     names = ("repository_id", "object_id", "run_id", "run_attempt", "job_id")
     kind = "log" if fetched.kind == "log" else "artifact"
     intent: dict[str, Any] = {"kind": kind} | {name: getattr(fetched, name) for name in names}
@@ -287,12 +290,12 @@ async def _list_reports(context: Context, wanted: WantedFiles) -> Sequence[Repor
             await context.resource(BUILDKITE_API).fetch(
                 wanted.provider, path, folder / "list", most=LIST_MOST
             )
-            found = json_fields.decode((folder / "list").read_bytes())
+            artifacts = json_fields.decode((folder / "list").read_bytes())
         except (Gone, TooLarge, Unreadable):
             return ()
     reports = (
-        [report for one in found if (report := _read_artifact(one, wanted))]
-        if isinstance(found, list)
+        [report for artifact in artifacts if (report := _read_artifact(artifact, wanted))]
+        if isinstance(artifacts, list)
         else []
     )
     return reports[:FETCHED]

@@ -14,11 +14,9 @@ from bot.core.json_fields import Kind, Unreadable, read_member, require_int
 from bot.ingest import inbox, record_store, repositories
 from bot.ingest.deliveries import content_guid, record_repository, to_incoming
 from bot.ingest.tables import Record
-from bot.jobs import collection
-from bot.jobs import rows as trunk_rows
+from bot.jobs import collection, rows
 from bot.jobs.settings import CollectSettings
 from bot.providers import tables
-from bot.providers import tables as read
 from bot.providers.tables import STATUS_JOB, is_trusted
 from bot.queue.sums import DAY
 
@@ -43,7 +41,7 @@ CONTEXT_MOST = 300  # characters
 
 
 def record_status(tx: Transaction, event: Delivery) -> None:
-    """Have a commit status merged into the jobs of its repository: of one context the newest counts."""
+    """Merge a commit status into the jobs of its repository; of each context the newest counts."""
     repository = event.data.get("repository")
     inside: JsonObject = repository if isinstance(repository, dict) else {}
     start = {
@@ -58,15 +56,15 @@ def record_status(tx: Transaction, event: Delivery) -> None:
 
 def read_status(data: JsonObject, start: JsonObject) -> Record:
     """Return a commit status as a job; `start` is what every record begins with."""
-    sha = read.read_commit(data, "sha")
-    context = read.read_text(data, "context", most=CONTEXT_MOST)
+    sha = tables.read_commit(data, "sha")
+    context = tables.read_text(data, "context", most=CONTEXT_MOST)
     if sha is None:
         raise Unreadable("sha is missing or not a commit's")
     if context is None:
         raise Unreadable("context is missing or no text")
-    state = read.read_text(data, "state", most=read.WORD_MOST) or ""
+    state = tables.read_text(data, "state", most=tables.WORD_MOST) or ""
     status, conclusion = STATES.get(state, ("in_progress", None))
-    at = read.read_time(data, "updated_at") or read.read_time(data, "created_at")
+    at = tables.read_time(data, "updated_at") or tables.read_time(data, "created_at")
     workflow, job = _split(context)
     whole = dict.fromkeys(STATUS_JOB.names) | start
     values = whole | {
@@ -75,16 +73,16 @@ def read_status(data: JsonObject, start: JsonObject) -> Record:
         "job_id": f"{sha}/{context}",
         "workflow_name": workflow,
         "job_name": job,
-        "number": read.read_number(data, "id"),
+        "number": tables.read_number(data, "id"),
         "attempt": 1,
         "head_sha": sha,
         "branch": _only_branch(data),
         "status": status,
         "conclusion": conclusion,
         "raw_state": state or None,
-        "reason": read.read_text(data, "description") if conclusion == "failure" else None,
-        "url": read.read_url(data, "target_url"),
-        "created_at": read.read_time(data, "created_at"),
+        "reason": tables.read_text(data, "description") if conclusion == "failure" else None,
+        "url": tables.read_url(data, "target_url"),
+        "created_at": tables.read_time(data, "created_at"),
         "completed_at": at if conclusion else None,
         "updated_at": at,
         "deleted_at": None,
@@ -94,12 +92,12 @@ def read_status(data: JsonObject, start: JsonObject) -> Record:
 
 
 def context_of(job_id: str) -> str:
-    """Return the context of a status, by the id that it has as a job."""
+    """Return the context of a status from its job id."""
     return job_id.partition("/")[2]
 
 
 def _version(data: JsonObject, at: int | None, state: str) -> str:
-    """Return a text that is greater for the newer status; of one second for the graver state."""
+    """Return a text that sorts by time, and within one second by how grave the state is."""
     told = {
         name: data.get(name)
         for name in ("id", "sha", "context", "state", "description", "target_url", "updated_at")
@@ -109,17 +107,19 @@ def _version(data: JsonObject, at: int | None, state: str) -> str:
 
 
 def _split(context: str) -> tuple[str, str]:
-    """Return workflow and job: what stands before the first slash or colon, and what follows."""
-    found = SEPARATOR.search(context)
-    if found is None or not found.start() or not context[found.end() :].strip():
+    """Return workflow and job: the parts before and after the first slash or colon."""
+    separator = SEPARATOR.search(context)
+    if separator is None or not separator.start() or not context[separator.end() :].strip():
         return "", context
-    return context[: found.start()].strip(), context[found.end() :].strip()
+    return context[: separator.start()].strip(), context[separator.end() :].strip()
 
 
 def _only_branch(data: JsonObject) -> str | None:
     """Return the branch that a commit is the head of, where GitHub names a single one."""
     branches: Any = data.get("branches")
-    return read.read_text(branches[0], "name") if isinstance(branches, list) and len(branches) == 1 else None
+    return (
+        tables.read_text(branches[0], "name") if isinstance(branches, list) and len(branches) == 1 else None
+    )
 
 
 log = structlog.get_logger("bot.providers.statuses")
@@ -136,7 +136,7 @@ async def compare_statuses(context: Context, repo: str, window: Window) -> int:
         try:
             await collection.spend_call(context, repo)
             client = context.app_for(repo).by_name(repo, statuses="read")
-            found = await client.getitem(
+            combined = await client.getitem(
                 f"/repos/{repo}/commits/{sha}/status{{?per_page}}", {"per_page": "100"}
             )
         except OverBudget:
@@ -145,8 +145,8 @@ async def compare_statuses(context: Context, repo: str, window: Window) -> int:
             log.info("commit statuses cannot be read", repo=repo, reason=str(error))
             return behind
         async with context.store.transaction() as tx:
-            for one in _deliveries(found):
-                behind += await inbox.store_delivery(tx, one)
+            for status in _deliveries(combined):
+                behind += await inbox.store_delivery(tx, status)
     return behind
 
 
@@ -154,14 +154,14 @@ async def _open_heads(context: Context, repo: str, window: Window) -> list[str]:
     now = context.clock.now()
     async with context.store.read() as tx:
         period = (max(window.since, now - DAYS * DAY), window.complete_until)
-        found = await tables.read_open_statuses(tx, repo, received=period, limit=LOOKED_AT)
-        ids = await repositories.read_ids(tx, repo) if found else set()
-        repository = await trunk_rows.repository(tx, ids) if ids else None
+        statuses = await tables.read_open_statuses(tx, repo, received=period, limit=LOOKED_AT)
+        ids = await repositories.read_ids(tx, repo) if statuses else set()
+        repository = await rows.repository(tx, ids) if ids else None
     default = repository["default_branch"] if repository else None
     patterns = context.settings.of(CollectSettings).ci_trusted_branches
     heads = [
         row["head_sha"]
-        for row in found
+        for row in statuses
         if row["head_sha"] and is_trusted(row, default_branch=default, patterns=patterns)
     ]
     return list(dict.fromkeys(heads))[:COMMITS_MOST]
@@ -170,11 +170,11 @@ async def _open_heads(context: Context, repo: str, window: Window) -> list[str]:
 def _deliveries(answer: Any) -> list[Incoming]:
     """Return the statuses of a commit as deliveries: pending ones say nothing new."""
     sha, repository = read_member(answer, ("sha",), Kind.TEXT), answer.get("repository")
-    found = []
-    for one in answer.get("statuses") or ():
-        if one.get("state") == "pending":
+    deliveries = []
+    for status in answer.get("statuses") or ():
+        if status.get("state") == "pending":
             continue
-        body = {**one, "sha": sha, "repository": repository}
-        content = f"status {sha} {one.get('id')} {one.get('state')} {one.get('updated_at')}"
-        found.append(to_incoming(content_guid(content), "status", body, source="api"))
-    return found
+        body = {**status, "sha": sha, "repository": repository}
+        content = f"status {sha} {status.get('id')} {status.get('state')} {status.get('updated_at')}"
+        deliveries.append(to_incoming(content_guid(content), "status", body, source="api"))
+    return deliveries

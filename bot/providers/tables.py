@@ -40,15 +40,15 @@ JsonObject = dict[str, Any]
 
 def read_text(data: object, *path: str, most: int = NAME_MOST) -> str | None:
     """Return a text, shortened; None where there is none, or an empty one."""
-    found = read_member(data, path, Kind.TEXT)
-    return found[:most] if found else None
+    text = read_member(data, path, Kind.TEXT)
+    return text[:most] if text else None
 
 
 def read_number(data: object, *path: str) -> int | None:
     """Return a whole number, also of digits in a text."""
-    found = read_member(data, path, Kind.INT)
+    number = read_member(data, path, Kind.INT)
     text = read_member(data, path, Kind.TEXT) or ""
-    return int(text) if found is None and text.isascii() and text.isdigit() and len(text) < 16 else found
+    return int(text) if number is None and text.isascii() and text.isdigit() and len(text) < 16 else number
 
 
 def read_time(data: object, *path: str) -> int | None:
@@ -58,9 +58,9 @@ def read_time(data: object, *path: str) -> int | None:
 
 
 def read_flag(data: object, *path: str) -> bool | None:
-    """Return whether something holds, None where that is not said."""
-    found: bool | None = read_member(data, path, Kind.BOOL)
-    return found
+    """Return true or false, None if it is missing."""
+    flag: bool | None = read_member(data, path, Kind.BOOL)
+    return flag
 
 
 def read_commit(data: object, *path: str) -> str | None:
@@ -69,26 +69,26 @@ def read_commit(data: object, *path: str) -> str | None:
 
 
 def read_url(data: object, *path: str) -> str | None:
-    """Return a link, None where it is none that is safe."""
+    """Return a link, None if it is unsafe or no link."""
     return escaping.url(read_member(data, path, Kind.TEXT))
 
 
 def read_id(data: object, *path: str) -> str:
     """Return what identifies something; raises Unreadable without it."""
-    found = read_text(data, *path, most=ID_MOST)
-    if found is None:
+    identifier = read_text(data, *path, most=ID_MOST)
+    if identifier is None:
         raise Unreadable(f"{'.'.join(path)} is missing or no text")
-    return found
+    return identifier
 
 
 def number_of_pull(branch: str | None) -> int | None:
     """Return the pull request that a branch is named after, as CircleCI does."""
-    found = PULL.fullmatch(branch or "")
-    return int(found[1]) if found else None
+    match = PULL.fullmatch(branch or "")
+    return int(match[1]) if match else None
 
 
 def make_record(kind: RecordType[Any], values: Mapping[str, Any]) -> Record:
-    """Return the record of what a delivery says: columns that it does not name are null.
+    """Make a record; columns that are not given are null.
 
     Of two that are as far, the SHA-256 of what is read decides; a body is many times as long.
     """
@@ -264,14 +264,14 @@ async def read_newest_events(tx: Transaction, *, limit: int) -> list[DeliveryRow
 
 
 async def read_last_events(tx: Transaction) -> dict[str, int]:
-    """Return when an event of each other CI was received last, other than those that are foreign."""
+    """Return when the last event of each other CI was received, apart from foreign ones."""
     query = sa.select(delivery.c.source, sa.func.max(delivery.c.received_at)).where(FROM_OTHERS, ~FOREIGN)
     rows = await tx.run(query.group_by(delivery.c.source))
     return {row.source: row[1] for row in rows}
 
 
 async def read_unmapped(tx: Transaction, *, since: int, limit: int) -> list[UnmappedRow]:
-    """Return the projects that events came of since a time and that were mapped to no repository."""
+    """Return the projects with events since a time that were mapped to no repository."""
     count, last = sa.func.count().label("events"), sa.func.max(delivery.c.received_at).label("last")
     query = (
         sa.select(delivery.c.repo, count, last)
@@ -284,7 +284,7 @@ async def read_unmapped(tx: Transaction, *, since: int, limit: int) -> list[Unma
 
 
 async def requeue_parked(tx: Transaction, names: Collection[str], sources: Collection[str]) -> int:
-    """Have events handled that were parked since nothing was known of their repositories (case folded)."""
+    """Requeue events that were parked because the ids of their repositories (case folded) were unknown."""
     change = {"state": "stored", "attempts": 0, "error": None}  # due since it came
     parked = sa.update(delivery).where(
         delivery.c.state == "parked",
@@ -304,7 +304,7 @@ async def read_foreign_deliveries(tx: Transaction, *, after: int, limit: int) ->
 
 
 async def requeue_foreign(tx: Transaction, mapped: Sequence[tuple[int, str | None]]) -> None:
-    """Have events handled that are mapped to a repository by now, given by their ids."""
+    """Requeue foreign events, by id, with the repositories that their projects are mapped to now."""
     tx.wakes_workers = tx.wakes_workers or bool(mapped)
     for identifier, repo in mapped:
         change = {"repo": repo, "state": "stored", "attempts": 0, "error": None}  # due since it came

@@ -8,14 +8,12 @@ from msgspec import Meta, Struct
 
 from bot.ingest import record_store, repositories, views
 from bot.ingest.webhooks import Taken, make_receiver
-from bot.jobs import rows as trunk_rows
+from bot.jobs import rows as job_rows
 from bot.jobs.settings import CollectSettings
 from bot.providers import admission, feature
 from bot.providers.buildkite import BUILD_ADDRESS
 from bot.providers.tables import PROVIDER_JOB, PROVIDER_RUN, is_trusted
-from bot.web import addresses
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import addresses, openapi, parameters
 from bot.web.answers import Answer, fill_struct
 from bot.web.bodies import post_routes
 from bot.web.openapi import DeclaredRefusal
@@ -32,10 +30,8 @@ if TYPE_CHECKING:
 
 _PART: Schema = {"type": ["object", "null"]}
 _TEXT: Schema = {"type": "string", "pattern": r"\S"}
-_ID: Schema = {
-    "type": "string",
-    "pattern": "^[A-Za-z0-9._:-]{1,91}$",
-}  # stored as `circleci:<id>`, 100 characters
+# stored as `circleci:<id>`, 100 characters
+_ID: Schema = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,91}$"}
 
 
 def _with(**members: Schema) -> Schema:
@@ -44,7 +40,7 @@ def _with(**members: Schema) -> Schema:
 
 
 def _of_kinds(member: str, *cases: tuple[Sequence[str], Schema], properties: Schema) -> Meta:
-    """Return the constraint of events whose `member` names their kind, of which each needs something else."""
+    """Return the schema of events that need different members by their kind, which `member` names."""
     chosen: Schema = {}
     for kinds, needed in reversed(cases):
         named = {"required": [member], "properties": {member: {"enum": [*kinds]}}}
@@ -92,9 +88,9 @@ TRUSTED = {
 }
 JOB_STRUCT, RUN_STRUCT = (views.make_struct(kind, TRUSTED) for kind in (PROVIDER_JOB, PROVIDER_RUN))
 NOTHING_HELD = DeclaredRefusal(404, "not_found", "nothing of another CI is held of this repository")
-LIMIT = declare.limit(views.PAGE_ROWS)
-BEFORE = declare.before((False, True))
-IDENTIFIED = declare.in_path(
+LIMIT = parameters.limit(views.PAGE_ROWS)
+BEFORE = parameters.before((False, True))
+IDENTIFIED = parameters.in_path(
     "id",
     Annotated[str, Meta(max_length=ID_MOST)],
     "its id at the provider; of a commit status the SHA, a slash and the context",
@@ -117,12 +113,12 @@ class ProviderRuns(Answer, frozen=True, kw_only=True):
     next: str | None
 
 
-async def _fill_rows(asked: Query, struct: type[Struct], rows: list[dict[str, Any]]) -> list[Struct]:
-    """Return rows as they are sent, with whether each is trusted."""
-    ids = await repositories.read_ids(asked.tx, asked[REPO])
-    repository = await trunk_rows.repository(asked.tx, ids) if ids else None
+async def _fill_rows(query: Query, struct: type[Struct], rows: list[dict[str, Any]]) -> list[Struct]:
+    """Return rows as answers, with whether each is trusted."""
+    ids = await repositories.read_ids(query.tx, query[REPO])
+    repository = await job_rows.repository(query.tx, ids) if ids else None
     default = repository["default_branch"] if repository else None
-    patterns = asked.settings.of(CollectSettings).ci_trusted_branches
+    patterns = query.settings.of(CollectSettings).ci_trusted_branches
     return [
         fill_struct(struct, row, trusted=is_trusted(row, default_branch=default, patterns=patterns))  # type: ignore[arg-type]
         for row in rows
@@ -132,21 +128,21 @@ async def _fill_rows(asked: Query, struct: type[Struct], rows: list[dict[str, An
 def _list_view(
     kind: RecordType[Any], struct: type[Struct], answer: Any, name: str, summary: str
 ) -> View[Any]:
-    async def read(asked: Query) -> Any:
-        before = asked[BEFORE]
+    async def read(query: Query) -> Any:
+        before = query[BEFORE]
         rows, more = await record_store.read_record_page(
-            asked.tx, kind, asked[REPO], hidden=asked.hidden, before=before, limit=asked[LIMIT]
+            query.tx, kind, query[REPO], hidden=query.hidden, before=before, limit=query[LIMIT]
         )
         if not rows and before is None:
-            raise NOTHING_HELD.because(f"no {kind.table} of {asked[REPO][:200]} is held here")
+            raise NOTHING_HELD.because(f"no {kind.table} of {query[REPO][:200]} is held here")
         following = None
         if more:
             following = addresses.following(rows[-1][name] for name in record_store.sort_columns(kind))
-        return answer(rows=await _fill_rows(asked, struct, rows), next=following)
+        return answer(rows=await _fill_rows(query, struct, rows), next=following)
 
     json = Json(
         path=f"/api/records/{kind.table}/{{owner}}/{{repo}}",
-        answer=lambda found: found,
+        answer=lambda content: content,
         content=answer,
         named=(struct,),
         name=name,
@@ -158,19 +154,19 @@ def _list_view(
 
 
 def _one_view(kind: RecordType[Any], struct: type[Struct], name: str, summary: str) -> View[Any]:
-    async def read(asked: Query) -> Struct:
+    async def read(query: Query) -> Struct:
         row = await record_store.read_record(
-            asked.tx, kind, asked[REPO], asked[IDENTIFIED], hidden=asked.hidden
+            query.tx, kind, query[REPO], query[IDENTIFIED], hidden=query.hidden
         )
         if row is None:
-            raise NOTHING_HELD.because(f"no {kind.table} {asked[IDENTIFIED][:100]} is held here")
-        (found,) = await _fill_rows(asked, struct, [row])
-        return found
+            raise NOTHING_HELD.because(f"no {kind.table} {query[IDENTIFIED][:100]} is held here")
+        (record,) = await _fill_rows(query, struct, [row])
+        return record
 
     json = Json(
         path=f"/api/records/{kind.table}/{{owner}}/{{repo}}/{{id:.+}}",
-        answer=lambda found: found,
-        content=op.Content(struct, "One flat object"),
+        answer=lambda content: content,
+        content=openapi.Content(struct, "One flat object"),
         name=name,
         summary=summary,
         topic=views.TOPIC,
@@ -179,25 +175,25 @@ def _one_view(kind: RecordType[Any], struct: type[Struct], name: str, summary: s
     return View(read=read, parameters=(REPO, IDENTIFIED), json=json)
 
 
-def _endpoints(sender: Sender, operation: op.Operation) -> tuple[Endpoint, Endpoint]:
+def _endpoints(sender: Sender, operation: openapi.Operation) -> tuple[Endpoint, Endpoint]:
     route, with_slash = post_routes(sender.path, make_receiver(sender))
     return Endpoint(route, operation), Endpoint(with_slash)
 
 
 def _operation(
-    sender: Sender, name: str, of: str, caller: op.Caller, *, event: Any, example: dict[str, Any]
-) -> op.Operation:
-    return op.Operation(
+    sender: Sender, name: str, of: str, caller: openapi.Caller, *, event: Any, example: dict[str, Any]
+) -> openapi.Operation:
+    return openapi.Operation(
         f"POST {sender.path}",
         name,
         f"Deliver an event of {of}",
         Taken,
         status=202,
-        topic=op.RECEIVING,
+        topic=openapi.RECEIVING,
         callers=[caller],
         description=f"For {of}. The event is stored before the answer; what follows from it comes later. Of a project "
         "that the settings map to no repository it is stored, and `ignored` says so.",
-        body=op.Content(
+        body=openapi.Content(
             event,
             f"as {of} documents it, at most {sender.limit // 2**20} MiB",
             example=example,
@@ -207,17 +203,17 @@ def _operation(
             (401, "invalid_signature", "the signature is missing or wrong"),
             (404, "not_found", f"no {of} is in the settings"),
             (429, "rate_limited", "too many events a minute from which nothing follows"),
-            *op.SENDING,
+            *openapi.SENDING,
         ],
     )
 
 
-OF_CIRCLECI = op.Caller(
+OF_CIRCLECI = openapi.Caller(
     "circleciSignature",
     "`v1=` and the HMAC of the body's bytes with the webhook's secret, in hexadecimal digits",
     header="circleci-signature",
 )
-OF_BUILDKITE = op.Caller(
+OF_BUILDKITE = openapi.Caller(
     "buildkiteSignature",
     "`timestamp=`, seconds since 1970, `,signature=` and the HMAC of these, a dot and the body's bytes with the "
     "webhook's token, in hexadecimal digits",

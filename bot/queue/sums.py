@@ -56,9 +56,8 @@ class Sum:
     after: str = ""  # async (tx, place): in the transaction that writes them
     delay: float = 0  # seconds from a change to the count: further changes in between are counted with it
     pause: float = 0  # seconds after a count in which its process does not count the same day again
-    pruned: bool = (
-        True  # rows are deleted as records are: what is left of an old day must not replace its sum
-    )
+    # rows are deleted as records are: what is left of an old day must not replace its sum
+    pruned: bool = True
 
 
 def request(tx: Transaction, what: Sum, places: Iterable[SumPlace]) -> None:
@@ -94,11 +93,11 @@ async def write(tx: Transaction, what: Sum, place: SumPlace, counted: CountedSum
 
 async def pending(tx: Transaction, what: Sum) -> dict[SumPlace, int]:
     """Return the days that are to be counted again, each with the time of the first change that is not counted."""
-    found: dict[SumPlace, int] = {}
+    since: dict[SumPlace, int] = {}
     for key, at in await tx.run(PENDING, {"prefix": f"{what.name}/"}):
         place = _place(what, key)
-        found[place] = min(at, found.get(place, at))
-    return found
+        since[place] = min(at, since.get(place, at))
+    return since
 
 
 async def counted_until(tx: Transaction, what: Sum, within: Collection[Any], *, first: int = 0) -> int | None:
@@ -106,18 +105,18 @@ async def counted_until(tx: Transaction, what: Sum, within: Collection[Any], *, 
 
     `within` has values of the first column of the group.
     """
-    found = await pending(tx, what)
+    since = await pending(tx, what)
     return min(
-        (at for place, at in found.items() if place.day >= first and place.group[0] in within), default=None
+        (at for place, at in since.items() if place.day >= first and place.group[0] in within), default=None
     )
 
 
 def _find(context: Context, name: str) -> Sum:
     for feature in context.features:
         for reference in feature.sums:
-            found: Sum = load(reference)
-            if found.name == name:
-                return found
+            declared: Sum = load(reference)
+            if declared.name == name:
+                return declared
     raise RetryLater(f"this version has no sum {name!r}; another may")
 
 

@@ -316,10 +316,10 @@ async def finish(tx: Transaction, done: Sequence[Task]) -> set[int]:
 
     Their success also closes dead tasks of the same keys: the operator need not look at them any more.
     """
-    runs = {one.id: one for one in done}
+    runs = {task_done.id: task_done for task_done in done}
     if not runs:
         return set()
-    mine = {"now": tx.now, "ids": [*runs], "runs": [(one.id, one.attempts) for one in done]}
+    mine = {"now": tx.now, "ids": [*runs], "runs": [(task_done.id, task_done.attempts) for task_done in done]}
     ended = set((await tx.run(FINISH, mine)).scalars())
     both = sorted({(runs[number].kind, runs[number].key) for number in ended})
     if both:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.core.feature import Finding, error, load, ok, warning
 from bot.sinks import changes, current_rows, queue_rows
 from bot.sinks.driver import SinkAway, Stopped, mask_credentials
 from bot.sinks.settings import SinksSettings
-from bot.web import html
 from bot.web.blocks import AdminSection
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.ops.doctor import Target
@@ -104,11 +100,6 @@ async def read_standings(tx: Transaction, settings: Settings) -> list[QueueStand
 
 REFUSED_SHOWN = 20  # refused rows
 ADMIN_HINT = "see /admin or `ootbot sink list`"
-
-
-def setup_templates(app: web.Application) -> None:
-    """Add the template of the section."""
-    html.add_templates(app, Path(__file__).parent / "templates")
 
 
 async def show_sinks(tx: Transaction, settings: Settings) -> AdminSection:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bot.context import Context
-    from bot.core.settings import Settings
     from bot.db.store import Store
     from bot.db.transaction import Transaction
     from bot.queue.tasks import Task
@@ -84,14 +83,7 @@ async def _note_page(store: Store, lane: ExportQueue, page: queue_rows.KeyPage) 
         await asyncio.sleep(0)
 
 
-TEND_SECONDS = 60.0  # seconds
-
 log = structlog.get_logger("bot.sinks")
-
-
-def periodic(_settings: Settings) -> dict[str, float]:
-    """Return seconds between two runs, by task kind; also without sinks: what was marked for them is forgotten."""
-    return {"sinks": TEND_SECONDS}
 
 
 async def tend_sinks(context: Context, _task: Task) -> None:

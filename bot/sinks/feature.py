@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bot.core.feature import Feature
+
+if TYPE_CHECKING:
+    from bot.core.settings import Settings
+
+
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return seconds between two runs, by task kind; also without sinks: what is left of them is forgotten."""
+    return {"sinks": 60.0}
+
 
 FEATURE = Feature(
     name="sinks",
@@ -13,8 +24,7 @@ FEATURE = Feature(
         "sinks": "bot.sinks.backfill:tend_sinks",
     },
     background=frozenset({"sink", "sink_withdraw", "sinks"}),
-    periodic="bot.sinks.backfill:periodic",
-    routes="bot.sinks.administration:setup_templates",
+    periodic="bot.sinks.feature:periodic",
     observer="bot.sinks.changes:make_observer",
     check_settings="bot.sinks.queues:find_unwritable_exports",
     prune="bot.sinks.kept_deliveries:give_up_old_deliveries",

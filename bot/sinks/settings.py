@@ -1,4 +1,4 @@
-"""The option `sinks`: a table each, `[sinks.NAME]` in ootbot.toml, or JSON in OOTBOT_SINKS; the kinds and their options."""
+"""The option `sinks`, a table `[sinks.NAME]` each, or JSON in OOTBOT_SINKS; the kinds of sinks and their options."""
 
 from __future__ import annotations
 

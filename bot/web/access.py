@@ -66,8 +66,8 @@ async def hidden_from(request: web.Request, tx: Transaction, *also: str) -> Hidd
         path, settings = request.match_info, request.app[CONTEXT].settings
         asked = f"{path.get('owner') or path.get('org')}/{path.get('repo')}"
         private = await request.app[FIND_PRIVATE](tx, settings, {asked, *also})
-    request[HIDDEN] = found = Hidden(names=private.names, ids=private.ids)
-    return found
+    request[HIDDEN] = hidden = Hidden(names=private.names, ids=private.ids)
+    return hidden
 
 
 def reads_private(request: web.Request) -> bool:

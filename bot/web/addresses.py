@@ -101,12 +101,12 @@ def days(request: web.Request) -> int:
 def day(name: str, text: str) -> int:
     """Return a day, written as 2026-11-25, as its number since 1970; raises Rejected 400."""
     try:
-        found = date.fromisoformat(text) if DATE.fullmatch(text) else None
+        parsed = date.fromisoformat(text) if DATE.fullmatch(text) else None
     except ValueError:
-        found = None
-    if found is None:
+        parsed = None
+    if parsed is None:
         raise Rejected(400, "invalid_parameter", f"{name} must be a day since 1970, as in 2026-11-25")
-    return (found - EPOCH).days
+    return (parsed - EPOCH).days
 
 
 def level(request: web.Request) -> int | None:

@@ -48,9 +48,8 @@ def any_of(kinds: Iterable[type]) -> Meta:
 
 
 # no `const`: common generators of clients refuse one that is a boolean
-ALWAYS = (
-    "x-always"  # marks a field whose default is its only value; the document says that it is always there
-)
+# marks a field whose default is its only value; the document says that it is always there
+ALWAYS = "x-always"
 Yes = Annotated[bool, Meta(description="always true", extra_json_schema={ALWAYS: True})]
 No = Annotated[bool, Meta(description="always false", extra_json_schema={ALWAYS: True})]
 A_TIME = Meta(extra_json_schema={"format": "date-time"}, examples=["2026-01-31T12:00:00Z"])
@@ -130,7 +129,7 @@ class _FromRow(msgspec.StructMeta):
 class RowAnswer(Struct, frozen=True, metaclass=_FromRow):
     """A struct with the columns of `row`: all, those named by `only` in its order, or all `without` some.
 
-    Times are sent as texts. `bot.web.answers.fill_struct` makes one of a row. A field that the class declares itself takes the
+    Times are sent as texts. `fill_struct` makes one of a row. A field that the class declares itself takes the
     place of the column of its name or of its name in `only`; otherwise it comes last.
     """
 

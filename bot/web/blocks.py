@@ -302,65 +302,65 @@ class FormDone:
 def safe_address(url: str | None) -> str | None:
     """Return an address that may be linked, http(s) or a path on this bot; None for any other."""
     if url and url.startswith("/") and not url.startswith("//"):
-        found = escaping.url(f"{HERE}{url}")
-        return found and found.removeprefix(HERE)
+        address = escaping.url(f"{HERE}{url}")
+        return address and address.removeprefix(HERE)
     return escaping.url(url)
 
 
 async def about_commit(features: Features, tx: Transaction, subject: CommitSubject) -> CommitAbout | None:
     """Return what the first feature that knows a commit says of it."""
     for add in sections(features, "about"):
-        found: CommitAbout | None = await add(tx, subject)
-        if found is not None:
-            return found
+        about: CommitAbout | None = await add(tx, subject)
+        if about is not None:
+            return about
     return None
 
 
 async def head_tests(features: Features, tx: Transaction, subject: HeadSubject) -> HeadTests:
     """Return what the first feature that has a section there says of a head's tests."""
     for add in sections(features, "head"):
-        found: HeadTests = await add(tx, subject)
-        return found
+        head: HeadTests = await add(tx, subject)
+        return head
     return HeadTests()
 
 
 async def head_remarks(features: Features, tx: Transaction, subject: HeadSubject) -> tuple[BlockLine, ...]:
     """Return the further lines that a pull request's comment has about a head."""
-    found: list[BlockLine] = []
+    remarks: list[BlockLine] = []
     for add in sections(features, "remarks"):
-        found += await add(tx, subject)
-    return tuple(found)
+        remarks += await add(tx, subject)
+    return tuple(remarks)
 
 
 async def job_lines(
     features: Features, tx: Transaction, subject: BackendsSubject
 ) -> dict[str, list[JobLine]]:
     """Return what features say of backends' failed jobs, by backend in lower case."""
-    found: dict[str, list[JobLine]] = {}
+    by_backend: dict[str, list[JobLine]] = {}
     for add in sections(features, "comment") if subject.runs else ():
         for backend, lines in (await add(tx, subject)).items():
-            found.setdefault(backend, []).extend(lines)
-    return found
+            by_backend.setdefault(backend, []).extend(lines)
+    return by_backend
 
 
 async def cell_lines(features: Features, tx: Transaction, subject: CellSubject) -> dict[int, list[BlockLine]]:
     """Return a line of each feature that has one about a job, by the job's id."""
-    found: dict[int, list[BlockLine]] = {}
+    by_job: dict[int, list[BlockLine]] = {}
     for add in sections(features, "cell"):
         for job_id, line in (await add(tx, subject)).items():
-            found.setdefault(job_id, []).append(line)
-    return found
+            by_job.setdefault(job_id, []).append(line)
+    return by_job
 
 
 async def backend_run_lines(
     features: Features, tx: Transaction, subject: BackendRunsSubject
 ) -> dict[str, list[BlockLine]]:
     """Return a line of each feature that has one about a backend's run, by the run's id."""
-    found: dict[str, list[BlockLine]] = {}
+    by_run: dict[str, list[BlockLine]] = {}
     for add in sections(features, "backend_run"):
         for run_id, line in (await add(tx, subject)).items():
-            found.setdefault(run_id, []).append(line)
-    return found
+            by_run.setdefault(run_id, []).append(line)
+    return by_run
 
 
 async def grid_notes(features: Features, tx: Transaction, subject: GridSubject) -> GridNotes:
@@ -384,5 +384,5 @@ async def admin_sections(features: Features, tx: Transaction, settings: Settings
 
 async def gather(features: Features, place: str, tx: Transaction, subject: object) -> list[Block]:
     """Return the blocks that features add at a place; each of their functions is `async (tx, subject)`."""
-    found = [block for add in sections(features, place) for block in await add(tx, subject)]
-    return sorted(found, key=lambda block: block.last)
+    blocks = [block for add in sections(features, place) for block in await add(tx, subject)]
+    return sorted(blocks, key=lambda block: block.last)

@@ -170,9 +170,9 @@ def values(chart: Chart) -> Markup:
     return Markup("\n".join(_row(*day) for day in days))  # noqa: S704 - escaped below
 
 
-def _point(one: ChartPoint) -> str:
-    dot = f"<circle cx={one.x:g} cy={one.y:g} r=3><title>{escape(one.text)}</title></circle>"
-    return f'<a href="{escape(one.href)}" tabindex=-1>{dot}</a>' if one.href else dot
+def _point(point: ChartPoint) -> str:
+    dot = f"<circle cx={point.x:g} cy={point.y:g} r=3><title>{escape(point.text)}</title></circle>"
+    return f'<a href="{escape(point.href)}" tabindex=-1>{dot}</a>' if point.href else dot
 
 
 def _row(label: str, href: str, cells: Iterable[str]) -> str:
@@ -233,7 +233,8 @@ def _ticks(most: float, *, seconds: bool) -> list[float]:
         return [0, 1]
     if seconds:
         step = next(
-            (one for one in NICE_SECONDS if one * MOST_TICKS >= most), 86_400 * math.ceil(most / 345_600)
+            (seconds_apart for seconds_apart in NICE_SECONDS if seconds_apart * MOST_TICKS >= most),
+            86_400 * math.ceil(most / 345_600),
         )
     else:
         step = _nice(most / MOST_TICKS)

@@ -1,4 +1,4 @@
-"""Failures on a commit, as features know them: of its jobs and tests, those shared with backends, and jobs elsewhere."""
+"""Failures on a commit, as features know them: of its jobs and tests, shared with backends, and jobs elsewhere."""
 
 from __future__ import annotations
 
@@ -120,12 +120,12 @@ class Failures:
 
 async def read_failures(features: Features, tx: Transaction, subject: FailuresSubject) -> Failures:
     """Return what all features say of a commit's failures."""
-    found: list[Failures] = [await add(tx, subject) for add in sections(features, "failures")]
+    parts: list[Failures] = [await add(tx, subject) for add in sections(features, "failures")]
     return Failures(
-        jobs=[remark for one in found for remark in one.jobs],
-        tests=[test for one in found for test in one.tests],
-        tests_left=sum(one.tests_left for one in found),
-        links=[link for one in found for link in one.links],
+        jobs=[remark for part in parts for remark in part.jobs],
+        tests=[test for part in parts for test in part.tests],
+        tests_left=sum(part.tests_left for part in parts),
+        links=[link for part in parts for link in part.links],
     )
 
 
@@ -150,10 +150,10 @@ async def find_shared_failures(
     features: Features, tx: Transaction, subject: SharedFailuresSubject
 ) -> frozenset[str]:
     """Return the keys of jobs whose failures upstream's own jobs share, as the features know of it."""
-    found: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
     for add in sections(features, "shared_failures") if subject.jobs else ():
-        found |= await add(tx, subject)
-    return found
+        keys |= await add(tx, subject)
+    return keys
 
 
 @dataclass(frozen=True, kw_only=True)

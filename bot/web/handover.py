@@ -30,8 +30,8 @@ CONNECTION, WAKE, READY, LOCK = b"C", b"W", b"R", b"L"
 
 def choose_process(method: str, target: str) -> str:
     """Return the process that answers a request."""
-    found = TARGET.match(target)
-    path = found[1] if found else target
+    match = TARGET.match(target)
+    path = match[1] if match else target
     if method not in READS:  # it writes
         return LISTENER if is_delivery(path) else WORKER
     return LISTENER if path in OPERATORS else PAGES

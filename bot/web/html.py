@@ -14,11 +14,11 @@ from aiohttp import web
 
 import bot
 from bot.core import escaping
-from bot.core import text as core_text
 from bot.core.errors import Rejected, StoreUnavailable
 from bot.core.feature import load, sections
 from bot.core.files import find_shortage
 from bot.core.json_fields import FULL_NAME, iso_time
+from bot.core.text import duration, percent, plural, short
 from bot.web import access, addresses, blocks, charts, page_cache
 from bot.web.access import CONTEXT, FORM_KEY, SIGNED_IN
 from bot.web.blocks import MissingSubject, safe_address
@@ -76,12 +76,12 @@ class NavigationCache:
 
     def find(self, key: tuple[str, bool], now: float) -> list[NavigationEntry] | None:
         """Return the entries of a repository, None when they are to be looked for."""
-        until, found = self._kept.get(key, (0.0, []))
-        return found if now < until else None
+        until, entries = self._kept.get(key, (0.0, []))
+        return entries if now < until else None
 
-    def keep(self, key: tuple[str, bool], until: float, found: list[NavigationEntry]) -> None:
+    def keep(self, key: tuple[str, bool], until: float, entries: list[NavigationEntry]) -> None:
         """Keep the entries of a repository up to a time."""
-        self._kept[key] = (until, found)
+        self._kept[key] = (until, entries)
         self._kept.move_to_end(key)
         while len(self._kept) > MOST_CACHED:
             self._kept.popitem(last=False)
@@ -105,8 +105,8 @@ async def read_navigation(request: web.Request) -> Navigation:
         entries = await _entries(request, repo)
     except StoreUnavailable:
         return read_site_navigation(request)
-    bars = [_bar(name, entries, path, repo) for name in dict.fromkeys(one.bar for one in entries)]
-    shown = [one for one in bars if one.name != SITE and (one.name == REPOSITORY or _is_on(one))]
+    bars = [_bar(name, entries, path, repo) for name in dict.fromkeys(entry.bar for entry in entries)]
+    shown = [bar for bar in bars if bar.name != SITE and (bar.name == REPOSITORY or _is_on(bar))]
     shown.sort(key=lambda bar: bar.name != REPOSITORY)
     return Navigation(site=_bar(SITE, entries, path, repo), repo=repo, bars=tuple(shown))
 
@@ -127,30 +127,30 @@ async def _entries(request: web.Request, repo: str) -> list[NavigationEntry]:
         return kept
     declared = _declared(context.features)
     if not repo:
-        return [one for one in declared if "{repo}" not in one.path]
-    async with open_query(request, (NAMED,), form="page") as asked:
-        found = [one for one in declared if await _has_something(asked, one, repo)]
-    cache.keep(key, now + context.settings.page_cache * 1000, found)
-    return found
+        return [entry for entry in declared if "{repo}" not in entry.path]
+    async with open_query(request, (NAMED,), form="page") as query:
+        shown = [entry for entry in declared if await _has_something(query, entry, repo)]
+    cache.keep(key, now + context.settings.page_cache * 1000, shown)
+    return shown
 
 
-async def _has_something(asked: Query, entry: NavigationEntry, repo: str) -> bool:
-    return not entry.shown or bool(await load(entry.shown)(asked, repo))
+async def _has_something(query: Query, entry: NavigationEntry, repo: str) -> bool:
+    return not entry.shown or bool(await load(entry.shown)(query, repo))
 
 
 def _declared(features: Features) -> list[NavigationEntry]:
-    found = [one for feature in features for one in feature.navigation]
-    return sorted(found, key=lambda one: one.place)
+    entries = [entry for feature in features for entry in feature.navigation]
+    return sorted(entries, key=lambda entry: entry.place)
 
 
 def _bar(name: str, entries: Iterable[NavigationEntry], path: str, repo: str) -> Bar:
-    own = [one for one in entries if one.bar == name and (repo or "{repo}" not in one.path)]
-    fits = [_fit(one, path, repo) for one in own]
+    own = [entry for entry in entries if entry.bar == name and (repo or "{repo}" not in entry.path)]
+    fits = [_fit(entry, path, repo) for entry in own]
     best = fits.index(max(fits)) if any(fits) else -1
     links = []
-    for place, one in enumerate(own):
-        to = one.path.replace("{repo}", repo)
-        label = one.label.replace("{repo}", repo)
+    for place, entry in enumerate(own):
+        to = entry.path.replace("{repo}", repo)
+        label = entry.label.replace("{repo}", repo)
         links.append(Link(path=to, label=label, current=_current(to, path) if place == best else ""))
     return Bar(name=name, links=tuple(links))
 
@@ -169,15 +169,15 @@ def _fit(entry: NavigationEntry, path: str, repo: str) -> int:
 
 
 def _is_on(bar: Bar) -> bool:
-    return any(one.current for one in bar.links)
+    return any(link.current for link in bar.links)
 
 
 async def find_alternatives(request: web.Request, code: str) -> list[Block]:
     """Return what capabilities have near an address that leads to nothing; nothing while the database cannot tell."""
     try:
-        async with open_query(request, ()) as asked:
+        async with open_query(request, ()) as query:
             return await blocks.gather(
-                asked.context.features, "missing", asked.tx, _missing_subject(asked, code)
+                query.context.features, "missing", query.tx, _missing_subject(query, code)
             )
     except (Rejected, StoreUnavailable):
         return []
@@ -185,17 +185,17 @@ async def find_alternatives(request: web.Request, code: str) -> list[Block]:
 
 async def find_instead(request: web.Request, code: str) -> str | None:
     """Return the path that an address without a page of its own leads to, as the first capability has one."""
-    async with open_query(request, ()) as asked:
-        for find in sections(asked.context.features, "instead"):
-            path: str | None = await find(asked.tx, _missing_subject(asked, code))
+    async with open_query(request, ()) as query:
+        for find in sections(query.context.features, "instead"):
+            path: str | None = await find(query.tx, _missing_subject(query, code))
             if path:
                 return path
     return None
 
 
-def _missing_subject(asked: Query, code: str) -> MissingSubject:
-    request = asked.request
-    return MissingSubject(asked=asked, code=code, path=request.path, repo=repository_of(request))
+def _missing_subject(query: Query, code: str) -> MissingSubject:
+    request = query.request
+    return MissingSubject(asked=query, code=code, path=request.path, repo=repository_of(request))
 
 
 HERE = Path(__file__).parent
@@ -229,13 +229,13 @@ def environment(compiled: jinja2.BytecodeCache | None = None) -> jinja2.Environm
         "block": escaping.clean,
         "url": escaping.url,
         "href": safe_address,
-        "duration": core_text.duration,
-        "short": core_text.short,
-        "percent": core_text.percent,
+        "duration": duration,
+        "short": short,
+        "percent": percent,
         "minute": lambda at: iso_time(at)[:16].replace("T", " ") + " UTC",
         "time": iso_time,
         "path": path,
-        "plural": core_text.plural,
+        "plural": plural,
         "points": charts.points,
         "values": charts.values,
     }
@@ -368,5 +368,5 @@ def ago(at: int | None, *, now: int) -> str:
     """Return how long ago a time was, in its largest unit; unknown is empty."""
     if at is None:
         return ""
-    number, unit, *_ = core_text.duration(max(0, now - at) / 1000).split()
+    number, unit, *_ = duration(max(0, now - at) / 1000).split()
     return "just now" if (number, unit) == ("0", "s") else f"{number} {unit} ago"

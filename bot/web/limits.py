@@ -29,10 +29,10 @@ def client_ip(request: web.Request, trusted: Sequence[Network]) -> str:
 
     X-Forwarded-For is read from its end, only as far as trusted proxies wrote it: senders can forge the rest.
     """
-    found, _ = _walk(request, trusted)
-    if isinstance(found, IPv6Address):
-        return str(IPv6Network((found, SUBSCRIBER_BITS), strict=False))
-    return str(found or request.remote or "")
+    address, _ = _walk(request, trusted)
+    if isinstance(address, IPv6Address):
+        return str(IPv6Network((address, SUBSCRIBER_BITS), strict=False))
+    return str(address or request.remote or "")
 
 
 def is_shared(request: web.Request, trusted: Sequence[Network]) -> bool:
@@ -44,15 +44,15 @@ def _walk(
     request: web.Request, trusted: Sequence[Network]
 ) -> tuple[IPv4Address | IPv6Address | None, list[str]]:
     """Return the first address from the end that is no trusted proxy's, and the hops before it."""
-    found = _parse_address(request.remote or "")
+    address = _parse_address(request.remote or "")
     hops = ",".join(request.headers.getall("X-Forwarded-For", [])).split(",")
-    while found is not None and hops and any(found in network for network in trusted):
+    while address is not None and hops and any(address in network for network in trusted):
         before = _parse_address(hops[-1])
         if before is None:
             break
-        found = before
+        address = before
         hops.pop()
-    return found, [hop for hop in hops if hop.strip()]
+    return address, [hop for hop in hops if hop.strip()]
 
 
 def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
@@ -63,10 +63,10 @@ def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
     elif text.count(":") == 1:
         text = text.partition(":")[0]
     try:
-        found = ip_address(text.partition("%")[0])
+        address = ip_address(text.partition("%")[0])
     except ValueError:
         return None
-    return getattr(found, "ipv4_mapped", None) or found
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 REFUSAL_WINDOW = 60  # seconds

@@ -75,8 +75,11 @@ class Operation:
     @cached_property
     def answers(self) -> dict[int, Content]:
         """The answers by status, refusals left out."""
-        found = self.answer if isinstance(self.answer, dict) else {self.status: self.answer}
-        return {code: one if isinstance(one, Content) else Content(one) for code, one in found.items()}
+        declared = self.answer if isinstance(self.answer, dict) else {self.status: self.answer}
+        return {
+            code: content if isinstance(content, Content) else Content(content)
+            for code, content in declared.items()
+        }
 
 
 RECEIVING = Topic("Receiving", "Where webhooks and reports come in.")

@@ -42,10 +42,10 @@ def document(url: str, operations: Iterable[Operation]) -> dict[str, Any]:
     known = list(operations)
     schemas, components = _schemas(known)
     paths: dict[str, Any] = {}
-    for one in known:
-        method, path = one.address.split()
-        paths.setdefault(path, {})[method.lower()] = _operation(one, schemas, components)
-    topics = {one.topic.name: one.topic.description for one in known}
+    for operation in known:
+        method, path = operation.address.split()
+        paths.setdefault(path, {})[method.lower()] = _operation(operation, schemas, components)
+    topics = {operation.topic.name: operation.topic.description for operation in known}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -58,7 +58,9 @@ def document(url: str, operations: Iterable[Operation]) -> dict[str, Any]:
         "tags": [{"name": name, "description": about} for name, about in topics.items()],
         "paths": paths,
         "components": {
-            "securitySchemes": {who.name: _scheme(who) for one in known for who in one.callers if who},
+            "securitySchemes": {
+                who.name: _scheme(who) for operation in known for who in operation.callers if who
+            },
             "schemas": components,
         },
     }
@@ -108,8 +110,10 @@ async def as_page(request: web.Request) -> web.Response:
 
 def _schemas(operations: Iterable[Operation]) -> tuple[dict[Content, Schema], dict[str, Schema]]:
     """Return the schema of each body, and by name those of the structs in them."""
-    contents = [body for one in operations for body in (*one.answers.values(), one.body) if body]
-    named = dict.fromkeys(kind for one in operations for kind in one.named)
+    contents = [
+        body for operation in operations for body in (*operation.answers.values(), operation.body) if body
+    ]
+    named = dict.fromkeys(kind for operation in operations for kind in operation.named)
     types = [*(content.type for content in contents), *named, Error]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
     for schema in components.values():
@@ -137,20 +141,28 @@ def _scheme(who: Caller) -> Schema:
     return {"type": "apiKey", "in": "header", "name": who.header, "description": who.description}
 
 
-def _operation(one: Operation, schemas: Mapping[Content, Schema], components: Mapping[str, Schema]) -> Schema:
+def _operation(
+    operation: Operation, schemas: Mapping[Content, Schema], components: Mapping[str, Schema]
+) -> Schema:
     """Return an operation as the document has it."""
-    answers = {str(status): _content(content, schemas, components) for status, content in one.answers.items()}
-    made: Schema = {"operationId": one.name, "tags": [one.topic.name], "summary": one.summary}
+    answers = {
+        str(status): _content(content, schemas, components) for status, content in operation.answers.items()
+    }
+    made: Schema = {
+        "operationId": operation.name,
+        "tags": [operation.topic.name],
+        "summary": operation.summary,
+    }
     made["security"] = (
-        [] if one.callers == (None,) else [{who.name: []} if who else {} for who in one.callers]
+        [] if operation.callers == (None,) else [{who.name: []} if who else {} for who in operation.callers]
     )
-    if one.description:
-        made["description"] = one.description
-    if one.parameters:
-        made["parameters"] = list(one.parameters)
-    if one.body:
-        made["requestBody"] = {"required": True} | _content(one.body, schemas, components)
-    return made | {"responses": dict(sorted((answers | _refusals(one)).items()))}
+    if operation.description:
+        made["description"] = operation.description
+    if operation.parameters:
+        made["parameters"] = list(operation.parameters)
+    if operation.body:
+        made["requestBody"] = {"required": True} | _content(operation.body, schemas, components)
+    return made | {"responses": dict(sorted((answers | _refusals(operation)).items()))}
 
 
 def _content(content: Content, schemas: Mapping[Content, Schema], components: Mapping[str, Schema]) -> Schema:
@@ -161,10 +173,10 @@ def _content(content: Content, schemas: Mapping[Content, Schema], components: Ma
     return {"description": described, "content": {content.media_type: {"schema": schema} | example}}
 
 
-def _refusals(one: Operation) -> dict[str, Schema]:
+def _refusals(operation: Operation) -> dict[str, Schema]:
     """Return the refusals by status, all of one shape."""
     by_status: dict[int, dict[str, str]] = {}
-    for status, code, when in one.refusals:
+    for status, code, when in operation.refusals:
         by_status.setdefault(status, {})[code] = when
     made: dict[str, Schema] = {}
     for status, codes in by_status.items():
@@ -181,10 +193,10 @@ def _refusals(one: Operation) -> dict[str, Schema]:
 def _shown(content: dict[str, Any], topic: str) -> list[dict[str, Any]]:
     """Return the operations of one topic with what the page shows of them."""
     return [
-        {"method": method.upper(), "path": path, "example": _example(one), **one}
+        {"method": method.upper(), "path": path, "example": _example(described), **described}
         for path, methods in content["paths"].items()
-        for method, one in methods.items()
-        if topic in one["tags"]
+        for method, described in methods.items()
+        if topic in described["tags"]
     ]
 
 

@@ -1,4 +1,4 @@
-"""Pages as they are sent: rendered in a thread of their own, cached for some seconds, with an ETag, gzip where accepted.
+"""Pages as they are sent: rendered in a thread of their own, cached for seconds, with an ETag, gzip where accepted.
 
 The thread has an event loop of its own, so that no delivery waits for a page.
 """
@@ -177,8 +177,8 @@ class PageCache:
 
     def find(self, key: PageKey, now: float) -> CachedPage | None:
         """Return a page that has not expired."""
-        found = self._pages.get(key)
-        return found if found is not None and now < found.expires_at else None
+        page = self._pages.get(key)
+        return page if page is not None and now < page.expires_at else None
 
     def store(self, key: PageKey, page: CachedPage) -> None:
         """Add a page; drops the oldest ones beyond the limits."""
@@ -214,17 +214,17 @@ async def answer_cached(request: web.Request, make: Make) -> web.StreamResponse:
     if key is None:
         return _send_page(request, await thread.run(request, functools.partial(_make_sealed, make)))
     cache, now = request.app[PAGE_CACHE], context.clock.now()
-    found: CachedPage | web.Response | None = cache.find(key, now)
-    if found is None:
+    page: CachedPage | web.Response | None = cache.find(key, now)
+    if page is None:
         async with waiting_for_turn(cache.lock(key), thread.patience):
-            found = cache.find(key, now)
-            if found is None:
+            page = cache.find(key, now)
+            if page is None:
                 expires_at = now + seconds * 1000
                 sealed = functools.partial(_make_sealed, make, expires_at=expires_at)
-                found = await thread.run(request, sealed)
-                if isinstance(found, CachedPage):  # its key: what was hidden while it was rendered
-                    cache.store((request.path_qs, request[access.HIDDEN]), found)
-    return _send_page(request, found)
+                page = await thread.run(request, sealed)
+                if isinstance(page, CachedPage):  # its key: what was hidden while it was rendered
+                    cache.store((request.path_qs, request[access.HIDDEN]), page)
+    return _send_page(request, page)
 
 
 def with_etag(handler: Callable[[web.Request], Awaitable[web.Response]]) -> PageHandler:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, cas
 
 from msgspec import Meta
 
-from bot.web import access, addresses
-from bot.web import openapi as op
+from bot.web import access, addresses, openapi
 from bot.web.access import CONTEXT
 from bot.web.answers import matching, one_of
 
@@ -76,7 +75,7 @@ class Query:
 
 def describe_parameters(known: Iterable[Parameter[Any]]) -> list[Schema]:
     """Return what the OpenAPI document says of some parameters."""
-    return [schema for one in known if one.only != "page" for schema in one.schemas]
+    return [schema for parameter in known if parameter.only != "page" for schema in parameter.schemas]
 
 
 @contextlib.asynccontextmanager
@@ -85,8 +84,11 @@ async def open_query(
 ) -> AsyncIterator[Query]:
     """Check the parameters, begin to read, and find out what the request may not see; raises Rejected."""
     context = request.app[CONTEXT]
-    values = {one: one.read(request) if one.only in {"", form} else one.default for one in known}
-    named = [str(name) for one, name in values.items() if one.names_repository and name]
+    values = {
+        parameter: parameter.read(request) if parameter.only in {"", form} else parameter.default
+        for parameter in known
+    }
+    named = [str(name) for parameter, name in values.items() if parameter.names_repository and name]
     async with context.store.read() as tx:
         hidden = await access.hidden_from(request, tx, *named)
         yield Query(request=request, context=context, tx=tx, hidden=hidden, form=form, values=values)
@@ -101,7 +103,7 @@ TEXT_MOST = 1_000  # characters
 
 def repository(owner: str = "owner") -> Parameter[str]:
     """Return the repository in the path, as owner/name."""
-    return Parameter("repo", lambda request: addresses.repo(request, owner), "", op.repository(owner))
+    return Parameter("repo", lambda request: addresses.repo(request, owner), "", openapi.repository(owner))
 
 
 REPO = repository()
@@ -111,7 +113,7 @@ def in_path(
     name: str, kind: Any, description: str, *, parse: Callable[[str], T], default: T, only: Only = ""
 ) -> Parameter[T]:
     """Return another part of the path; `parse` gets its text, or the empty text where the route has no such part."""
-    schema = op.in_path(name, kind, description)
+    schema = openapi.in_path(name, kind, description)
     return Parameter(
         name, lambda request: parse(request.match_info.get(name, "")), default, (schema,), only=only
     )
@@ -119,7 +121,7 @@ def in_path(
 
 def identifier(name: str, description: str) -> Parameter[int]:
     """Return an id or number in the path; 0, which GitHub never uses, for an impossible one."""
-    return in_path(name, op.Number, description, parse=addresses.number, default=0)
+    return in_path(name, openapi.Number, description, parse=addresses.number, default=0)
 
 
 def commit(description: str, name: str = "sha") -> Parameter[str]:
@@ -145,12 +147,14 @@ def parsed(
         text = addresses.given(request, name)
         return parse(text) if text else default
 
-    return Parameter(name, read, default, (op.in_query(name, kind, description, **described),), only=only)
+    return Parameter(
+        name, read, default, (openapi.in_query(name, kind, description, **described),), only=only
+    )
 
 
 def text(name: str, description: str, *, most: int = TEXT_MOST, only: Only = "") -> Parameter[str]:
     """Return a text, which is cut off after `most` characters; empty without it."""
-    return parsed(name, op.Text, description, parse=lambda given: given[:most], default="", only=only)
+    return parsed(name, openapi.Text, description, parse=lambda given: given[:most], default="", only=only)
 
 
 def another_repository(name: str, description: str) -> Parameter[str]:
@@ -159,7 +163,9 @@ def another_repository(name: str, description: str) -> Parameter[str]:
     def read(request: web.Request) -> str:
         return addresses.given(request, name)
 
-    return Parameter(name, read, "", (op.in_query(name, op.Text, description),), names_repository=True)
+    return Parameter(
+        name, read, "", (openapi.in_query(name, openapi.Text, description),), names_repository=True
+    )
 
 
 def flag(name: str, description: str, *, only: Only = "") -> Parameter[bool]:
@@ -176,7 +182,7 @@ def choice(name: str, choices: Sequence[str], description: str, *, only: Only = 
         name,
         lambda request: addresses.choice(request, name, choices),
         choices[0],
-        (op.in_query(name, kind, description, **default),),
+        (openapi.in_query(name, kind, description, **default),),
         only=only,
     )
 
@@ -187,7 +193,7 @@ def whole(name: str, most: int, description: str, *, default: int, only: Only = 
         name,
         lambda request: addresses.whole(request, name, default=default, most=most),
         default,
-        (op.whole(name, most, description, default=default),),
+        (openapi.whole(name, most, description, default=default),),
         only=only,
     )
 
@@ -198,7 +204,7 @@ def optional_whole(name: str, most: int, description: str, *, only: Only = "") -
         name,
         lambda request: addresses.whole(request, name, default=0, most=most) or None,
         None,
-        (op.whole(name, most, description),),
+        (openapi.whole(name, most, description),),
         only=only,
     )
 
@@ -216,7 +222,7 @@ def day(name: str, description: str, *, only: Only = "") -> Parameter[int | None
     )
 
 
-def limit(default: int, *, most: int = op.MOST_ROWS) -> Parameter[int]:
+def limit(default: int, *, most: int = openapi.MOST_ROWS) -> Parameter[int]:
     """Return how many rows JSON has at most; a page has its own."""
     return whole("limit", most, "how many rows at most", default=default, only="json")
 
@@ -224,5 +230,5 @@ def limit(default: int, *, most: int = op.MOST_ROWS) -> Parameter[int]:
 def before(texts: Sequence[bool], *, only: Only = "json") -> Parameter[tuple[str | int, ...] | None]:
     """Return the position to continue from; `texts` says for each of its parts whether it is text or a number."""
     return Parameter(
-        "before", lambda request: addresses.before(request, texts), None, (op.before(),), only=only
+        "before", lambda request: addresses.before(request, texts), None, (openapi.before(),), only=only
     )

@@ -78,8 +78,8 @@ def read_words(text: str, *, api_url: str) -> SearchWords:
     """Return what a text may mean: cut, on one line, the address of a page on GitHub as what it shows."""
     text = searched_text(text)
     github = web_url(api_url)
-    if text.startswith(f"{github}/") and (found := _ON_GITHUB.fullmatch(text.removeprefix(f"{github}/"))):
-        repo, what, name, job = found.groups()
+    if text.startswith(f"{github}/") and (match := _ON_GITHUB.fullmatch(text.removeprefix(f"{github}/"))):
+        repo, what, name, job = match.groups()
         number = int(name) if name and name.isascii() and name.isdecimal() and len(name) <= 18 else None
         is_commit = what == "commit" and _SHA.fullmatch(name)
         return SearchWords(
@@ -89,11 +89,11 @@ def read_words(text: str, *, api_url: str) -> SearchWords:
             sha=name.lower() if is_commit else "",
             job=int(job) if job and len(job) <= 18 else None,
         )
-    if found := _NUMBER.fullmatch(text):
+    if match := _NUMBER.fullmatch(text):
         sha = text if _SHA.fullmatch(text) else ""
-        return SearchWords(text=text, repo=found[1] or "", number=int(found[2]), sha=sha.lower())
-    if found := _SHA.fullmatch(text):
-        return SearchWords(text=text, repo=found[1] or "", sha=found[2].lower())
+        return SearchWords(text=text, repo=match[1] or "", number=int(match[2]), sha=sha.lower())
+    if match := _SHA.fullmatch(text):
+        return SearchWords(text=text, repo=match[1] or "", sha=match[2].lower())
     return SearchWords(text=text, repo=text if _NAME.fullmatch(text) else "")
 
 
@@ -102,21 +102,21 @@ def searched_text(text: str) -> str:
     return escaping.one_line(text[:LONGEST_SEARCH])
 
 
-async def find_hits(asked: Query, text: str) -> list[Hit]:
+async def find_hits(query: Query, text: str) -> list[Hit]:
     """Return what the capabilities find by a text, a few of each kind."""
-    words = read_words(text, api_url=asked.settings.github_api_url)
+    words = read_words(text, api_url=query.settings.github_api_url)
     if not words.text:
         return []
-    found: list[Hit] = []
-    for search in load_each(asked.context.features, "search"):
-        found += await search(asked, words, EACH_MOST)
+    hits: list[Hit] = []
+    for search in load_each(query.context.features, "search"):
+        hits += await search(query, words, EACH_MOST)
     unique: dict[tuple[HitKind, str], Hit] = {}
-    for hit in found:
+    for hit in hits:
         unique.setdefault((hit.kind, hit.path), hit)
     return sorted(unique.values(), key=lambda hit: (not hit.exact, ORDER.index(hit.kind)))
 
 
-def only_exact(found: list[Hit]) -> Hit | None:
+def only_exact(hits: list[Hit]) -> Hit | None:
     """Return the one thing that a text must mean, None where it may mean several, or nothing exactly."""
-    exact = [hit for hit in found if hit.exact]
+    exact = [hit for hit in hits if hit.exact]
     return exact[0] if len(exact) == 1 else None

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiohttp import web
 
-from bot.web import addresses, html, page_cache
-from bot.web import openapi as op
+from bot.web import addresses, html, openapi, page_cache
 from bot.web.answers import send_json
 from bot.web.parameters import describe_parameters, open_query
 
@@ -43,9 +42,9 @@ class Json(Generic[R]):
     content: Any  # type of the answer, or a Content
     name: str  # of the operation
     summary: str
-    topic: op.Topic
+    topic: openapi.Topic
     description: str = ""
-    refusals: Sequence[op.Refusal] = ()  # beside those of every read
+    refusals: Sequence[openapi.Refusal] = ()  # beside those of every read
     named: Sequence[type] = ()  # structs that `content` refers to by name only
     etag: bool = False  # whether a caller that has the answer gets 304
     # the parts of the address that the page links, and then its query; `repo` is a full name; None: no link
@@ -69,46 +68,46 @@ class Endpoint:
     """An address with a handler of its own: a stream, a download, a redirect, a form, a webhook."""
 
     route: web.RouteDef
-    operation: op.Operation | None = None
+    operation: openapi.Operation | None = None
 
 
 def routes(views: Iterable[View[Any] | Endpoint]) -> list[web.RouteDef]:
     """Return the routes of some views, in their order."""
-    found = []
+    definitions = []
     for view in views:
         if isinstance(view, Endpoint):
-            found.append(view.route)
+            definitions.append(view.route)
             continue
         if view.page:
-            found.append(web.get(view.page.path, html.page(_page_handler(view, view.page))))
+            definitions.append(web.get(view.page.path, html.page(_page_handler(view, view.page))))
         if view.json:
             wrap = page_cache.with_etag if view.json.etag else page_cache.in_render_thread
-            found.append(web.get(view.json.path, wrap(_json_handler(view, view.json))))
-    return found
+            definitions.append(web.get(view.json.path, wrap(_json_handler(view, view.json))))
+    return definitions
 
 
-def operations(views: Iterable[View[Any] | Endpoint]) -> list[op.Operation]:
+def operations(views: Iterable[View[Any] | Endpoint]) -> list[openapi.Operation]:
     """Return what the OpenAPI document says of some views, in their order."""
-    found = [view.operation if isinstance(view, Endpoint) else _operation(view) for view in views]
-    return [operation for operation in found if operation]
+    described = [view.operation if isinstance(view, Endpoint) else _operation(view) for view in views]
+    return [operation for operation in described if operation]
 
 
 async def _result(view: View[R], request: web.Request, form: Form) -> R:
-    async with open_query(request, view.parameters, form=form) as asked:
+    async with open_query(request, view.parameters, form=form) as query:
         if view.of_upstream:
-            asked.hidden.check_upstream(asked.context.settings)
-        found = await view.read(asked)
-    return await view.complete(asked, found) if view.complete else found
+            query.hidden.check_upstream(query.context.settings)
+        result = await view.read(query)
+    return await view.complete(query, result) if view.complete else result
 
 
 def _page_handler(view: View[R], page: Page[R]) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        found = await _result(view, request, "page")
-        every = page.refresh(found) if callable(page.refresh) else page.refresh
+        result = await _result(view, request, "page")
+        every = page.refresh(result) if callable(page.refresh) else page.refresh
         fresh = None if every is None else addresses.read_refresh(request, default=every)
-        link = view.json.link(found) if view.json else None
+        link = view.json.link(result) if view.json else None
         json_url = addresses.address(request, view.json.path, link) if view.json and link is not None else ""
-        values = {"json_url": json_url} | page.values(found)
+        values = {"json_url": json_url} | page.values(result)
         return html.render(request, page.template, fresh=fresh, **values)
 
     return handle
@@ -121,20 +120,20 @@ def _json_handler(view: View[R], json: Json[R]) -> Handler:
     return handle
 
 
-def _operation(view: View[Any]) -> op.Operation | None:
+def _operation(view: View[Any]) -> openapi.Operation | None:
     json, described = view.json, describe_parameters(view.parameters)
     if json is None:
         return None
-    wrong = [op.WRONG_PARAMETER] if any(one["in"] == "query" for one in described) else []
-    return op.Operation(
+    wrong = [openapi.WRONG_PARAMETER] if any(schema["in"] == "query" for schema in described) else []
+    return openapi.Operation(
         f"GET {addresses.canonical(json.path)}",
         json.name,
         json.summary,
         json.content,
         topic=json.topic,
-        callers=op.READER,
+        callers=openapi.READER,
         parameters=described,
-        refusals=[*wrong, *json.refusals, *op.READING],
+        refusals=[*wrong, *json.refusals, *openapi.READING],
         named=json.named,
         description=json.description,
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from bot.core.feature import import_tables
 from bot.db.rows import metadata
 from bot.features import FEATURES
 
@@ -35,9 +36,7 @@ ALIASES = {
 
 def columns():
     """Return the columns of every table, by its name: (name, type) each."""
-    for feature in FEATURES:
-        if feature.tables:
-            importlib.import_module(feature.tables)
+    import_tables(FEATURES)
     importlib.import_module("bot.queue.tasks")
     return {
         name: {(column.name, _of_column(column)) for column in table.columns}

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bot.job_reports import benchmark_judgement, trends
-from bot.job_reports.benchmark_judgement import BenchmarkSettings
+from bot.job_reports.feature import JobReportSettings
 from tests import harness
 from tests.harness import L2, L3, UPSTREAM, replace
 from tests.job_reports.conftest import Jobs, examples
@@ -167,7 +167,7 @@ async def test_a_pull_request_cannot_bring_any_number_of_series(bot, jobs):
 @pytest.mark.nightly
 async def test_the_comment_tells_what_changed_where_the_settings_ask_for_it(settings, github, issuer, clock):
     chosen = replace(
-        settings, of_features={BenchmarkSettings: BenchmarkSettings(ci_benchmark_comment="changes")}
+        settings, of_features={JobReportSettings: JobReportSettings(ci_benchmark_comment="changes")}
     )
     async with harness.running(chosen, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
         jobs = Jobs(bot, github)

@@ -10,7 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from bot.ingest.tables import records
-from bot.job_reports.contributions import ContributionSettings, describe_contribution
+from bot.job_reports.contributions import describe_contribution
+from bot.job_reports.feature import JobReportSettings
 from tests import harness
 from tests.harness import L3, UPSTREAM
 from tests.job_reports.conftest import examples
@@ -27,7 +28,7 @@ def test_who_counts_is_as_the_docs_say():
             "author_association": one["author_association"], "labels": one["labels"], "created_at": merged_at - 1,
             "merged_at": merged_at, "closed_at": merged_at,
         }  # fmt: skip
-        found = describe_contribution(pull, ContributionSettings(), None)
+        found = describe_contribution(pull, JobReportSettings(), None)
         assert (found is not None) == one["counts"], one
 
 
@@ -99,10 +100,8 @@ async def test_who_waits_is_listed_until_a_member_reviews(bot, github):
 async def test_a_label_may_say_merged_and_names_are_told_where_that_is_wanted(
     settings, github, issuer, clock
 ):
-    options = ContributionSettings(
-        ci_contributors="names", ci_external_label="open source", ci_bots=("robot",)
-    )
-    chosen = replace(settings, of_features={ContributionSettings: options})
+    options = JobReportSettings(ci_contributors="names", ci_external_label="open source", ci_bots=("robot",))
+    chosen = replace(settings, of_features={JobReportSettings: options})
     async with harness.running(chosen, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
         pull = await github.open_pull(
             UPSTREAM, author="alice", author_association="MEMBER", labels=["open source", "Merged"]

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from bot.evidence.collect.tables import ci_fetch
 from bot.job_reports import script_metrics
-from bot.job_reports.feature import MetricSettings, parse_alerts
+from bot.job_reports.feature import JobReportSettings, parse_alerts
 from tests import harness
 from tests.harness import UPSTREAM
 from tests.job_reports.conftest import Jobs, examples, lines
@@ -57,8 +57,8 @@ async def test_a_line_becomes_a_row_and_its_day_a_sum(bot, jobs):
 @pytest.mark.logic
 async def test_a_week_above_its_factor_is_told_of_with_its_first_commit(settings, github, issuer, clock):
     alerts, (before, week) = examples("Metrics of your own")[1:]
-    chosen = MetricSettings(ci_metric_alerts=parse_alerts(json.dumps(alerts)))
-    chosen = replace(settings, of_features={MetricSettings: chosen})
+    chosen = JobReportSettings(ci_metric_alerts=parse_alerts(json.dumps(alerts)))
+    chosen = replace(settings, of_features={JobReportSettings: chosen})
     async with harness.running(chosen, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
         jobs, shas = Jobs(bot, github), []
         for seconds in [*before[-5:], *week]:

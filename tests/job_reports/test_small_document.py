@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from bot.core.feature import load
+from bot.core.feature import import_tables, load
 from bot.db.rows import metadata
 from bot.features import FEATURES
 from bot.jobs.settings import DEFAULT_KINDS, CollectSettings
@@ -20,7 +20,14 @@ from tests.job_reports.conftest import Jobs, lines
 from tests.serving import SQLITE
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
-PACKAGES = {"bot.ci.extras.sizes": "sizes", "bot.ci.extras.parse.file_sizes": "sizes.file_sizes"}
+PLACES = {  # where the files of the bot stand in the package
+    "bot/job_reports/parse/file_sizes.py": "parser.py",
+    "bot/job_reports/file_sizes.py": "file_sizes.py",
+    "bot/pages/job_reports/file_sizes.py": "page.py",
+    "bot/pages/job_reports/templates/file_sizes.html": "templates/file_sizes.html",
+    "bot/job_reports/sizes_feature.py": "feature.py",
+}
+STRUCT = "bot/job_reports/parse/values.py"
 SHORT = 110  # lines of code, as CONTRIBUTING promises: without imports, docstrings and blank lines
 
 
@@ -28,11 +35,11 @@ def documented():
     """The files, by name, as a package `sizes` outside `bot`."""
     text = CONTRIBUTING.read_text(encoding="utf-8")
     section = text.partition("### Add a small document of a job\n")[2].partition("\n## ")[0]
-    shown = re.findall(
-        r"(?m)^`bot/ci/extras/(\S+?)`[^`]*(?:`[^`\n]+`[^`]*)*?```\w+\n(.*?)```", section, re.DOTALL
+    shown = dict(
+        re.findall(r"(?m)^`(bot/\S+?)`[^`]*(?:`[^`\n]+`[^`]*)*?```\w+\n(.*?)```", section, re.DOTALL)
     )
-    files = {name.partition("/")[2]: _moved(code) for name, code in shown}
-    struct = files.pop("parsed.py")
+    struct = shown.pop(STRUCT)
+    files = {PLACES[name]: _moved(code) for name, code in shown.items()}
     return files | {"parsed.py": f"import msgspec\n\n\n{struct}", "__init__.py": ""}
 
 
@@ -42,9 +49,11 @@ def _moved(code):
     code = code.replace(
         both, "from bot.job_reports.parse.values import Parsed\nfrom sizes.parsed import FileSize\n"
     )
-    for dotted, place in PACKAGES.items():
-        code = code.replace(dotted, place)
-    return code
+    for path, place in PLACES.items():
+        module = path.removesuffix(".py").replace("/", ".")
+        code = code.replace(f"{module}:", f"sizes.{place.removesuffix('.py')}:")
+        code = code.replace(f"{module} import", f"sizes.{place.removesuffix('.py')} import")
+    return code.replace('tables="bot.job_reports.file_sizes"', 'tables="sizes.file_sizes"')
 
 
 @pytest.fixture
@@ -62,7 +71,7 @@ def feature(tmp_path, monkeypatch):
 
 @pytest.fixture
 async def bot(feature, settings, github, issuer, clock):
-    importlib.import_module(feature.tables)
+    import_tables((feature,))
     engine = sa.create_engine(f"sqlite:///{settings.data_dir / 'ootbot.db'}")
     metadata.tables["ci_file_size"].create(engine)
     engine.dispose()

@@ -6,7 +6,6 @@ import aiohttp
 import pytest
 
 from bot.core.json_fields import iso_time
-from tests.ci.conftest import collecting_bot  # noqa: F401 - a fixture
 from tests.evidence.logs.conftest import bot, logs  # noqa: F401 - fixtures
 from tests.harness import L3, UPSTREAM
 from tests.ops.test_admin_pages import get, key_of, sign_in

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import bot.db.installation
-from bot.core.feature import load_each
+from bot.core.feature import import_tables, load_each
 from bot.db.rows import metadata
 from bot.features import FEATURES
 
@@ -40,9 +39,7 @@ OWN_WORK = {
 
 def tables():
     assert bot.db.installation, "importing it adds its table"
-    for feature in FEATURES:
-        if feature.tables:
-            importlib.import_module(feature.tables)
+    import_tables(FEATURES)
     return set(metadata.tables)
 
 

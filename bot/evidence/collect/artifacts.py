@@ -19,8 +19,7 @@ from bot.evidence.collect.parser_pool import WORKSPACE
 from bot.evidence.collect.receivers import Fetched, Job, attempt_of, attribute_artifact, partial_number
 from bot.evidence.collect.tables import ArtifactRow, WorkflowDay, ci_artifact, ci_fetch, ci_storage_day
 from bot.github import responses
-from bot.ingest import deliveries, inbox
-from bot.ingest import repositories as watched
+from bot.ingest import deliveries, inbox, repositories
 from bot.jobs import collection, runs, settings
 from bot.jobs.collection import FetchState, state_in_words
 from bot.jobs.runs import is_trusted_run
@@ -74,7 +73,7 @@ class ArtifactChoice:
 
 async def find_artifact(tx: Transaction, repo: str, artifact_id: int) -> ArtifactRow | None:
     """Return an artifact by any name of its repository."""
-    owners = sorted(await watched.read_ids(tx, repo))
+    owners = sorted(await repositories.read_ids(tx, repo))
     query = select(ArtifactRow, ci_artifact).where(A.repository_id.in_(owners), A.id == artifact_id)
     return await tx.fetch_first(query)
 
@@ -111,22 +110,22 @@ async def find_artifacts(
 ) -> list[ListedArtifact]:
     """Return artifacts, newest first."""
     query = LISTED.where(A.repository_id.in_(sorted(repositories)), *_conditions(choice)).limit(limit)
-    found = []
+    listed = []
     for row in await tx.rows(query):
         state, error, tries = (row.pop(name) for name in ("state", "error", "tries"))
         words = INDEXED_ONLY if state is None else state_in_words(state, error, tries=tries or 0)
         artifact: ArtifactRow = {name: row[name] for name in fields(ArtifactRow)}  # type: ignore[assignment]
-        found.append(ListedArtifact(artifact, state or FetchState.SKIPPED.value, words))
-    return found
+        listed.append(ListedArtifact(artifact, state or FetchState.SKIPPED.value, words))
+    return listed
 
 
 def _conditions(choice: ArtifactChoice) -> list[sa.ColumnElement[bool]]:
-    found = [A[name] == value for name, value in choice.same.items() if value is not None]
+    conditions = [A[name] == value for name, value in choice.same.items() if value is not None]
     if choice.sha is not None:
-        found += [choice.sha <= A.head_sha, A.head_sha < choice.sha + "g"]  # the range of its beginning
+        conditions += [choice.sha <= A.head_sha, A.head_sha < choice.sha + "g"]  # the range of its beginning
     if choice.before is not None:
-        found.append(A.id < choice.before)
-    return found
+        conditions.append(A.id < choice.before)
+    return conditions
 
 
 async def storage_by_workflow(
@@ -145,7 +144,7 @@ async def storage_by_workflow(
 
 async def base_sizes(tx: Transaction, artifacts: Sequence[ArtifactRow]) -> dict[int, int]:
     """Return by artifact the size of the newest of its name on a trusted run before."""
-    found = {}
+    sizes = {}
     for artifact in artifacts[:MOST_COMPARED]:
         query = sa.select(A.size_in_bytes).where(
             A.repository_id == artifact["repository_id"],
@@ -155,8 +154,8 @@ async def base_sizes(tx: Transaction, artifacts: Sequence[ArtifactRow]) -> dict[
             A.head_sha != artifact["head_sha"],
         )
         if base := (await tx.run(query.order_by(A.id.desc()).limit(1))).scalar():
-            found[artifact["id"]] = base
-    return found
+            sizes[artifact["id"]] = base
+    return sizes
 
 
 def copy_artifact(export: Export, row: ExportedRow) -> list[StoredObject]:
@@ -214,7 +213,7 @@ async def list_artifacts(context: Context, task: Task) -> None:
         return
     client = context.app_for(row["repo"]).client(row["repo"], since=row["received_at"], actions="read")
     try:
-        found = await read_pages(
+        listed = await read_pages(
             context, client, row["repo"], f"actions/runs/{run_id}/artifacts", "artifacts"
         )
         jobs = await read_pages(
@@ -225,13 +224,13 @@ async def list_artifacts(context: Context, task: Task) -> None:
         return
     of_run, known = await _described(context, row)
     await _store_missed(context, row, jobs, known)
-    await _store_artifacts(context, of_run, found)
+    await _store_artifacts(context, of_run, listed)
     await _logs(context, known, attempt)
-    grew = before is not None and len(found) > before["artifacts"]
-    late = not found and any("test" in (job["name"] or "").lower() for job in known)
+    grew = before is not None and len(listed) > before["artifacts"]
+    late = not listed and any("test" in (job["name"] or "").lower() for job in known)
 
     async def record_pass(tx: Transaction) -> None:
-        passes = await fetches.record_listing(tx, row, "listed", artifacts=len(found))
+        passes = await fetches.record_listing(tx, row, "listed", artifacts=len(listed))
         if (grew or late) and passes <= len(AGAIN):
             tx.enqueue("artifacts", task.key, delay=AGAIN[passes - 1])
 
@@ -242,16 +241,16 @@ async def read_pages(
     context: Context, client: Client, repo: str, path: str, name: str, *, most: int = MOST_PAGES
 ) -> list[dict[str, Any]]:
     """Return all pages of a list, at most so many; each counts as a call of the budget."""
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for page in range(1, most + 1):
         await collection.spend_call(context, repo)
         url = client.path(path + "{?per_page,page}")
         answer = await client.getitem(url, {"per_page": str(PAGE), "page": str(page)})
         listed = [item for item in answer.get(name) or [] if isinstance(item, dict)]
-        found += listed
+        entries += listed
         if len(listed) < PAGE:
             break
-    return found
+    return entries
 
 
 async def _cannot_list(context: Context, row: WorkflowRunRow, error: GitHubRefused) -> None:
@@ -284,10 +283,10 @@ async def _store_missed(
             await inbox.store_delivery(tx, deliveries.delivery_of_answer("workflow_job", job, repository))
 
 
-async def store_running(context: Context, row: WorkflowRunRow, found: Sequence[dict[str, Any]]) -> None:
+async def store_running(context: Context, row: WorkflowRunRow, listed: Sequence[dict[str, Any]]) -> None:
     """Store the artifacts that a run has left by now, which is not over, and have them fetched."""
     of_run, _ = await _described(context, row)
-    await _store_artifacts(context, of_run, found)
+    await _store_artifacts(context, of_run, listed)
 
 
 async def _described(context: Context, row: WorkflowRunRow) -> tuple[_ListedRun, list[WorkflowJobRow]]:
@@ -300,10 +299,10 @@ async def _described(context: Context, row: WorkflowRunRow) -> tuple[_ListedRun,
     return _ListedRun(row=row, started=started, jobs=jobs, trusted=trusted), known
 
 
-async def _store_artifacts(context: Context, of_run: _ListedRun, found: Sequence[dict[str, Any]]) -> None:
+async def _store_artifacts(context: Context, of_run: _ListedRun, listed: Sequence[dict[str, Any]]) -> None:
     """Store the artifacts and have those of a known kind fetched, a batch at a time."""
     kinds = context.settings.of(CollectSettings).ci_artifacts
-    made = [artifact for one in found if (artifact := _artifact(of_run, one, kinds))]
+    made = [artifact for entry in listed if (artifact := _artifact(of_run, entry, kinds))]
     for start in range(0, len(made), BATCH):
         batch = made[start : start + BATCH]
         async with context.store.transaction() as tx:
@@ -336,18 +335,18 @@ def _is_passing(artifact: ArtifactRow) -> bool:
     return partial_number(artifact["name"]) is not None and artifact["kind"] not in WHILE_RUNNING
 
 
-def _artifact(of_run: _ListedRun, found: dict[str, Any], kinds: settings.Kinds) -> ArtifactRow | None:
+def _artifact(of_run: _ListedRun, listed: dict[str, Any], kinds: settings.Kinds) -> ArtifactRow | None:
     """Return an artifact as it is stored; identity comes from our record of the run, never from the artifact."""
     row = of_run.row
-    identifier, name = read_member(found, ("id",), Kind.INT), read_member(found, ("name",), Kind.TEXT)
+    identifier, name = read_member(listed, ("id",), Kind.INT), read_member(listed, ("name",), Kind.TEXT)
     if identifier is None or name is None:
         return None
-    created_at = read_member(found, ("created_at",), Kind.TIME)
+    created_at = read_member(listed, ("created_at",), Kind.TIME)
     attempt = attempt_of(created_at, of_run.started)
     attribution = attribute_artifact(name, of_run.jobs, attempt=attempt, run_id=row["id"])
-    head = read_member(found, ("workflow_run", "head_repository_id"), Kind.INT)
+    head = read_member(listed, ("workflow_run", "head_repository_id"), Kind.INT)
     foreign = row["head_repository_id"] is not None and head not in {None, row["head_repository_id"]}
-    digest = read_member(found, ("digest",), Kind.TEXT)
+    digest = read_member(listed, ("digest",), Kind.TEXT)
     return {
         "repository_id": row["repository_id"],
         "id": identifier,
@@ -356,12 +355,12 @@ def _artifact(of_run: _ListedRun, found: dict[str, Any], kinds: settings.Kinds) 
         "job_id": attribution.job_id,
         "name": mask(name),
         "kind": settings.kind_of(name, kinds),
-        "size_in_bytes": max(read_member(found, ("size_in_bytes",), Kind.INT) or 0, 0),
+        "size_in_bytes": max(read_member(listed, ("size_in_bytes",), Kind.INT) or 0, 0),
         "digest": digest and digest[:DIGEST_LENGTH],
         "created_at": created_at,
-        "updated_at": read_member(found, ("updated_at",), Kind.TIME),
-        "expires_at": read_member(found, ("expires_at",), Kind.TIME),
-        "expired": bool(read_member(found, ("expired",), Kind.BOOL)),
+        "updated_at": read_member(listed, ("updated_at",), Kind.TIME),
+        "expires_at": read_member(listed, ("expires_at",), Kind.TIME),
+        "expired": bool(read_member(listed, ("expired",), Kind.BOOL)),
         "head_sha": row["head_sha"] or "",
         "trusted": of_run.trusted and not foreign,
         "flags": [*attribution.flags, *(["foreign_head"] if foreign else [])],

@@ -83,10 +83,10 @@ async def collect_since(context: Context, repo: str, since: int) -> AsyncIterato
         await collection.spend_call(context, repo)
         url = client.path("actions/runs{?status,created,per_page,page}")
         wanted = {"status": "completed", "created": created, "per_page": str(PAGE), "page": str(page)}
-        found = (await client.getitem(url, wanted))["workflow_runs"]
-        for one in found:
-            yield await _collect(context, client, repo, one)
-        if len(found) < PAGE:
+        attempts = (await client.getitem(url, wanted))["workflow_runs"]
+        for attempt in attempts:
+            yield await _collect(context, client, repo, attempt)
+        if len(attempts) < PAGE:
             return
 
 
@@ -116,16 +116,16 @@ async def _collect(context: Context, client: Client, repo: str, newest: dict[str
 
 
 async def _jobs(context: Context, client: Client, repo: str, run_id: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    jobs: list[dict[str, Any]] = []
     for page in range(1, MOST_PAGES + 1):
         await collection.spend_call(context, repo)
         url = client.path("actions/runs/{run}/jobs{?filter,per_page,page}")
         wanted = {"run": str(run_id), "filter": "all", "per_page": str(PAGE), "page": str(page)}
         listed = (await client.getitem(url, wanted))["jobs"]
-        found += listed
+        jobs += listed
         if len(listed) < PAGE:
             break
-    return [job for job in found if job["status"] == "completed"]
+    return [job for job in jobs if job["status"] == "completed"]
 
 
 async def _retry_empty(tx: Transaction, repository_id: int, run_id: int) -> None:
@@ -133,7 +133,7 @@ async def _retry_empty(tx: Transaction, repository_id: int, run_id: int) -> None
     for kind in ("log", "artifact"):
         known = await fetches.fetches_of_run(tx, repository_id, run_id, kind)
         bare = [
-            one for one, row in known.items() if row["state"] not in {FetchState.STORED, FetchState.PARSED}
+            key for key, row in known.items() if row["state"] not in {FetchState.STORED, FetchState.PARSED}
         ]
         await fetches.retry_fetches(tx, repository_id, kind, bare)
 
@@ -142,16 +142,18 @@ async def collecting_progress(tx: Transaction, repos: Collection[str] = ()) -> l
     """Return how far collecting is, by repository; of all repositories, or of some."""
     names = await runs.repository_names(tx)
     spent = await collection.last_hour(tx)
-    found: dict[int, Progress] = {}
+    by_repository: dict[int, Progress] = {}
     for repository_id, state, count, oldest in await fetches.count_states(tx):
         repo = names.get(repository_id) or str(repository_id)
         calls, size = spent.get(repo.partition("/")[0].casefold(), (0, 0))
         blank = Progress(
             repo=repo, states={}, oldest_wanted_at=None, calls_last_hour=calls, bytes_last_hour=size
         )
-        one = found.setdefault(repository_id, blank)
-        one["states"][state] = count
+        progress = by_repository.setdefault(repository_id, blank)
+        progress["states"][state] = count
         if state == FetchState.WANTED:
-            one["oldest_wanted_at"] = oldest
+            progress["oldest_wanted_at"] = oldest
     wanted = {repo.casefold() for repo in repos}
-    return [one for one in found.values() if not wanted or one["repo"].casefold() in wanted]
+    return [
+        progress for progress in by_repository.values() if not wanted or progress["repo"].casefold() in wanted
+    ]

@@ -68,8 +68,8 @@ class LocalBlobs:
 
     async def list(self, prefix: str = "") -> AsyncIterator[BlobInfo]:
         """Yield every blob whose key begins with a prefix, in no order."""
-        for one in await asyncio.to_thread(lambda: list(self._files(prefix))):
-            yield one
+        for blob in await asyncio.to_thread(lambda: list(self._files(prefix))):
+            yield blob
 
     async def close(self) -> None:
         """Do nothing: no file stays open."""
@@ -113,16 +113,16 @@ class LocalBlobs:
             if not temporary and not key.startswith(prefix):
                 continue
             with contextlib.suppress(FileNotFoundError):
-                found = path.stat()
+                status = path.stat()
                 if temporary:
-                    _clear(path, found)
+                    _clear(path, status)
                     continue
-                yield BlobInfo(key=key, size=found.st_size, modified_at=found.st_mtime_ns // 1_000_000)
+                yield BlobInfo(key=key, size=status.st_size, modified_at=status.st_mtime_ns // 1_000_000)
 
 
-def _clear(path: Path, found: os.stat_result) -> None:
+def _clear(path: Path, status: os.stat_result) -> None:
     """Delete a file that a crash left half written: nothing writes to one for an hour."""
-    if found.st_mtime < time.time() - 3600:
+    if status.st_mtime < time.time() - 3600:
         path.unlink(missing_ok=True)
 
 
@@ -185,20 +185,20 @@ def copy_blobs(source: Path, target: Path) -> Copied:
     """
     if target.resolve().is_relative_to(source.resolve()):
         raise GiveUp(f"{target} lies in {source}, which is to be copied: choose another folder")
-    found = Copied()
+    copied = Copied()
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     for path in sorted(source.glob(FILES)):
         if not path.name.startswith(TEMPORARY):
-            _copy_file(path, target / path.relative_to(source), found)
-    return found
+            _copy_file(path, target / path.relative_to(source), copied)
+    return copied
 
 
-def _copy_file(path: Path, to: Path, found: Copied) -> None:
+def _copy_file(path: Path, to: Path, copied: Copied) -> None:
     part = to.with_name(TEMPORARY + secrets.token_hex(8))
     try:
         known = path.stat()
         if to.exists() and _is_same_file(known, to.stat()):
-            found.there += 1
+            copied.there += 1
             return
         to.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         shutil.copy2(path, part)  # its time tells how old a log is
@@ -209,12 +209,12 @@ def _copy_file(path: Path, to: Path, found: Copied) -> None:
         return
     finally:
         part.unlink(missing_ok=True)
-    found.files += 1
-    found.bytes += known.st_size
+    copied.files += 1
+    copied.bytes += known.st_size
 
 
-def _is_same_file(one: os.stat_result, other: os.stat_result) -> bool:
-    return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
+def _is_same_file(status: os.stat_result, other: os.stat_result) -> bool:
+    return (status.st_size, status.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
 
 
 DAY = 86_400_000  # milliseconds
@@ -260,29 +260,29 @@ async def _delete_expired(context: Context, prefix: str, *, before: int, words: 
 async def _survey(context: Context, *, before: int) -> tuple[int, int, list[BlobInfo]]:
     """Delete blobs that no row names, except young ones; returns how many, the size of the rest, and the logs."""
     blobs = context.resource(BLOBS)
-    found = [one async for one in blobs.list()]
-    size = sum(one.size for one in found)
+    stored = [blob async for blob in blobs.list()]
+    size = sum(blob.size for blob in stored)
     deleted = 0
-    for start in range(0, len(found), BATCH):
-        old = [one for one in found[start : start + BATCH] if one.modified_at < before]
+    for start in range(0, len(stored), BATCH):
+        old = [blob for blob in stored[start : start + BATCH] if blob.modified_at < before]
         async with context.store.read() as tx:
-            known = await fetches.named_blobs(tx, [one.key for one in old])
-        for one in old:
-            if one.key not in known:
-                await blobs.delete(one.key)
-                size -= one.size
+            known = await fetches.named_blobs(tx, [blob.key for blob in old])
+        for blob in old:
+            if blob.key not in known:
+                await blobs.delete(blob.key)
+                size -= blob.size
                 deleted += 1
-    return deleted, size, [one for one in found if one.key.startswith(LOG_PREFIX)]
+    return deleted, size, [blob for blob in stored if blob.key.startswith(LOG_PREFIX)]
 
 
 async def _delete_over_limit(context: Context, logs: list[BlobInfo], excess: int) -> int:
     """Delete the oldest logs until what is over the limit is gone; returns how many."""
     chosen = []
-    for one in sorted(logs, key=lambda one: one.modified_at):
+    for log in sorted(logs, key=lambda log: log.modified_at):
         if excess <= 0:
             break
-        chosen.append(one.key)
-        excess -= one.size
+        chosen.append(log.key)
+        excess -= log.size
     for start in range(0, len(chosen), BATCH):
         keys = chosen[start : start + BATCH]
         async with context.store.transaction() as tx:

@@ -104,10 +104,10 @@ class RangedDownload:
         start, end = part
         for at in range(start, end, PIECE):
             until = min(at + PIECE, end)
-            found = await self.downloads.fetch_range(self.location, at, until)
-            if found is None or len(found[0]) != until - at:
+            fetched = await self.downloads.fetch_range(self.location, at, until)
+            if fetched is None or len(fetched[0]) != until - at:
                 raise Broken(f"the store sent another part than the one from byte {at:,}")
-            await asyncio.to_thread(_directory_place, self.into, at, found[0], None)
+            await asyncio.to_thread(_directory_place, self.into, at, fetched[0], None)
         return end - start
 
 

@@ -64,10 +64,10 @@ async def _not_there(
     if status != 404:
         await fetch_file.end_fetch(context, row, FetchState.BROKEN, f"GitHub answered {status}")
         return
-    found = await _read_job(context, job)
-    if found is None:
+    state = await _read_job(context, job)
+    if state is None:
         await fetch_file.end_fetch(context, row, FetchState.ABSENT, "GitHub no longer knows the job")
-    elif found.get("conclusion") == "skipped" or not (found.get("runner_name") or found.get("steps")):
+    elif state.get("conclusion") == "skipped" or not (state.get("runner_name") or state.get("steps")):
         await fetch_file.end_fetch(context, row, FetchState.ABSENT, NEVER_STARTED)
     elif row["tries"] > len(WAITS):
         reader = fetch_file.reader_of(context, fetched.kind)
@@ -83,14 +83,14 @@ async def _read_job(context: Context, job: WorkflowJobRow) -> dict[str, Any] | N
     client = context.app_for(job["repo"]).client(job["repo"], since=job["received_at"], actions="read")
     await collection.spend_call(context, job["repo"])
     try:
-        found: dict[str, Any] = await client.getitem(
+        answer: dict[str, Any] = await client.getitem(
             client.path("actions/jobs/{job}"), {"job": str(job["id"])}
         )
     except GitHubRefused as error:
         if error.gone:
             return None
         raise RetryLater(f"job {job['id']} cannot be read: {error}", after=60) from error
-    return found
+    return answer
 
 
 async def _skip(tx: Transaction, job: WorkflowJobRow, reason: str) -> None:

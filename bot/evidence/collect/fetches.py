@@ -1,4 +1,4 @@
-"""Rows of fetching logs, artifacts and uploads and of the passes over a run's artifacts, and the keys of their tasks."""
+"""Rows about the fetching of logs, artifacts and uploads and the listing of a run's artifacts; keys of their tasks."""
 
 from __future__ import annotations
 
@@ -204,8 +204,8 @@ async def overdue_fetches(tx: Transaction) -> list[tuple[str, str, int]]:
     query = sa.select(RUN.repo, F.kind, F.object_id).join(records["workflow_run"], same_run)
     query = query.order_by(F.asked_at).limit(OVERDUE_MOST)
     refused = (F.state == "forbidden") & (F.due_at < tx.now) & (F.asked_at > tx.now - RECENT)
-    found = [*await tx.run(query.where(waiting, late)), *await tx.run(query.where(refused))]
-    return [tuple(row) for row in found]
+    overdue = [*await tx.run(query.where(waiting, late)), *await tx.run(query.where(refused))]
+    return [tuple(row) for row in overdue]
 
 
 async def blobs_ended_before(tx: Transaction, prefix: str, before: int, *, limit: int) -> list[str]:

@@ -52,8 +52,8 @@ def attribute_artifact(name: str, jobs: Collection[Job], *, attempt: int, run_id
     named = _ATTEMPT.search(name)
     if named and int(named[1]) != attempt:
         flags.append("foreign_attempt")
-    found = _JOB_ID.search(name)
-    number = int(found[1]) if found else 0
+    match = _JOB_ID.search(name)
+    number = int(match[1]) if match else 0
     if number in {job.id for job in jobs}:  # however small, as on a new GitHub Enterprise Server
         return Attribution(number, tuple(flags))
     if number >= LEAST_JOB_ID and number != run_id:
@@ -68,8 +68,8 @@ def partial_number(name: str) -> int | None:
     >>> partial_number("test-reports_123-partial3"), partial_number("test-reports_123")
     (3, None)
     """
-    found = _PARTIAL.search(name)
-    return int(found[1]) if found else None
+    match = _PARTIAL.search(name)
+    return int(match[1]) if match else None
 
 
 def reported_job(given: object, jobs: Collection[Job]) -> Attribution:

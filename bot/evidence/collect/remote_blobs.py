@@ -1,5 +1,6 @@
-"""What a store of blobs does and how it fails; blobs in a bucket of S3, Google Cloud Storage or Azure, through obstore
-(extra `s3`).
+"""What a store of blobs does and how it fails; a store in a bucket of S3, Google Cloud Storage or Azure.
+
+Buckets are reached through obstore (extra `s3`), which is imported on first use.
 """
 
 from __future__ import annotations
@@ -162,11 +163,11 @@ class RemoteBlobs:
         folder = prefix.rpartition("/")[0]  # a bucket lists by whole segments
         with self._calling(prefix, missing=False):
             async for some in obstore.list(self._store, prefix=_name(folder) if folder else None):
-                for one in some:
-                    key = unquote(one["path"])
+                for entry in some:
+                    key = unquote(entry["path"])
                     if key.startswith(prefix):
-                        modified_at = round(one["last_modified"].timestamp() * 1000)
-                        yield BlobInfo(key=key, size=one["size"], modified_at=modified_at)
+                        modified_at = round(entry["last_modified"].timestamp() * 1000)
+                        yield BlobInfo(key=key, size=entry["size"], modified_at=modified_at)
 
     async def check(self) -> None:
         """Write, read and delete a blob; raises BlobsUnavailable with what the store says."""

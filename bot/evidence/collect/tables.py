@@ -1,4 +1,4 @@
-"""Tables of collecting: artifacts, what was fetched of them and of logs, the read budget, storage by day."""
+"""Tables of collecting: artifacts, what was fetched of them and of logs, storage by day."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
-from bot.db.rows import Big, Bool, Float, Int, Json, Millis, Text, partial_index, table
+from bot.db.rows import Big, Bool, Int, Json, Millis, Text, partial_index, table
 
 
 class ArtifactRow(TypedDict):
@@ -86,19 +86,6 @@ class ListingRow(TypedDict):
 
 
 ci_listing = table("ci_listing", ListingRow, key=("repository_id", "run_id", "run_attempt"))
-
-
-class BudgetRow(TypedDict):
-    """What an account's installation has spent on collecting."""
-
-    account: Text  # case folded
-    calls: Float  # that may be made now
-    bytes: Float  # that may be downloaded now; below zero after a large file
-    at: Millis  # when these two were computed
-    minutes: Json[dict[str, list[float]]]  # of the last hour: minute -> [calls, bytes]
-
-
-ci_budget = table("ci_budget", BudgetRow, key=("account",))
 
 
 class _OfRepository(TypedDict):

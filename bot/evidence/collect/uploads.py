@@ -80,7 +80,7 @@ async def repository_of_backend(tx: Transaction, backend: str, claimed: str | No
     The id in a token is GitHub's only if it is one of those that had this name: other issuers count their own.
     """
     known = await repositories.read_ids(tx, backend)
-    if claimed in {str(one) for one in known}:
+    if claimed in {str(row) for row in known}:
         return int(claimed or 0)
     return next(iter(known)) if len(known) == 1 else 0
 
@@ -105,10 +105,10 @@ async def job_failed(tx: Transaction, upload: UploadRow) -> bool | None:
     )
     reported = (await tx.run(same_run.limit(REPORTS_MOST))).all()
     name = (upload["workflow"], upload["job"])
-    named = [one for one in reported if (one.workflow_name, one.job_name) == name] or reported
-    if any(one.conclusion in FAILED for one in named):
+    named = [report for report in reported if (report.workflow_name, report.job_name) == name] or reported
+    if any(report.conclusion in FAILED for report in named):
         return True
-    ended = named and all(one.status == "completed" for one in named)
+    ended = named and all(report.status == "completed" for report in named)
     return False if ended else None
 
 
@@ -151,58 +151,60 @@ async def read_upload(context: Context, task: Task) -> None:
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} names no upload")
     async with context.store.transaction() as tx:
-        found = await find_upload(tx, int(task.key))
-        if found:
-            context.resource(WORKSPACE).shares.check(found["backend"].casefold())
-        failed = await job_failed(tx, found) if found else None
+        upload = await find_upload(tx, int(task.key))
+        if upload:
+            context.resource(WORKSPACE).shares.check(upload["backend"].casefold())
+        failed = await job_failed(tx, upload) if upload else None
         waits = (
-            found is not None
-            and found["kind"] == "log"
+            upload is not None
+            and upload["kind"] == "log"
             and failed is None
-            and tx.now - found["received_at"] < DAY
+            and tx.now - upload["received_at"] < DAY
         )
         begun = (
-            found and not waits and await fetches.begin_try(tx, found["repository_id"], "upload", found["id"])
+            upload
+            and not waits
+            and await fetches.begin_try(tx, upload["repository_id"], "upload", upload["id"])
         )
-        fetched = await _fetched(tx, context.settings, found, failed=bool(failed)) if found else None
+        fetched = await _fetched(tx, context.settings, upload, failed=bool(failed)) if upload else None
     if waits:
         raise NotYet("the job of the upload has not been reported as ended", after=LOOK_AGAIN)
-    if not found or not begun or not fetched:
+    if not upload or not begun or not fetched:
         return
-    reader = fetch_file.reader_of(context, found["kind"])
+    reader = fetch_file.reader_of(context, upload["kind"])
     prefix = (reader and reader.receiver.blob_prefix) or "upload-of"
-    blob = f"{prefix}/{found['repository_id']}/upload-{found['id']}"
-    wanted = Wanted(fetched=fetched, path="", size=found["size"], digest=None, blob=blob)
+    blob = f"{prefix}/{upload['repository_id']}/upload-{upload['id']}"
+    wanted = Wanted(fetched=fetched, path="", size=upload["size"], digest=None, blob=blob)
     if reader is None:
-        await fetch_file.end_fetch(context, begun, FetchState.SKIPPED, f"nothing reads {found['kind']}")
+        await fetch_file.end_fetch(context, begun, FetchState.SKIPPED, f"nothing reads {upload['kind']}")
     else:
         async with context.resource(WORKSPACE).folder() as folder:
-            await copy_to(context.resource(BLOBS), found["blob"], folder / "file")
+            await copy_to(context.resource(BLOBS), upload["blob"], folder / "file")
             await fetch_file.parse_file(context, begun, wanted, reader, folder)
-    await context.resource(BLOBS).delete(found["blob"])
+    await context.resource(BLOBS).delete(upload["blob"])
 
 
-async def _fetched(tx: Transaction, settings: Settings, found: UploadRow, *, failed: bool) -> Fetched:
-    facts = await runs.repository_facts(tx, found["repository_id"])
-    dispatch = (await dispatches.get_by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])
+async def _fetched(tx: Transaction, settings: Settings, upload: UploadRow, *, failed: bool) -> Fetched:
+    facts = await runs.repository_facts(tx, upload["repository_id"])
+    dispatch = (await dispatches.get_by_id(tx, [upload["dispatch_id"]])).get(upload["dispatch_id"])
     head = (dispatch and dispatch["head_sha"]) or ""
     return Fetched(
-        repository_id=found["repository_id"],
-        repo=found["backend"],
+        repository_id=upload["repository_id"],
+        repo=upload["backend"],
         source="upload",
-        kind=found["kind"],
-        object_id=-found["id"],  # never one of GitHub's ids
+        kind=upload["kind"],
+        object_id=-upload["id"],  # never one of GitHub's ids
         run_id=0,
-        run_attempt=found["run_attempt"],
+        run_attempt=upload["run_attempt"],
         job_id=None,
-        name=found["job"],
+        name=upload["job"],
         head_sha=head,
         trusted=await runs.is_trusted_dispatch(tx, settings, dispatch),
         private=facts.private is not False,
-        size=found["size"],
-        sha256=found["sha256"],
+        size=upload["size"],
+        sha256=upload["sha256"],
         failed=failed,
-        workflow=found["workflow"],
+        workflow=upload["workflow"],
     )
 
 

@@ -37,7 +37,7 @@ log = structlog.get_logger("bot.evidence.disabled.answers")
 async def request_answers(
     context: Context, tx: Transaction, repo: str, repository_id: int, issues: Sequence[DisablingRow]
 ) -> None:
-    """Have those issues of a repository answered on which our answer is missing or says something else."""
+    """Request answers on a repository's issues where ours is missing or outdated."""
     if not issues or not await may_write(tx, repo, context.app_for(repo).app_id):
         return
     written = await answer_digests(tx, repository_id)
@@ -47,7 +47,7 @@ async def request_answers(
 
 
 async def write_answer(context: Context, task: Task) -> None:
-    """Make our answer on one issue say what it should (key: repository's id/number)."""
+    """Bring our answer on an issue up to date. Key: repository's id and number, by `/`."""
     identifier, _, digits = task.key.partition("/")
     if not (identifier.isdigit() and digits.isdigit()):
         raise GiveUp(f"{task.key!r} is no issue")
@@ -74,16 +74,16 @@ async def write_answer(context: Context, task: Task) -> None:
 
 
 async def _write(context: Context, repo: str, issue: DisablingRow, known: int | None, text: str) -> int:
-    """Edit our answer, or create it; returns its id."""
+    """Edit our answer, or create it; return its id."""
     app = context.app_for(repo)
     client = app.low_priority(repo, issues="write")
     if known is not None and await _edit(client, known, text):
         return known
     begin = partial(begin_answer, repository_id=issue["repository_id"], number=issue["number"])
     async with create_once(context, begin) as creation:
-        found = None if creation.fresh else await _find(client, issue["number"], app.app_id)
-        if found is not None and await _edit(client, found, text):
-            return found
+        comment = None if creation.fresh else await _find(client, issue["number"], app.app_id)
+        if comment is not None and await _edit(client, comment, text):
+            return comment
         return await creation.create(partial(_create, client, issue["number"], text))
 
 
@@ -93,7 +93,7 @@ async def _create(client: Client, number: int, text: str) -> int:
 
 
 async def _edit(client: Client, comment_id: int, text: str) -> bool:
-    """Edit a comment; returns False when it was deleted."""
+    """Edit a comment; return False if it was deleted."""
     try:
         await client.patch(client.path(f"issues/comments/{comment_id}"), data={"body": text})
     except GitHubRefused as error:
@@ -104,12 +104,12 @@ async def _edit(client: Client, comment_id: int, text: str) -> bool:
 
 
 async def _find(client: Client, number: int, app_id: int) -> int | None:
-    """Return the id of our answer, looked for on all pages."""
+    """Look for our answer on all pages; return its id."""
     url = client.path(f"issues/{number}/comments{{?per_page}}")
-    async for one in client.getiter(url, {"per_page": "100"}):
-        author = (one.get("performed_via_github_app") or {}).get("id")
-        if author == app_id and str(one.get("body", "")).startswith(MARKER):
-            return int(one["id"])
+    async for comment in client.getiter(url, {"per_page": "100"}):
+        author = (comment.get("performed_via_github_app") or {}).get("id")
+        if author == app_id and str(comment.get("body", "")).startswith(MARKER):
+            return int(comment["id"])
     return None
 
 
@@ -122,7 +122,7 @@ SHOWN = 50  # tests that are named
 
 
 def render_answer(issue: DisablingRow, page: str | None) -> str:
-    """Return the answer on an issue; `page` is the address of the list of its repository."""
+    """Render the answer on an issue; `page` is the address of its repository's list."""
     lines = [MARKER, _effect(issue), ""]
     if issue["listed"]:
         for name, platforms in issue["entries"][:SHOWN]:
@@ -160,7 +160,7 @@ INSTALLATION, ANSWER = records["installation"].c, ci_disabling_comment.c
 
 
 async def may_write(tx: Transaction, repo: str, app_id: int) -> bool:
-    """Whether the account of a repository granted the App `issues: write`, which it does not ask for."""
+    """Whether a repository's account granted the App the optional permission `issues: write`."""
     query = sa.select(INSTALLATION.permissions).where(
         sa.func.lower(INSTALLATION.account_login) == repo.partition("/")[0].lower(),
         INSTALLATION.app_id == app_id,
@@ -178,13 +178,13 @@ async def find_answer(tx: Transaction, repository_id: int, number: int) -> Answe
 
 
 async def answer_digests(tx: Transaction, repository_id: int) -> dict[int, str]:
-    """Return what our answers in a repository say, as hashes, by the issue's number."""
+    """Return the digests of our answers in a repository, by issue number."""
     query = sa.select(ANSWER.number, ANSWER.digest).where(ANSWER.repository_id == repository_id)
     return {row.number: row.digest for row in await tx.run(query)}
 
 
 async def begin_answer(tx: Transaction, repository_id: int, number: int) -> Intent:
-    """Record that an answer is about to be made; raises RetryLater while another process may be making it."""
+    """Record that an answer is about to be created; raises RetryLater while another process may be creating it."""
     row = {"repository_id": repository_id, "number": number, "comment_id": None, "digest": ""}
     return await intent_rows.begin_intent(tx, ci_disabling_comment, row)
 
@@ -192,13 +192,13 @@ async def begin_answer(tx: Transaction, repository_id: int, number: int) -> Inte
 async def record_answer(
     tx: Transaction, repository_id: int, number: int, *, comment_id: int, digest: str
 ) -> None:
-    """Record what was written."""
+    """Record the answer that was written."""
     same = (ANSWER.repository_id == repository_id, ANSWER.number == number)
     await tx.run(sa.update(ci_disabling_comment).where(*same).values(comment_id=comment_id, digest=digest))
 
 
 async def lose_all(tx: Transaction) -> None:
-    """Record that every call in progress will stay unanswered: for the start of a process that is the only one."""
+    """Mark every call in progress as lost, when a process starts that is the only one."""
     await intent_rows.lose_all_intents(tx, [ci_disabling_comment])
 
 
@@ -212,7 +212,7 @@ PERMISSION = "issues: write"
 
 
 async def check_answers(target: Target) -> list[Finding]:
-    """Say where issues get an answer; where they do not, the page of the list says the same."""
+    """Report where issues get an answer; where they do not, the list's page says the same."""
     if not await target.has_database():
         return []  # another check says so
     apps = {app.role: app.github.app_id for app in target.apps}

@@ -36,12 +36,12 @@ DISABLED_DAY = ci_disabled_day.c
 
 
 async def note_day(tx: Transaction, repository_id: int, tests: Tests) -> None:
-    """Store the tests that are disabled now as those of today; a day without any has no row."""
+    """Store the currently disabled tests as today's; a day without any has no row."""
     today = tx.now // DAY
     listed = [[name, int(number), list(platforms)] for name, (number, _, platforms) in sorted(tests.items())]
     mine = (DISABLED_DAY.repository_id == repository_id, DISABLED_DAY.day == today)
     before = await tx.fetch_first(select(DisabledDayRow, ci_disabled_day).where(*mine))
-    if listed == ([list(one) for one in before["tests"]] if before else []):
+    if listed == ([list(entry) for entry in before["tests"]] if before else []):
         return
     row = {"repository_id": repository_id, "day": today, "tests": listed, "made_at": tx.now}
     await tx.upsert(ci_disabled_day, [row], replaced=["tests", "made_at"])
@@ -49,7 +49,7 @@ async def note_day(tx: Transaction, repository_id: int, tests: Tests) -> None:
 
 
 async def delete_before(tx: Transaction, day: int) -> int:
-    """Delete days before one; returns how many."""
+    """Delete the days before `day`; return how many."""
     return int((await tx.run(sa.delete(ci_disabled_day).where(DISABLED_DAY.day < day))).rowcount)
 
 
@@ -58,22 +58,22 @@ HISTORY = "disabled_tests_historical"
 
 
 def copy_list(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return a list as an object of its name."""
+    """Copy a list as an object under its name."""
     body: bytes = row["body"]
     key = "/".join((export.name, repo_key(row["repo"]), object_key(row["name"])))
     return [StoredObject(key=key, content=lambda: (body,))]
 
 
 def copy_day(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return a day as PyTorch's job stores it, a line for each disabled test."""
+    """Copy a day as PyTorch's job stores it, one line per disabled test."""
     date = f"{datetime.fromtimestamp(row['day'] * DAY / SECOND, UTC):%Y-%m-%d}"
-    found = [{**one, "day": date} for one in describe_day(row)]
+    lines = [{**line, "day": date} for line in describe_day(row)]
     key = "/".join((export.name, object_key(date), repo_key(row["repo"])))
-    return [StoredObject(key=key, content=lambda: map(json_line, found))]
+    return [StoredObject(key=key, content=lambda: map(json_line, lines))]
 
 
 def describe_day(row: ExportedRow) -> Iterator[dict[str, Any]]:
-    """Yield the tests that were disabled on a day under upstream's names."""
+    """Yield the tests disabled on a day, with upstream's field names."""
     for name, issue, platforms in row["tests"]:
         yield {
             "day": row["day"],
@@ -85,7 +85,7 @@ def describe_day(row: ExportedRow) -> Iterator[dict[str, Any]]:
 
 
 def copy_day_rows(export: Export) -> TableCopy:
-    """Return the copy of days in a table of ours, a row for each test."""
+    """Copy days to our own table, one row per test."""
     columns = {
         "repository_id": "Int64", "repo": "LowCardinality(String)", "day": "Date", "name": "String", "issue": "Int64",
         "platforms": "Array(String)", "made_at": "DateTime64(3, 'UTC')",
@@ -100,7 +100,7 @@ def copy_day_rows(export: Export) -> TableCopy:
 
 
 def copy_upstream_day(_export: Export) -> TableCopy:
-    """Return the copy of days in upstream's table, which has no repository: what was disabled once that day stays."""
+    """Copy days to upstream's table, which has no repository column: a test disabled once on a day stays."""
     columns = {
         "day": "Date", "timestamp": "DateTime", "name": "String", "issueNumber": "Int32", "platforms": "Array(String)",
     }  # fmt: skip
@@ -144,7 +144,7 @@ EXPORTS = (
 
 
 async def prune_disabled(context: Context) -> dict[str, int]:
-    """Forget pull requests that are no longer open, and days past the retention of records."""
+    """Delete pull requests that are no longer open, and days past the retention of records."""
     oldest = context.clock.now() // DAY - context.settings.record_retention_days
     async with context.store.transaction() as tx:
         return {

@@ -47,7 +47,7 @@ class Reading:
 
 
 def read_issue(title: str, body: str | None, devices: Collection[str]) -> Reading:
-    """Return what an issue asks for; `devices` (case folded) are platforms, too."""
+    """Read what an issue asks for; `devices` (case-folded) also count as platforms."""
     word, _, name = title.partition(" ")
     name, known = name.strip(), PLATFORMS | set(devices)
     lines = (body or "")[:BODY_MOST].splitlines()
@@ -64,12 +64,12 @@ def read_issue(title: str, body: str | None, devices: Collection[str]) -> Readin
 
 
 def is_test(text: str) -> bool:
-    """Whether a text names a test as an issue has to."""
+    """Whether a text names a test in the form issues must use."""
     return _TEST.fullmatch(text) is not None
 
 
 def job_parts(name: str) -> tuple[str, str, str]:
-    """Return workflow, platform and configuration of a job's name; what it lacks is empty."""
+    """Split a job's name into workflow, platform and configuration; missing parts are empty."""
     parts = [part.strip() for part in name.split("/", JOB_PARTS - 1)]
     workflow, platform, config = parts + [""] * (JOB_PARTS - len(parts))
     return workflow, platform, config
@@ -85,7 +85,7 @@ def _job(name: str, *, unstable: bool) -> Reading:
 
 
 def _several(lines: list[str], known: Collection[str]) -> Reading:
-    """Read the list of an issue about several tests."""
+    """Read the list in an issue about several tests."""
     listed = _block(lines)
     if listed is None:
         problem = f"the body has no line `{HEADING}` with a code block below it"
@@ -98,9 +98,9 @@ def _several(lines: list[str], known: Collection[str]) -> Reading:
         if test is None:
             problems.append(f"not a test with its class: {_shown(line)}")
             continue
-        found, wrong = _entry(test, platforms, known)
-        entries += found
-        problems += [f"{name.strip()}: {one}" for one in wrong]
+        read, wrong = _entry(test, platforms, known)
+        entries += read
+        problems += [f"{name.strip()}: {problem}" for problem in wrong]
     if not entries and not problems:
         problems.append("the code block lists no test")
     if len(problems) > PROBLEMS_MOST:
@@ -109,7 +109,7 @@ def _several(lines: list[str], known: Collection[str]) -> Reading:
 
 
 def _block(lines: list[str]) -> Iterator[str] | None:
-    """Return the lines of the first code block below the heading, blank ones left out."""
+    """Return the non-blank lines of the first code block below the heading."""
     rest = iter(lines)
     if not any(line.strip().lower() == HEADING for line in rest):
         return None
@@ -125,7 +125,7 @@ def _block(lines: list[str]) -> Iterator[str] | None:
 
 
 def _entry(test: re.Match[str], platforms: str, known: Collection[str]) -> tuple[list[Entry], list[str]]:
-    """Return the entry of a test and what is wrong with its platforms: only unknown ones disable nothing."""
+    """Return the entry of a test and the problems with its platforms; only unknown platforms disable nothing."""
     words = list(dict.fromkeys(word.strip().casefold() for word in platforms.split(",") if word.strip()))
     problems = [f"unknown platform: {_shown(word)}" for word in words if word not in known]
     kept = sorted(word for word in words if word in known)

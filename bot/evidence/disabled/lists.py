@@ -22,29 +22,30 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.evidence.disabled.tables import DisablingRow
 
-Tests = dict[
-    str, tuple[str, str, list[str]]
-]  # by test: number and address of an issue, platforms (none: all)
+# by test: number and address of an issue, platforms (none: all)
+Tests = dict[str, tuple[str, str, list[str]]]
 # by name: author, number and address of an issue, workflow, platform, configuration
 Jobs = dict[str, tuple[str, str, str, str, str, str]]
 
 
 def disabled_tests(issues: Iterable[DisablingRow]) -> Tests:
-    """Return the disabled tests: with several issues for one, on the platforms of all; no platform means all.
+    """Return the disabled tests, each on the platforms of all its issues; no platform means all.
 
     The issue named is the one with the lowest number.
     """
-    found: Tests = {}
+    tests: Tests = {}
     for issue in _in_order(issues, "test", unstable=False):
-        _add(found, {name: (str(issue["number"]), issue["url"] or "", on) for name, on in issue["entries"]})
-    return found
+        _add(tests, {name: (str(issue["number"]), issue["url"] or "", on) for name, on in issue["entries"]})
+    return tests
 
 
 def for_backend(upstream: Tests, own: Tests, device: str | None) -> Tests:
-    """Return the tests that a backend may skip: upstream's that are disabled on its device, and its own."""
-    found = {name: one for name, one in upstream.items() if not one[2] or (device or "").casefold() in one[2]}
-    _add(found, own)
-    return found
+    """Return the tests that a backend may skip: those upstream disables on its device, and its own."""
+    tests = {
+        name: test for name, test in upstream.items() if not test[2] or (device or "").casefold() in test[2]
+    }
+    _add(tests, own)
+    return tests
 
 
 def disabled_jobs(issues: Iterable[DisablingRow]) -> Jobs:
@@ -65,24 +66,28 @@ LISTS: dict[str, Callable[[Iterable[DisablingRow]], dict[str, Any]]] = {
 
 
 def _jobs(issues: Iterable[DisablingRow], *, unstable: bool) -> Jobs:
-    found: Jobs = {}
+    jobs: Jobs = {}
     for issue in _in_order(issues, "job", unstable=unstable):
         for name, _ in issue["entries"]:
             parts = issue_text.job_parts(name)
-            found.setdefault(name, (issue["author"] or "", str(issue["number"]), issue["url"] or "", *parts))
-    return found
+            jobs.setdefault(name, (issue["author"] or "", str(issue["number"]), issue["url"] or "", *parts))
+    return jobs
 
 
-def _add(found: Tests, more: Tests) -> None:
+def _add(tests: Tests, more: Tests) -> None:
     for name, (number, url, platforms) in more.items():
-        first, address, before = found.get(name, (number, url, platforms))
-        found[name] = (first, address, sorted({*before, *platforms}) if before and platforms else [])
+        first, address, before = tests.get(name, (number, url, platforms))
+        tests[name] = (first, address, sorted({*before, *platforms}) if before and platforms else [])
 
 
 def _in_order(issues: Iterable[DisablingRow], kind: str, *, unstable: bool) -> list[DisablingRow]:
-    """Return the issues of a kind that have an effect."""
-    wanted = (one for one in issues if one["listed"] and (one["kind"], one["unstable"]) == (kind, unstable))
-    return sorted(wanted, key=lambda one: one["number"])
+    """Return the effective issues of a kind, by number."""
+    wanted = (
+        issue
+        for issue in issues
+        if issue["listed"] and (issue["kind"], issue["unstable"]) == (kind, unstable)
+    )
+    return sorted(wanted, key=lambda issue: issue["number"])
 
 
 LIST = ci_list.c
@@ -93,7 +98,7 @@ GZIPPED = Statement(sa.select(LIST.gzipped).where(*SAME_LIST))
 
 
 async def store_list(tx: Transaction, repository_id: int, name: str, page: CachedPage) -> bool:
-    """Store a list; returns whether it differs from the one before."""
+    """Store a list; return whether it differs from the previous one."""
     before = await find_mark(tx, repository_id, name)
     if before and before["etag"] == page.etag:
         mine = (LIST.repository_id == repository_id, LIST.name == name)
@@ -107,18 +112,18 @@ async def store_list(tx: Transaction, repository_id: int, name: str, page: Cache
 
 
 async def find_mark(tx: Transaction, repository_id: int, name: str) -> ListMark | None:
-    """Return the mark of a list as it was made last."""
+    """Return the mark of the last version of a list."""
     return await tx.fetch_first(MARK, {"repository_id": repository_id, "name": name})
 
 
 async def last_body(tx: Transaction, repository_id: int, name: str) -> bytes | None:
-    """Return a list as it was made last."""
+    """Return the last version of a list."""
     body: bytes | None = (await tx.run(BODY, {"repository_id": repository_id, "name": name})).scalar()
     return body
 
 
 async def gzipped_body(tx: Transaction, mark: ListMark) -> bytes:
-    """Return a list as it was compressed; empty where it is small."""
+    """Return the compressed body of a list; empty if it is small."""
     key = {"repository_id": mark["repository_id"], "name": mark["name"]}
     content: bytes = (await tx.run(GZIPPED, key)).scalar_one()
     return content
@@ -131,7 +136,7 @@ T = TypeVar("T")
 
 
 class BytesCache(Generic[T]):
-    """The entries used last, up to a number of bytes in all; used by the render thread alone."""
+    """A cache of the most recently used entries, bounded in bytes; only the render thread uses it."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
@@ -139,14 +144,14 @@ class BytesCache(Generic[T]):
 
     def find(self, key: Hashable) -> T | None:
         """Return an entry, if there is one."""
-        found = self._entries.get(key)
-        if found is None:
+        entry = self._entries.get(key)
+        if entry is None:
             return None
         self._entries.move_to_end(key)
-        return found[0]
+        return entry[0]
 
     def store(self, key: Hashable, value: T, size: int) -> None:
-        """Add an entry of that many bytes, unless it is too large; those used least recently are dropped."""
+        """Add an entry of this size unless it is too large; drop the least recently used ones."""
         if size > MOST_OF_ONE:
             return
         _, before = self._entries.pop(key, (None, 0))
@@ -164,25 +169,25 @@ CONTROL = "public, max-age=300"
 
 
 def seal_list(content: Mapping[str, object]) -> CachedPage:
-    """Return a list as it is sent."""
+    """Encode a list as it is sent."""
     body = msgspec.json.encode(content, order="sorted")
     return page_cache.seal_page(web.Response(body=body, content_type="application/json", charset="utf-8"))
 
 
 async def page_for_request(tx: Transaction, request: web.Request, made: ListMark) -> CachedPage:
-    """Return a list with no more of it than the answer to a request needs: it may be large."""
+    """Load only as much of a list as the answer to a request needs: it may be large."""
     if any(tag.value == made["etag"] for tag in request.if_none_match or ()):
         return _page(made)
     compressed = "gzip" in request.headers.get("Accept-Encoding", "")
     # but for the moment it was made at: half hourly it is mostly the same list
     key, cache = (made["repository_id"], made["name"], made["etag"], compressed), request.app[SENT_LISTS]
-    found = cache.find(key)
-    if found is None:
+    page = cache.find(key)
+    if page is None:
         gzipped = await gzipped_body(tx, made) if compressed else b""
         body = b"" if gzipped else await last_body(tx, made["repository_id"], made["name"]) or b""
-        found = _page(made, body, gzipped)
-        cache.store(key, found, len(body) + len(gzipped))
-    return found
+        page = _page(made, body, gzipped)
+        cache.store(key, page, len(body) + len(gzipped))
+    return page
 
 
 def _page(made: ListMark, body: bytes = b"", gzipped: bytes = b"") -> CachedPage:
@@ -191,6 +196,6 @@ def _page(made: ListMark, body: bytes = b"", gzipped: bytes = b"") -> CachedPage
 
 
 def send_list(request: web.Request, page: CachedPage) -> web.Response:
-    """Answer with a list; what is private is not kept by caches."""
+    """Send a list; private ones are not cached."""
     control = page_cache.NOT_STORED if access.reads_private(request) else CONTROL
     return page_cache.send_page(request, page, control=control)

@@ -38,7 +38,7 @@ def periodic(_settings: Settings) -> dict[str, float]:
 
 
 async def request_changed_lists(tx: Transaction, changed: Changed) -> None:
-    """Before a commit: request the lists of repositories whose issues have changed, and commits that may close some."""
+    """Before a commit: request the lists of repositories whose issues changed, and the commits that may close some."""
     issues = changed.get("issue", ())
     concerned = {row["repository_id"] for row in issues if (row["title"] or "").startswith(PREFIXES)}
     others = {
@@ -53,7 +53,7 @@ async def request_changed_lists(tx: Transaction, changed: Changed) -> None:
 
 
 async def request_all_lists(context: Context, _task: Task) -> None:
-    """Request issues and pull requests that were missed, and the lists of every repository."""
+    """Request missed issues and pull requests, and the lists of every repository."""
     async with context.store.transaction() as tx:
         for identifier in sorted(await rows.repositories(tx, context.settings)):
             tx.enqueue("disabled", str(identifier))
@@ -63,7 +63,7 @@ async def request_all_lists(context: Context, _task: Task) -> None:
 
 
 async def make_lists(context: Context, task: Task) -> None:
-    """Make the lists of one repository (key: its id)."""
+    """Make the lists of a repository. Key: its id."""
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} is not the id of a repository")
     identifier = int(task.key)
@@ -74,7 +74,7 @@ async def make_lists(context: Context, task: Task) -> None:
     if repo is None:
         return
     refusals = await _refusals(context, repo, issues)
-    read = [_understood(identifier, one, devices, refusals.get(one["author"] or "")) for one in issues]
+    read = [_understood(identifier, issue, devices, refusals.get(issue["author"] or "")) for issue in issues]
     pages = {name: lists.seal_list(make(read)) for name, make in lists.LISTS.items()}
     async with context.store.transaction() as tx:
         await rows.replace_issues(tx, identifier, read)
@@ -83,16 +83,16 @@ async def make_lists(context: Context, task: Task) -> None:
         await grid_columns.replace_unstable_names(tx, identifier, lists.unstable_jobs(read))
         await answers.request_answers(context, tx, repo, identifier, read)
     if changed:
-        effective = sum(one["listed"] for one in read)
+        effective = sum(issue["listed"] for issue in read)
         log.info("lists made", repo=repo, lists=changed, issues=len(read), effective=effective)
 
 
 async def _refusals(context: Context, repo: str, issues: Sequence[CandidateRow]) -> dict[str, str]:
-    """Return, by author, why their issues change nothing; authors who may disable tests are not among them."""
+    """Return, by author, why their issues change nothing; authors who may disable tests are absent."""
     trusted = {login.casefold() for login in context.settings.of(DisabledSettings).ci_disable_authors}
     # members first: strangers, who can open any number of issues, never take their place
-    ordered = sorted(issues, key=lambda one: one["author_association"] not in TRUSTED_ASSOCIATIONS)
-    authors = dict.fromkeys(one["author"] or "" for one in ordered)
+    ordered = sorted(issues, key=lambda issue: issue["author_association"] not in TRUSTED_ASSOCIATIONS)
+    authors = dict.fromkeys(issue["author"] or "" for issue in ordered)
     unknown = [login for login in authors if login and login.casefold() not in trusted]
     refusals = {"": "GitHub does not name its author"}
     app = context.app_for(repo)
@@ -131,7 +131,7 @@ IssuesByNumber = dict[int, dict[str, Any]]  # issues by number
 
 
 async def find_missed_issues(context: Context, task: Task) -> None:
-    """Compare the records of one repository's issues about CI (key: its id) with what GitHub finds."""
+    """Compare the records of a repository's issues about CI with GitHub's search. Key: its id."""
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} is not the id of a repository")
     identifier = int(task.key)
@@ -142,14 +142,16 @@ async def find_missed_issues(context: Context, task: Task) -> None:
         return
     client = context.app_for(repo).client(repo, issues="read")
     try:
-        found, complete = await _search(context, client, repo)
+        issues, complete = await _search(context, client, repo)
         if complete:
-            found |= await _look_up(context, client, repo, sorted(known.keys() - found.keys()))
+            issues |= await _look_up(context, client, repo, sorted(known.keys() - issues.keys()))
     except GitHubRefused as error:
         log.info("issues cannot be searched", repo=repo, reason=str(error))
         return
     behind = [
-        one for number, one in found.items() if (as_time(one["updated_at"]) or 0) > known.get(number, -1)
+        issue
+        for number, issue in issues.items()
+        if (as_time(issue["updated_at"]) or 0) > known.get(number, -1)
     ]
     for issue in behind:
         async with context.store.transaction() as tx:
@@ -159,8 +161,8 @@ async def find_missed_issues(context: Context, task: Task) -> None:
 
 
 async def _search(context: Context, client: Client, repo: str) -> tuple[IssuesByNumber, bool]:
-    """Return the open issues whose titles have one of our words in them, and whether these are all."""
-    found: IssuesByNumber = {}
+    """Search for open issues with our words in their titles; return them, and whether the result is complete."""
+    issues: IssuesByNumber = {}
     complete = True
     for word in (issue_text.DISABLED, issue_text.UNSTABLE):
         for page in range(1, MOST_PAGES + 1):
@@ -175,25 +177,25 @@ async def _search(context: Context, client: Client, repo: str) -> tuple[IssuesBy
                     "page": str(page),
                 },
             )
-            items = [one for one in answer["items"] if str(one["title"]).startswith(f"{word} ")]
-            found |= {one["number"]: one for one in items}
+            items = [issue for issue in answer["items"] if str(issue["title"]).startswith(f"{word} ")]
+            issues |= {issue["number"]: issue for issue in items}
             if len(answer["items"]) < PAGE:
                 break
         complete &= not answer["incomplete_results"] and answer["total_count"] <= PAGE * MOST_PAGES
-    return found, complete
+    return issues, complete
 
 
 async def _look_up(context: Context, client: Client, repo: str, numbers: list[int]) -> IssuesByNumber:
-    """Return some issues as they are now."""
-    found: IssuesByNumber = {}
+    """Fetch issues as they are now."""
+    issues: IssuesByNumber = {}
     for number in numbers[:LOOKUPS_MOST]:
         await collection.spend_call(context, repo)
         try:
-            found[number] = await client.getitem(client.path("issues/{number}"), {"number": str(number)})
+            issues[number] = await client.getitem(client.path("issues/{number}"), {"number": str(number)})
         except GitHubRefused as error:
             if not error.gone:
                 raise
-    return found
+    return issues
 
 
 def _as_delivery(repository: dict[str, Any], issue: dict[str, Any]) -> inbox.Incoming:

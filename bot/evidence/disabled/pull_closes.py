@@ -36,19 +36,19 @@ _HIDDEN = re2.compile(r"(?s)<!--.*?(?:-->|$)|(?m:^)[ \t]*```.*?(?:(?m:^)[ \t]*``
 
 
 def closed_issues(text: str, repo: str) -> set[tuple[str, int]]:
-    """Return repository (case folded) and number of the issues that a text in a repository closes."""
-    found: set[tuple[str, int]] = set()
+    """Return the repository (case-folded) and number of each issue that a text in a repository closes."""
+    closed: set[tuple[str, int]] = set()
     rest = text[:TEXT_MOST]
     for match in _CLOSES.finditer(rest):
         named, addressed, number = match.groups()
-        found.add(((named or addressed or repo).casefold(), int(number)))
-        if len(found) == ISSUES_MOST:
+        closed.add(((named or addressed or repo).casefold(), int(number)))
+        if len(closed) == ISSUES_MOST:
             break
-    return found
+    return closed
 
 
 def closed_by_description(text: str, repo: str) -> set[tuple[str, int]]:
-    """Return the issues that a pull request's description closes; what stands in comments and code closes nothing."""
+    """Return the issues that a pull request's description closes; comments and code in it close nothing."""
     return closed_issues(_HIDDEN.sub(" ", text[:TEXT_MOST]), repo)
 
 
@@ -68,7 +68,7 @@ async def find_pull(tx: Transaction, repository_id: int, number: int) -> PullRow
 
 
 async def issues_closed_by(tx: Transaction, repository_id: int, number: int) -> set[Issue]:
-    """Return the issues that a pull request closes by its description and commits, as far as these were read."""
+    """Return the issues that a pull request closes by its description and the commits read so far."""
     pull = await find_pull(tx, repository_id, number)
     if pull is None:
         return set()
@@ -81,7 +81,7 @@ async def issues_closed_by(tx: Transaction, repository_id: int, number: int) -> 
 async def store_closed(
     tx: Transaction, repository_id: int, number: int, head_sha: str, issues: Iterable[Issue]
 ) -> None:
-    """Store what the commits up to a head close."""
+    """Store the issues that the commits up to a head close."""
     new = {"head_sha": head_sha, "issues": sorted(issues)}
     insert = tx.insert(ci_pull_closes).values(repository_id=repository_id, number=number, **new)
     await tx.run(insert.on_conflict_do_update(index_elements=["repository_id", "number"], set_=new))
@@ -90,7 +90,7 @@ async def store_closed(
 async def unread_pulls(
     tx: Transaction, repository_id: int, numbers: Collection[int] | None = None
 ) -> list[int]:
-    """Return open pull requests (of some, or all) whose commits were not read up to the head, by number, newest first.
+    """Return the open pull requests whose commits have not been read up to the head, the newest first.
 
     There are none in a repository whose issues disable nothing.
     """
@@ -109,7 +109,7 @@ async def unread_pulls(
 
 
 async def forget_closed(tx: Transaction) -> int:
-    """Delete what is known of pull requests that are no longer open."""
+    """Delete the rows of pull requests that are no longer open."""
     is_open = sa.exists().where(
         PULL.repository_id == CLOSES.repository_id, PULL.number == CLOSES.number, PULL.state == "open"
     )
@@ -119,8 +119,8 @@ async def forget_closed(tx: Transaction) -> int:
 def without_closed(
     issues: Iterable[DisablingRow], repo: str, closed: Collection[Issue]
 ) -> list[DisablingRow]:
-    """Return the issues of a repository that are not among those closed."""
-    return [one for one in issues if (repo.casefold(), one["number"]) not in closed]
+    """Return the issues of a repository that are not in `closed`."""
+    return [issue for issue in issues if (repo.casefold(), issue["number"]) not in closed]
 
 
 log = structlog.get_logger("bot.evidence.disabled.pull_closes")
@@ -129,12 +129,12 @@ PAGE, MOST_PAGES = 100, 3  # GitHub lists no more than 250 commits of a pull req
 
 
 def request_pull(tx: Transaction, repository_id: int, number: int) -> None:
-    """Have the commits of a pull request read."""
+    """Request a reading of a pull request's commits."""
     tx.enqueue("pull_closes", f"{repository_id}/{number}")
 
 
 async def request_changed_pulls(tx: Transaction, changed: Changed) -> None:
-    """Have the commits of pull requests with a new head read, where something is disabled."""
+    """Request a reading of the commits of pull requests with a new head, if their repository disables anything."""
     pulls: defaultdict[int, set[int]] = defaultdict(set)
     for row in changed.get("pull_request", ()):
         if row["state"] == "open" and row["number"] is not None:
@@ -145,7 +145,7 @@ async def request_changed_pulls(tx: Transaction, changed: Changed) -> None:
 
 
 async def read_pull_commits(context: Context, task: Task) -> None:
-    """Read the commits of one pull request (key: repository's id/number)."""
+    """Read the commits of a pull request. Key: repository's id and number, by `/`."""
     identifier, _, number = task.key.partition("/")
     if not (identifier.isdigit() and number.isdigit()):
         raise GiveUp(f"{task.key!r} is no pull request")
@@ -153,25 +153,25 @@ async def read_pull_commits(context: Context, task: Task) -> None:
         pull = await find_pull(tx, int(identifier), int(number))
     if pull is None or pull["head_sha"] is None:
         return
-    found: set[Issue] = set()
+    closed: set[Issue] = set()
     try:
         for message in await _messages(context, pull["repo"], int(number), since=task.created_at):
-            found |= closed_issues(message, pull["repo"])
+            closed |= closed_issues(message, pull["repo"])
     except GitHubRefused as error:  # its description still counts
         log.info("commits cannot be read", repo=pull["repo"], pull=int(number), reason=str(error))
     async with context.store.transaction() as tx:
-        await store_closed(tx, int(identifier), int(number), pull["head_sha"], found)
+        await store_closed(tx, int(identifier), int(number), pull["head_sha"], closed)
 
 
 async def _messages(context: Context, repo: str, number: int, *, since: int) -> list[str]:
     client = context.app_for(repo).client(repo, since=since, pull_requests="read")
-    found: list[str] = []
+    messages: list[str] = []
     for page in range(1, MOST_PAGES + 1):
         await collection.spend_call(context, repo)
         url = client.path("pulls/{number}/commits{?per_page,page}")
         wanted = {"number": str(number), "per_page": str(PAGE), "page": str(page)}
         listed = await client.getitem(url, wanted)
-        found += [str(one["commit"]["message"]) for one in listed]
+        messages += [str(commit["commit"]["message"]) for commit in listed]
         if len(listed) < PAGE:
             break
-    return found
+    return messages

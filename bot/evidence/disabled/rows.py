@@ -34,22 +34,26 @@ async def repositories(tx: Transaction, settings: Settings) -> dict[int, str]:
     names = {name.casefold() for name in (*settings.upstream_repo, *backends)}
     query = sa.select(REPOSITORY.repository_id, REPOSITORY.full_name)
     query = query.where(sa.func.lower(REPOSITORY.full_name).in_(sorted(names)))
-    found = {row.repository_id: row.full_name for row in await tx.run(query)}
+    full_names = {row.repository_id: row.full_name for row in await tx.run(query)}
     ours: dict[int, str] = {}
     for name in names:
         ids = await watched.read_ids(tx, name)
-        ours |= {one: full for one, full in found.items() if one in ids and full.casefold() == name}
+        ours |= {
+            identifier: full
+            for identifier, full in full_names.items()
+            if identifier in ids and full.casefold() == name
+        }
     return ours
 
 
 async def devices(tx: Transaction) -> frozenset[str]:
-    """Return the devices of the allowlist in force, case folded."""
+    """Return the devices of the allowlist in force, case-folded."""
     listed = await allowlists.read_in_force(tx)
     return frozenset(entry.device.casefold() for entry in (listed.entries if listed else ()) if entry.device)
 
 
 async def candidate_issues(tx: Transaction, repository_id: int) -> list[CandidateRow]:
-    """Return the open issues whose titles begin as one that disables something, the oldest first."""
+    """Return the open issues whose titles may disable something, the oldest first."""
     issues = select(CandidateRow, records["issue"], author=ISSUE.user_login, url=ISSUE.html_url)
     query = issues.where(CANDIDATE, ISSUE.repository_id == repository_id, ISSUE.deleted_at.is_(None))
     query = query.where(ISSUE.number.is_not(None)).order_by(ISSUE.number).limit(ISSUES_MOST)
@@ -57,20 +61,20 @@ async def candidate_issues(tx: Transaction, repository_id: int) -> list[Candidat
 
 
 async def disabling_issues(tx: Transaction, repository_id: int) -> list[DisablingRow]:
-    """Return the issues of a repository as they were understood, by number."""
+    """Return the issues of a repository as they were read, by number."""
     query = select(DisablingRow, ci_disabling).where(ci_disabling.c.repository_id == repository_id)
     return await tx.fetch(query.order_by(ci_disabling.c.number))
 
 
 async def effective_issues(tx: Transaction, repository_id: int) -> list[DisablingRow]:
-    """Return the issues of a repository that have an effect, by number."""
+    """Return the effective issues of a repository, by number."""
     c = ci_disabling.c
     query = select(DisablingRow, ci_disabling).where(c.repository_id == repository_id, c.listed)
     return await tx.fetch(query.order_by(c.number))
 
 
 async def find_issue(tx: Transaction, repository_id: int, number: int) -> DisablingRow | None:
-    """Return one issue as it was understood."""
+    """Return an issue as it was read."""
     query = select(DisablingRow, ci_disabling).where(
         ci_disabling.c.repository_id == repository_id, ci_disabling.c.number == number
     )
@@ -78,14 +82,14 @@ async def find_issue(tx: Transaction, repository_id: int, number: int) -> Disabl
 
 
 async def known_numbers(tx: Transaction, keys: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Return which of some issues (repository, number) were understood as one that disables something."""
+    """Return which of these issues (repository, number) were read as disabling something."""
     columns = (ci_disabling.c.repository_id, ci_disabling.c.number)
-    found = await tx.run(sa.select(*columns).where(tx.among(columns, sorted(keys))))
-    return {(row.repository_id, row.number) for row in found}
+    known = await tx.run(sa.select(*columns).where(tx.among(columns, sorted(keys))))
+    return {(row.repository_id, row.number) for row in known}
 
 
 async def replace_issues(tx: Transaction, repository_id: int, issues: Sequence[DisablingRow]) -> None:
-    """Store the issues of a repository; those not among them are deleted."""
+    """Replace the stored issues of a repository."""
     known = {row["number"]: row for row in await disabling_issues(tx, repository_id)}
     gone = sorted(known.keys() - {row["number"] for row in issues})
     if gone:
@@ -96,12 +100,12 @@ async def replace_issues(tx: Transaction, repository_id: int, issues: Sequence[D
     changed = [row for row in issues if _plain(row) != _plain(known.get(row["number"]))]
     tx.note_changed("ci_disabling", [*(known[number] for number in gone), *changed])
     if changed:
-        names = [one.name for one in ci_disabling.c if not one.primary_key]
+        names = [column.name for column in ci_disabling.c if not column.primary_key]
         await tx.upsert(ci_disabling, changed, replaced=names)
 
 
 def _plain(row: DisablingRow | None) -> dict[str, Any] | None:
-    """Return a row in the form it has once it was stored."""
+    """Return a row in the form in which it is stored."""
     if row is None:
         return None
     entries = [[name, list(platforms)] for name, platforms in row["entries"]]
@@ -115,13 +119,13 @@ EVERYWHERE: frozenset[str] = frozenset()
 
 
 class DisabledHere:
-    """The disabled tests of a repository, with the platforms on which they are."""
+    """The disabled tests of a repository, with their platforms."""
 
     def __init__(self, tests: Tests) -> None:
         self._platforms = {
-            (found["name"], found["suite"].rpartition(".")[2]): frozenset(platforms)
+            (matched["name"], matched["suite"].rpartition(".")[2]): frozenset(platforms)
             for entry, (_, _, platforms) in tests.items()
-            if (found := LISTED.fullmatch(entry))
+            if (matched := LISTED.fullmatch(entry))
         }
 
     def has(self, suite: str, name: str, platforms: Collection[str]) -> bool:
@@ -131,17 +135,17 @@ class DisabledHere:
 
 
 def platforms_of(job: TestJobRow, env: EnvRow | None) -> set[str]:
-    """Return what a job's platform may be called in a list."""
-    found = set(_WORD.findall(f"{job['workflow']} {job['name']}".lower()))
+    """Return the names that lists may use for a job's platform."""
+    platforms = set(_WORD.findall(f"{job['workflow']} {job['name']}".lower()))
     if env:
-        found |= {env["os"], env["accelerator"], SYSTEMS.get(env["os"], "")}
-    return found - {""}
+        platforms |= {env["os"], env["accelerator"], SYSTEMS.get(env["os"], "")}
+    return platforms - {""}
 
 
 async def disabled_in_repository(
     tx: Transaction, repository_id: int, upstream_id: int, device: str | None
 ) -> DisabledHere:
-    """Return what is disabled in a repository: its own list; for a backend also upstream's, as far as it is meant."""
+    """Read what is disabled in a repository: its own list and, for a backend, upstream's entries for its device."""
     own = lists.disabled_tests(await disabling_issues(tx, repository_id))
     if upstream_id in {0, repository_id}:
         return DisabledHere(own)

@@ -52,11 +52,11 @@ class _Times(TypedDict):
 
 
 class DisablingRow(_Identity, _Number, _Effect, _Shown, _Understood, _Times):
-    """An open issue that names tests or a job, as it was understood."""
+    """An open issue that names tests or a job, as it was read."""
 
 
 class CandidateRow(_Number, _Shown, _Times):
-    """An open issue whose title begins as one that disables something."""
+    """An open issue whose title may disable something."""
 
     body: str | None
     author_association: str | None
@@ -80,7 +80,7 @@ ci_disabling_comment = table("ci_disabling_comment", AnswerRow, key=("repository
 
 
 class ListMark(TypedDict):
-    """Which making of a list it is: with the same mark, the list and what it was made of are the same."""
+    """The version of a list: with the same mark, the list and its sources are the same."""
 
     repository_id: Big
     name: Text
@@ -105,7 +105,7 @@ class _Day(TypedDict):
 
 
 class DisabledDayRow(_Identity, _Day):
-    """The tests that were disabled on a day, when its list was last made."""
+    """The tests that were disabled when a day's list was last made."""
 
 
 ci_disabled_day = table(
@@ -114,7 +114,7 @@ ci_disabled_day = table(
 
 
 class PullClosesRow(TypedDict):
-    """What the commits of a pull request close by their messages."""
+    """The issues that the commit messages of a pull request close."""
 
     repository_id: Big
     number: Big

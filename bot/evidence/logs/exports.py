@@ -86,7 +86,7 @@ def copy_verdict_rows(export: Export) -> TableCopy:
     columns = column_types(ci_verdict, without=("current", "excerpt", "excerpt_from"))
 
     def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
-        return ({**one, "repo": row["repo"]} for one in row["verdicts"])
+        return ({**verdict, "repo": row["repo"]} for verdict in row["verdicts"])
 
     return copy_of(export, columns, order=("ruleset", "rank"), rows=rows, several=True)
 
@@ -189,13 +189,13 @@ async def read_verdicts(
 
 async def verdicts_of_keys(tx: Transaction, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
     """Return the current verdicts on jobs (repository, job), by rank."""
-    found: dict[RowKey, list[VerdictRow]] = {}
+    verdicts_by_job: dict[RowKey, list[VerdictRow]] = {}
     for start in range(0, len(keys), KEYS_PER_QUERY):
         some = tx.among((VERDICT.repository_id, VERDICT.job_id), keys[start : start + KEYS_PER_QUERY])
         query = select(VerdictRow, ci_verdict).where(some, VERDICT.current).order_by(VERDICT.rank)
         for row in await tx.fetch(query):
-            found.setdefault((row["repository_id"], row["job_id"]), []).append(row)
+            verdicts_by_job.setdefault((row["repository_id"], row["job_id"]), []).append(row)
     return {
         key: {"repository_id": key[0], "job_id": key[1], "verdicts": verdicts}
-        for key, verdicts in found.items()
+        for key, verdicts in verdicts_by_job.items()
     }

@@ -195,12 +195,12 @@ async def failures_by_backend(
     each = _failed_jobs().where(concerned).order_by(None).add_columns(place.label("place")).subquery()
     failed = await tx.rows_as(FailedJob, sa.select(each).where(each.c.place <= limit).order_by(each.c.place))
     names = await _names_of_repositories(tx, runs)
-    found: dict[str, list[FailedJob]] = {}
-    for one in failed:
-        for name in [one["backend_key"]] if one["backend_key"] else names.get(one["repository_id"], ()):
-            if (one["run_id"], one["run_attempt"]) in runs.get(name, ()):
-                found.setdefault(name, []).append(one)
-    return found
+    by_backend: dict[str, list[FailedJob]] = {}
+    for job in failed:
+        for name in [job["backend_key"]] if job["backend_key"] else names.get(job["repository_id"], ()):
+            if (job["run_id"], job["run_attempt"]) in runs.get(name, ()):
+                by_backend.setdefault(name, []).append(job)
+    return by_backend
 
 
 async def failure_of_job(tx: Transaction, repository_id: int, job_id: int) -> FailedJob | None:
@@ -223,32 +223,32 @@ async def logs_of_runs(tx: Transaction, reported: Reported) -> sa.ColumnElement[
             sa.and_(LOG.repository_id.in_(ids), LOG.run_id.in_(sorted({run for run, _ in keys})), same)
         )
     of_run = {"backends": sorted(reported.repos), "runs": tx.keys(list(reported.runs))}
-    found = await tx.run(_uploads(sqlite=tx.sqlite), of_run)
-    if uploads := [(row.repository_id, -row.id) for row in found]:
+    uploaded = await tx.run(_uploads(sqlite=tx.sqlite), of_run)
+    if uploads := [(row.repository_id, -row.id) for row in uploaded]:
         conditions.append(tx.among((LOG.repository_id, LOG.job_id), uploads))
     return sa.or_(*conditions) if conditions else None
 
 
 async def _names_of_repositories(tx: Transaction, repos: Iterable[str]) -> dict[int, list[str]]:
     """Return by repository which of these names it has or had."""
-    found: dict[int, list[str]] = {}
+    names: dict[int, list[str]] = {}
     for row in await tx.run(NAMES, {"repos": sorted(repos)}):
-        found.setdefault(row.repository_id, []).append(row.name)
-    return found
+        names.setdefault(row.repository_id, []).append(row.name)
+    return names
 
 
 async def runs_with_logs(tx: Transaction, reported: Reported) -> set[tuple[str, int]]:
     """Return which of reported runs, as id and attempt, have logs; few have any while their jobs report."""
     backends, keys = sorted(reported.repos), run_keys(reported.runs)
     uploaded = {"backends": backends, "runs": tx.keys(list(reported.runs))}
-    found = {
+    runs = {
         (str(row.run_id), int(row.run_attempt)) for row in await tx.run(_uploaded(sqlite=tx.sqlite), uploaded)
     }
     if keys:
         logged = {"repos": backends, "ids": sorted({run for run, _ in keys}), "runs": tx.keys(keys)}
         rows = await tx.run(_collected(sqlite=tx.sqlite), logged)
-        found |= {(str(row.run_id), int(row.run_attempt)) for row in rows}
-    return found
+        runs |= {(str(row.run_id), int(row.run_attempt)) for row in rows}
+    return runs
 
 
 @functools.cache
@@ -319,7 +319,7 @@ async def request_publish_of_jobs(tx: Transaction, repository_id: int, job_ids: 
     query = sa.select(JOB.repo, JOB.run_id, JOB.run_attempt).distinct()
     mine = query.where(JOB.repository_id == repository_id, JOB.id.in_(sorted(set(job_ids))))
     runs = {(row.repo.casefold(), str(row.run_id), row.run_attempt) for row in await tx.run(mine)}
-    found = await tx.run(
+    reported = await tx.run(
         sa.select(
             REPORTED.downstream_repo,
             REPORTED.run_id,
@@ -332,10 +332,10 @@ async def request_publish_of_jobs(tx: Transaction, repository_id: int, job_ids: 
     )
     pulls = {
         (row.upstream_repo, row.pr_number)
-        for row in found
+        for row in reported
         if (row.downstream_repo.casefold(), row.run_id, row.run_attempt) in runs
     }
-    for repo, number in sorted(pulls | await pulls_of_uploads(tx, [-one for one in job_ids])):
+    for repo, number in sorted(pulls | await pulls_of_uploads(tx, [-job_id for job_id in job_ids])):
         request_publish(tx, repo, number)
 
 
@@ -346,13 +346,13 @@ async def pull_of_run(tx: Transaction, backend: str, run_id: int) -> tuple[str, 
         REPORTED.run_id == str(run_id),
         REPORTED.pr_number.is_not(None),
     )
-    found = (await tx.run(query.limit(1))).first()
-    return (found.upstream_repo, found.pr_number) if found else None
+    pull = (await tx.run(query.limit(1))).first()
+    return (pull.upstream_repo, pull.pr_number) if pull else None
 
 
 async def pulls_of_uploads(tx: Transaction, uploads: Iterable[int]) -> set[tuple[str, int]]:
     """Return the pull requests that some uploads are for; what is below 0 is none."""
-    wanted = sorted(one for one in uploads if one > 0)
+    wanted = sorted(upload for upload in uploads if upload > 0)
     dispatch = oot_dispatch.c
     query = (
         sa.select(dispatch.upstream_repo, dispatch.pr_number)

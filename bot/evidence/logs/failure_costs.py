@@ -98,11 +98,11 @@ class RunCounter:
 
     async def within(self, tx: Transaction, *, days: int) -> CountedRuns:
         """Return the runs of the smallest window that is not shorter than so many days, or of the longest."""
-        window = next((one for one in WINDOWS if one >= days), WINDOWS[-1])
+        window = next((length for length in WINDOWS if length >= days), WINDOWS[-1])
         since = self._clock.now() // DAY - window + 1
-        if (found := self._counted.get(since)) is None:
-            found = self._counted[since] = await _all_runs(tx, since=since)
-        return CountedRuns(window, since, found)
+        if (runs := self._counted.get(since)) is None:
+            runs = self._counted[since] = await _all_runs(tx, since=since)
+        return CountedRuns(window, since, runs)
 
     async def close(self) -> None:
         """Do nothing: there is nothing to be released."""
@@ -156,10 +156,10 @@ async def _failed_runs(
         .where(_ended(since))
         .group_by(VERDICT.signature, CELL.repository_id, CELL.column_id)
     )
-    found: dict[str, dict[JobColumn, int]] = {}
+    failed: dict[str, dict[JobColumn, int]] = {}
     for row in await tx.run(query):
-        found.setdefault(row.signature, {})[row.repository_id, row.column_id] = row.jobs
-    return found
+        failed.setdefault(row.signature, {})[row.repository_id, row.column_id] = row.jobs
+    return failed
 
 
 async def _all_runs(tx: Transaction, *, since: int) -> dict[JobColumn, int]:
@@ -262,11 +262,11 @@ async def failures_by_cost(
         query = query.where(_of_repositories(days.signature, repository_ids, since=since))
     if private := await follow_changes.counted_in_public(tx):
         query = query.where(sa.not_(_of_repositories(days.signature, private)))
-    found = await tx.fetch(query.order_by(jobs.desc(), named.last_at.desc()).limit(limit))
-    rates = await rates_of_signatures(tx, [row["signature"] for row in found], counted)
-    for row in found:
+    failures = await tx.fetch(query.order_by(jobs.desc(), named.last_at.desc()).limit(limit))
+    rates = await rates_of_signatures(tx, [row["signature"] for row in failures], counted)
+    for row in failures:
         row["rate"] = rates.get(row["signature"])
-    return found
+    return failures
 
 
 async def find_failure(
@@ -280,18 +280,18 @@ async def find_failure(
     of_signature = sa.and_(named.signature == signature, named.family == PUBLIC, has_jobs)
     uncosted = dict.fromkeys(("jobs", "prs", "trusted_jobs", "repos"), sa.literal(0))
     query = select(FailureRow, ci_signature, rate=sa.null(), **uncosted)
-    found = await tx.fetch_first(query.where(of_signature))
+    failure = await tx.fetch_first(query.where(of_signature))
     private = await follow_changes.counted_in_public(tx)
     theirs = sa.select(_of_repositories(sa.literal(signature), private))
-    if found is None or (private and (await tx.run(theirs)).scalar()):
+    if failure is None or (private and (await tx.run(theirs)).scalar()):
         return None
     for day in await tx.fetch(_days(signature).where(days.day >= since)):
-        found["jobs"] += day["jobs"]
-        found["prs"] += day["prs"]
-        found["trusted_jobs"] += day["trusted_jobs"]
-        found["repos"] = max(found["repos"], day["repos"])
-    found["rate"] = (await rates_of_signatures(tx, [signature], counted)).get(signature)
-    return found
+        failure["jobs"] += day["jobs"]
+        failure["prs"] += day["prs"]
+        failure["trusted_jobs"] += day["trusted_jobs"]
+        failure["repos"] = max(failure["repos"], day["repos"])
+    failure["rate"] = (await rates_of_signatures(tx, [signature], counted)).get(signature)
+    return failure
 
 
 async def tie_issue(tx: Transaction, signature: str, issue_url: str | None) -> bool:
@@ -326,10 +326,10 @@ async def jobs_by_day(tx: Transaction, signatures: Sequence[str], *, days: range
     query = sa.select(sums.signature, sums.day, sums.jobs).where(
         sums.signature.in_(signatures), sums.family == PUBLIC, sums.day.between(days.start, days.stop - 1)
     )
-    found = {signature: [0] * len(days) for signature in signatures}
+    counts = {signature: [0] * len(days) for signature in signatures}
     for row in await tx.run(query):
-        found[row.signature][row.day - days.start] = row.jobs
-    return found
+        counts[row.signature][row.day - days.start] = row.jobs
+    return counts
 
 
 async def count_coverage(tx: Transaction, *, since: int) -> Coverage:
@@ -341,8 +341,8 @@ async def count_coverage(tx: Transaction, *, since: int) -> Coverage:
     ).where(FIRST, verdict.family == PUBLIC, verdict.day >= since)
     if private := await follow_changes.counted_in_public(tx):
         query = query.where(verdict.repository_id.not_in(private))
-    (found,) = await tx.rows_as(Coverage, query)
-    return found
+    (coverage,) = await tx.rows_as(Coverage, query)
+    return coverage
 
 
 async def count_alike(tx: Transaction, failed: FailedJob) -> tuple[int, int]:
@@ -381,8 +381,8 @@ async def count_last_day(tx: Transaction) -> LastDay:
     recent = sa.and_(FIRST, verdict.day >= since // DAY, verdict.at >= since)
     named = sa.func.count().filter(verdict.kind.not_in(UNNAMED))
     counted = await tx.row(sa.select(sa.func.count().label("all"), named.label("named")).where(recent))
-    asked = sa.and_(fetch.kind == "log", fetch.asked_at >= since, fetch.state.in_(WITHOUT_LOG))
-    no_log = (await tx.run(sa.select(sa.func.count()).select_from(ci_fetch).where(asked))).scalar() or 0
+    fetched = sa.and_(fetch.kind == "log", fetch.asked_at >= since, fetch.state.in_(WITHOUT_LOG))
+    no_log = (await tx.run(sa.select(sa.func.count()).select_from(ci_fetch).where(fetched))).scalar() or 0
     assert counted
     return {"named": counted["named"], "generic": counted["all"] - counted["named"], "no_log": no_log}
 

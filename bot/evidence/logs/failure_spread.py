@@ -79,9 +79,12 @@ async def newest_samples(tx: Transaction, signature: str) -> list[Sample]:
 
 def spread_of_samples(samples: Sequence[Sample]) -> Spread:
     """Return how jobs are spread over names (without shard and runner), runner labels and repositories."""
-    names = [job_names.parse_name(one["workflow_name"], one["name"] or "job").shard_free for one in samples]
-    labels = [", ".join(one["labels"] or []) or "not known" for one in samples]
-    repos = [one["repo"] for one in samples]
+    names = [
+        job_names.parse_name(sample["workflow_name"], sample["name"] or "job").shard_free
+        for sample in samples
+    ]
+    labels = [", ".join(sample["labels"] or []) or "not known" for sample in samples]
+    repos = [sample["repo"] for sample in samples]
     return Spread(_groups(samples, names), _groups(samples, labels), _groups(samples, repos))
 
 
@@ -89,13 +92,14 @@ async def find_beginnings(tx: Transaction, settings: Settings, signature: str) -
     """Return since when jobs fail that way on trusted branches, where every result before it passed."""
     query = _failed_that_way(signature).where(VERDICT.trusted).order_by(VERDICT.at, VERDICT.job_id)
     firsts: dict[tuple[str, str], Sample] = {}
-    for one in await tx.fetch(query.limit(FIRSTS)):
-        name = job_names.parse_name(one["workflow_name"], one["name"] or "").shard_free
-        firsts.setdefault((one["repo"], name), one)
-    found = [
-        await _beginning_of(tx, settings, one, name) for (_, name), one in list(firsts.items())[:BEGINNINGS]
+    for sample in await tx.fetch(query.limit(FIRSTS)):
+        name = job_names.parse_name(sample["workflow_name"], sample["name"] or "").shard_free
+        firsts.setdefault((sample["repo"], name), sample)
+    beginnings = [
+        await _beginning_of(tx, settings, sample, name)
+        for (_, name), sample in list(firsts.items())[:BEGINNINGS]
     ]
-    return [one for one in found if one]
+    return [beginning for beginning in beginnings if beginning]
 
 
 async def _beginning_of(tx: Transaction, settings: Settings, first: Sample, name: str) -> Beginning | None:
@@ -104,11 +108,11 @@ async def _beginning_of(tx: Transaction, settings: Settings, first: Sample, name
     if failed is None or head is None:
         return None
     is_upstreams = first["repository_id"] in await repositories.read_ids(tx, head.repo)
-    asked = FailedJob(first["job_id"]) if is_upstreams else FailedJob(None, failed["run_id"], name)
-    found = await branch_history.find_beginning(tx, settings, head.repo, head.sha, asked)
-    if found is None:
+    failed_job = FailedJob(first["job_id"]) if is_upstreams else FailedJob(None, failed["run_id"], name)
+    place = await branch_history.find_beginning(tx, settings, head.repo, head.sha, failed_job)
+    if place is None:
         return None
-    branch, began = found
+    branch, began = place
     return {
         "repo": first["repo"],
         "job": name,
@@ -122,7 +126,7 @@ async def _beginning_of(tx: Transaction, settings: Settings, first: Sample, name
 
 def _groups(samples: Sequence[Sample], names: Sequence[str]) -> list[SampleGroup]:
     jobs = Counter(names)
-    trusted = Counter(name for one, name in zip(samples, names, strict=True) if one["trusted"])
+    trusted = Counter(name for sample, name in zip(samples, names, strict=True) if sample["trusted"])
     return [{"name": name, "jobs": n, "trusted_jobs": trusted[name]} for name, n in jobs.most_common(GROUPS)]
 
 

@@ -41,12 +41,12 @@ FEATURE = Feature(
     ),
     search="bot.pages.logs.failures:find_hits",
     sections={
-        "job": "bot.evidence.logs.sections:job_section",
-        "job_json": "bot.evidence.logs.sections:job_json",
-        "run": "bot.evidence.logs.sections:run_section",
-        "cell": "bot.evidence.logs.sections:cell_lines",
-        "comment": "bot.evidence.logs.sections:backend_lines",
-        "failures": "bot.evidence.logs.sections:find_failures",
+        "job": "bot.pages.logs.sections:job_section",
+        "job_json": "bot.pages.logs.sections:job_json",
+        "run": "bot.pages.logs.sections:run_section",
+        "cell": "bot.pages.logs.sections:cell_lines",
+        "comment": "bot.evidence.logs.failure_lines:backend_lines",
+        "failures": "bot.evidence.logs.failure_lines:find_failures",
         "admin": "bot.evidence.logs.failure_costs:admin_section",
     },
 )

@@ -86,12 +86,12 @@ async def move_batch(tx: Transaction, repository_id: int) -> bool:
     query = sa.select(VERDICT.signature, VERDICT.day, sa.func.min(VERDICT.at)).where(
         these, FIRST, VERDICT.signature.is_not(None)
     )
-    found = (await tx.run(query.group_by(VERDICT.signature, VERDICT.day))).all()
-    seen = {signature: at for signature, _, at in found}
+    failures = (await tx.run(query.group_by(VERDICT.signature, VERDICT.day))).all()
+    seen = {signature: at for signature, _, at in failures}
     titles = await _titles(tx, seen.keys())
     own = rows.family_of(repository_id, private=True)
     await tx.run(sa.update(ci_verdict).where(these).values(family=own))
-    concerned = {(signature, whose, day) for signature, day, _ in found for whose in (PUBLIC, own)}
+    concerned = {(signature, whose, day) for signature, day, _ in failures for whose in (PUBLIC, own)}
     await rows.request_count(tx, concerned, titles, seen)
     await failed_jobs.request_publish_of_jobs(tx, repository_id, jobs)
     return True
@@ -123,9 +123,9 @@ async def follow_reports(tx: Transaction, changed: Changed) -> None:
 
 async def update_kind_of_job(tx: Transaction, repository_id: int, job_id: int) -> None:
     """Look up the failures that the verdict on a job's log is about."""
-    found = await failed_jobs.failure_of_job(tx, repository_id, job_id)
-    if found:
-        await store_kinds(tx, [(found["repo"].lower(), found["run_id"], found["run_attempt"])])
+    failure = await failed_jobs.failure_of_job(tx, repository_id, job_id)
+    if failure:
+        await store_kinds(tx, [(failure["repo"].lower(), failure["run_id"], failure["run_attempt"])])
 
 
 async def store_kinds(tx: Transaction, runs: Iterable[RunKey]) -> None:

@@ -19,8 +19,7 @@ from bot.ingest import repositories
 from bot.ingest.record_rows import WorkflowRunRow
 from bot.ingest.tables import records
 from bot.jobs import job_names
-from bot.jobs import runs as collect_rows
-from bot.jobs import runs as trusted_runs
+from bot.jobs import runs as job_runs
 from bot.jobs.cells import CONCLUSIONS
 from bot.jobs.job_names import FAILED
 from bot.jobs.runs import find_merge_target
@@ -57,38 +56,38 @@ async def judge_failures(
     tx: Transaction, settings: Settings, head: UpstreamHead, failed: Sequence[FailedJob]
 ) -> dict[JobKey, Judgement]:
     """Return what is known of the failures on a head; of those on trusted branches nothing has to be said."""
-    judged = [one for one in failed if not one["trusted"] and one["rule"] is not None]
+    judged = [job for job in failed if not job["trusted"] and job["rule"] is not None]
     if not judged:
         return {}
     ids = await repositories.read_ids(tx, head.repo)
-    at = max(one["at"] for one in judged)
+    at = max(job["at"] for job in judged)
     base = await find_baseline(tx, settings, head, ids, at=at)
     pasts = await _past_results(tx, settings, head, base, judged)
     failures = {past.key for past in pasts if past.conclusion in FAILED}
-    found = await captures_of_jobs(tx, failures | {_key_of_job(one) for one in judged})
+    captures = await captures_of_jobs(tx, failures | {_key_of_job(job) for job in judged})
     words = {}
-    for one in judged:
+    for job in judged:
         same = [
             past
             for past in pasts
-            if past.repo.lower() == one["repo"].lower() and past.job == _shard_free_name(one)
+            if past.repo.lower() == job["repo"].lower() and past.job == _shard_free_name(job)
         ]
         word = (
-            _same_failure(one, same, base, found)
-            or await _fails_elsewhere(tx, one)
-            or _passes_on_base(one, same, base)
+            _same_failure(job, same, base, captures)
+            or await _fails_elsewhere(tx, job)
+            or _passes_on_base(job, same, base)
         )
         if word:
-            words[_key_of_job(one)] = word
+            words[_key_of_job(job)] = word
     return words
 
 
 async def _past_results(
     tx: Transaction, settings: Settings, head: UpstreamHead, base: Baseline, judged: Sequence[FailedJob]
 ) -> list[PastResult]:
-    own = [one for one in judged if one["repository_id"] in base.ids]
-    names = [job_names.parse_name(one["workflow_name"], one["name"] or "") for one in own]
-    backends = {one["repo"].lower() for one in judged if one["repository_id"] not in base.ids}
+    own = [job for job in judged if job["repository_id"] in base.ids]
+    names = [job_names.parse_name(job["workflow_name"], job["name"] or "") for job in own]
+    backends = {job["repo"].lower() for job in judged if job["repository_id"] not in base.ids}
     return [
         *await jobs_of_upstream(tx, settings, base, {(name.workflow, name.job) for name in names}),
         *await jobs_of_backends(tx, head.repo, backends, base.shas),
@@ -96,21 +95,21 @@ async def _past_results(
 
 
 def _same_failure(
-    one: FailedJob, same: Sequence[PastResult], base: Baseline, found: dict[JobKey, list[tuple[str, str]]]
+    job: FailedJob, same: Sequence[PastResult], base: Baseline, captures: dict[JobKey, list[tuple[str, str]]]
 ) -> Judgement | None:
     """Return that the same job failed with all the captures of this one on a trusted commit."""
-    mine = {capture for capture in found.get(_key_of_job(one), ()) if capture[0] == one["rule"]}
+    mine = {capture for capture in captures.get(_key_of_job(job), ()) if capture[0] == job["rule"]}
     for past in sorted(same, key=lambda past: (base.shas.index(past.sha), -past.key[1])):
-        theirs = found.get(past.key, ())
+        theirs = captures.get(past.key, ())
         if past.conclusion in FAILED and mine and mine <= set(theirs):
             why = f"the same job failed with the same captures on {_commit_words(base, past.sha)}"
             return Judgement("known", why, f"/{past.repo}/job/{past.key[1]}", "warn")
     return None
 
 
-def _passes_on_base(one: FailedJob, same: Sequence[PastResult], base: Baseline) -> Judgement | None:
+def _passes_on_base(job: FailedJob, same: Sequence[PastResult], base: Baseline) -> Judgement | None:
     """Return that the same job, with all its shards, passed on a trusted commit, and failed on none of them."""
-    if one["kind"] in UNNAMED or any(past.conclusion in FAILED for past in same):
+    if job["kind"] in UNNAMED or any(past.conclusion in FAILED for past in same):
         return None
     for sha in base.shas:
         there = [past for past in same if past.sha == sha]
@@ -124,16 +123,16 @@ def _passes_on_base(one: FailedJob, same: Sequence[PastResult], base: Baseline) 
     return None
 
 
-async def _fails_elsewhere(tx: Transaction, one: FailedJob) -> Judgement | None:
+async def _fails_elsewhere(tx: Transaction, job: FailedJob) -> Judgement | None:
     """Return that other pull requests failed alike within a day, and no trusted branch ever."""
-    if one["kind"] in UNNAMED or not one["signature"]:
+    if job["kind"] in UNNAMED or not job["signature"]:
         return None
-    others, trusted = await failure_costs.count_alike(tx, one)
+    others, trusted = await failure_costs.count_alike(tx, job)
     if others < PULLS or trusted:
         return None
     where = f"on {others} other pull requests within a day, on no trusted branch"
     return Judgement(
-        "likely flaky or infrastructure", f"the same failure {where}", f"/failures/{one['signature']}", "warn"
+        "likely flaky or infrastructure", f"the same failure {where}", f"/failures/{job['signature']}", "warn"
     )
 
 
@@ -141,12 +140,12 @@ def _commit_words(base: Baseline, sha: str) -> str:
     return f"{'its base' if sha in base.merged_into else base.branch} at {sha[:12]}"
 
 
-def _shard_free_name(one: FailedJob) -> str:
-    return job_names.parse_name(one["workflow_name"], one["name"] or "").shard_free
+def _shard_free_name(job: FailedJob) -> str:
+    return job_names.parse_name(job["workflow_name"], job["name"] or "").shard_free
 
 
-def _key_of_job(one: FailedJob) -> JobKey:
-    return one["repository_id"], one["job_id"]
+def _key_of_job(job: FailedJob) -> JobKey:
+    return job["repository_id"], job["job_id"]
 
 
 NEWEST_HEADS = 3  # newest commits of the branch, at the time of the failure
@@ -205,7 +204,9 @@ async def upstream_head(tx: Transaction, failed: FailedJob) -> UpstreamHead | No
 
 async def _is_public(tx: Transaction, repo: str) -> bool:
     ids = await repositories.read_ids(tx, repo)
-    return bool(ids) and all([(await collect_rows.repository_facts(tx, one)).private is False for one in ids])
+    return bool(ids) and all(
+        [(await job_runs.repository_facts(tx, repository_id)).private is False for repository_id in ids]
+    )
 
 
 async def find_baseline(
@@ -250,12 +251,12 @@ async def jobs_of_upstream(
         )
         .limit(JOBS_MOST)
     )  # fmt: skip
-    found = await tx.rows(query)
-    trusted = await _trusted_runs(tx, settings, {(row["run_id"], row["attempt"]) for row in found})
+    rows = await tx.rows(query)
+    trusted = await _trusted_runs(tx, settings, {(row["run_id"], row["attempt"]) for row in rows})
     return [
-        PastResult(row["repo"], _full_name(row["workflow"], row["job"]), row["head_sha"], (row["repository_id"], row["job_id"]),
-             CONCLUSIONS[row["conclusion"]] or None)
-        for row in found
+        PastResult(row["repo"], _full_name(row["workflow"], row["job"]), row["head_sha"],
+                   (row["repository_id"], row["job_id"]), CONCLUSIONS[row["conclusion"]] or None)
+        for row in rows
         if (row["run_id"], row["attempt"]) in trusted
     ]  # fmt: skip
 
@@ -297,7 +298,7 @@ async def jobs_of_backends(
     ).where(tx.among((JOB.run_id, JOB.run_attempt), sorted({key[1:] for key in of_run})))
     return [
         PastResult(row["repo"], job_names.parse_name(row["workflow_name"], row["name"] or "").shard_free, sha,
-             (row["repository_id"], row["id"]), row["conclusion"])
+                   (row["repository_id"], row["id"]), row["conclusion"])
         for row in await tx.rows(query.limit(JOBS_MOST))
         if (sha := of_run.get((row["repo"].lower(), row["run_id"], row["run_attempt"])))
     ]  # fmt: skip
@@ -313,11 +314,11 @@ async def captures_of_jobs(
     query = sa.select(VERDICT.repository_id, VERDICT.job_id, VERDICT.rule, VERDICT.captures).where(
         tx.among((VERDICT.repository_id, VERDICT.job_id), keys), VERDICT.current, VERDICT.rule.is_not(None)
     )
-    found: dict[tuple[int, int], list[tuple[str, str]]] = {}
+    captures: dict[tuple[int, int], list[tuple[str, str]]] = {}
     for row in await tx.rows(query.order_by(VERDICT.repository_id, VERDICT.job_id, VERDICT.rank)):
-        one = (str(row["rule"]), "\0".join(row["captures"]))
-        found.setdefault((row["repository_id"], row["job_id"]), []).append(one)
-    return found
+        capture = (str(row["rule"]), "\0".join(row["captures"]))
+        captures.setdefault((row["repository_id"], row["job_id"]), []).append(capture)
+    return captures
 
 
 async def _trusted_runs(
@@ -331,7 +332,7 @@ async def _trusted_runs(
     return {
         (run["id"], run["run_attempt"])
         for run in await tx.fetch(query)
-        if await trusted_runs.is_trusted_run(tx, settings, run)
+        if await job_runs.is_trusted_run(tx, settings, run)
     }
 
 

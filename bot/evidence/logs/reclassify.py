@@ -126,16 +126,16 @@ async def reclassify_logs(context: Context, task: Task) -> None:
     async with context.store.transaction() as tx:
         reached = await _current_progress(tx, context.settings, int(task.key))
         since = tx.now - context.settings.of(CollectSettings).ci_log_retention_days * rows.DAY
-        found = await following_candidates(tx, reached, since=since, limit=LOOKED_AT)
+        candidates = await following_candidates(tx, reached, since=since, limit=LOOKED_AT)
     began, spent = time.monotonic(), 0.0
-    for one in found:
-        await _classify_again(context, int(task.key), one)
-        reached = reached | {"at": one["at"], "job_id": one["job_id"]}
+    for candidate in candidates:
+        await _classify_again(context, int(task.key), candidate)
+        reached = reached | {"at": candidate["at"], "job_id": candidate["job_id"]}
         spent = time.monotonic() - began
         if spent > SLICE:
             break
     else:
-        if len(found) < LOOKED_AT and reached["phase"] != DONE:
+        if len(candidates) < LOOKED_AT and reached["phase"] != DONE:
             reached = first_progress(int(task.key), reached["ruleset"]) | {"phase": reached["phase"] + 1}
     async with context.store.transaction() as tx:
         await store_progress(tx, reached)
@@ -151,34 +151,34 @@ async def _current_progress(tx: Transaction, settings: Settings, repository_id: 
     return known if known and known["ruleset"] == digest else first_progress(repository_id, digest)
 
 
-async def _classify_again(context: Context, repository_id: int, one: Candidate) -> None:
+async def _classify_again(context: Context, repository_id: int, candidate: Candidate) -> None:
     """Look at one log again, unless it was classified by the rules for it."""
     async with context.store.read() as tx:
-        ruleset = await store_log.rules_in_force(tx, context.settings, one["repo"] or "")
-        before = await rows.verdicts_of_jobs(tx, repository_id, [one["job_id"]])
-    chosen = ruleset.applied_to(one["repo"], one["workflow_name"])
-    if chosen.digest == one["ruleset"]:
+        ruleset = await store_log.rules_in_force(tx, context.settings, candidate["repo"] or "")
+        before = await rows.verdicts_of_jobs(tx, repository_id, [candidate["job_id"]])
+    chosen = ruleset.applied_to(candidate["repo"], candidate["workflow_name"])
+    if chosen.digest == candidate["ruleset"]:
         return
     noted = tuple(row["line"] for row in before if row["rule"] and row["line_num"] is None and row["line"])
-    classified = await _classify_stored(context, one, chosen, noted)
+    classified = await _classify_stored(context, candidate, chosen, noted)
     if classified is None:
         return
     async with context.store.transaction() as tx:
-        log = await rows.find_log(tx, repository_id, one["job_id"])
-        before = await rows.verdicts_of_jobs(tx, repository_id, [one["job_id"]])
-        if log is None or log["sha256"] != one["sha256"] or not before:
+        log = await rows.find_log(tx, repository_id, candidate["job_id"])
+        before = await rows.verdicts_of_jobs(tx, repository_id, [candidate["job_id"]])
+        if log is None or log["sha256"] != candidate["sha256"] or not before:
             return  # another log is here by now, classified when it came
         await store_log.replace_findings(tx, before[0], classified)
 
 
 async def _classify_stored(
-    context: Context, one: Candidate, ruleset: Ruleset, noted: tuple[str, ...]
+    context: Context, candidate: Candidate, ruleset: Ruleset, noted: tuple[str, ...]
 ) -> LogFindings | None:
     """Return what the rules find in a stored log, None where it can no longer be read."""
     async with context.resource(WORKSPACE).folder() as folder:
         paths = {name: (folder / name).absolute() for name in ("file", "blob", "answer")}
         try:
-            await copy_to(context.resource(BLOBS), one["blob"], paths["file"])
+            await copy_to(context.resource(BLOBS), candidate["blob"], paths["file"])
         except BlobMissing:
             return None
         request = Request(
@@ -187,7 +187,7 @@ async def _classify_stored(
             blob=str(paths["blob"]),
             answer=str(paths["answer"]),
             options=msgspec.to_builtins(
-                ParserOptions(ruleset=ruleset, steps=parse_steps(one["steps"]), annotations=noted)
+                ParserOptions(ruleset=ruleset, steps=parse_steps(candidate["steps"]), annotations=noted)
             ),
             most_written=MIB,
         )

@@ -96,7 +96,7 @@ async def replace_verdicts(
     tx: Transaction,
     repository_id: int,
     job_id: int,
-    found: Sequence[VerdictRow],
+    verdicts: Sequence[VerdictRow],
     titles: dict[str, SignatureTitle],
 ) -> None:
     """Store the verdicts of a ruleset on a job; those of other rulesets stay, no longer current.
@@ -105,18 +105,18 @@ async def replace_verdicts(
     """
     of_job = sa.and_(ci_verdict.c.repository_id == repository_id, ci_verdict.c.job_id == job_id)
     before = await verdicts_of_jobs(tx, repository_id, [job_id])
-    rulesets = {row["ruleset"] for row in found}
+    rulesets = {row["ruleset"] for row in verdicts}
     await tx.run(sa.delete(ci_verdict).where(of_job, ci_verdict.c.ruleset.in_(sorted(rulesets))))
     await tx.run(sa.update(ci_verdict).where(of_job).values(current=False))
-    if found:
-        await tx.run(sa.insert(ci_verdict), [{**row} for row in found])
+    if verdicts:
+        await tx.run(sa.insert(ci_verdict), [{**row} for row in verdicts])
     tx.note_changed("ci_verdict", [{"repository_id": repository_id, "job_id": job_id}])
     concerned = {
         (row["signature"], row["family"], row["day"])
-        for row in (*before, *found)
+        for row in (*before, *verdicts)
         if row["rank"] == 0 and row["signature"]
     }
-    await request_count(tx, concerned, titles, dict.fromkeys(titles, found[0]["at"]))
+    await request_count(tx, concerned, titles, dict.fromkeys(titles, verdicts[0]["at"]))
 
 
 async def find_job(tx: Transaction, repository_id: int, job_id: int) -> WorkflowJobRow | None:
@@ -196,7 +196,7 @@ async def request_count(
         ]
         await tx.run(tx.insert(ci_signature).on_conflict_do_nothing(), rows)
         shown = {signature for signature, whose in new if whose == PUBLIC}
-        await keep_words(tx, {one: titles[one]["title"] for one in shown})
+        await keep_words(tx, {signature: titles[signature]["title"] for signature in shown})
     sums.request(tx, FAILURES, (SumPlace((whose, signature), day) for signature, whose, day in places))
 
 

@@ -190,20 +190,20 @@ SEARCHES: Resource[Searches] = Resource("log_searches", Searches)
 
 async def search_logs(context: Context, logs: Sequence[SearchableRow], pattern: str) -> list[SearchedLog]:
     """Search logs in order, as many as the limits allow; at least one. Raises Rejected for a wrong pattern."""
-    found: list[SearchedLog] = []
+    searched: list[SearchedLog] = []
     used, hits, size, began = 0.0, 0, 0, time.monotonic()
     async with context.resource(WORKSPACE).folder() as folder:
         for log in logs[:SEARCHED_MOST]:
-            one = await _search_log(context, log, SearchOptions(pattern=pattern, most=HITS_OF_JOB), folder)
-            found.append(one)
+            result = await _search_log(context, log, SearchOptions(pattern=pattern, most=HITS_OF_JOB), folder)
+            searched.append(result)
             size += log["bytes"]
-            if one.searched:
-                used, hits = used + one.searched.seconds, hits + len(one.searched.hits)
+            if result.searched:
+                used, hits = used + result.searched.seconds, hits + len(result.searched.hits)
             if used >= BUDGET or size >= BYTES_MOST or hits > HITS - HITS_OF_JOB:
                 break
             if time.monotonic() - began >= WALL:
                 break
-    return found
+    return searched
 
 
 async def _search_log(
@@ -253,8 +253,8 @@ class JobAddress(NamedTuple):
 
 def parse_address(text: str) -> JobAddress | None:
     """Return the job of an address, None where it is none."""
-    found = JOB_ADDRESS.fullmatch(text)
-    return JobAddress(found[1], int(found[2])) if found else None
+    match = JOB_ADDRESS.fullmatch(text)
+    return JobAddress(match[1], int(match[2])) if match else None
 
 
 async def read_job_log(context: Context, address: JobAddress) -> tuple[LogSource, Ruleset]:

@@ -132,15 +132,15 @@ async def replace_findings(tx: Transaction, before: VerdictRow, classified: LogF
 async def _write_verdicts(tx: Transaction, job: JobOfVerdict, verdicts: list[ParsedVerdict]) -> None:
     """Write verdicts, and have everything that shows them follow."""
     repository_id, job_id = job["repository_id"], job["job_id"]
-    found = [_verdict_row(verdict, job) for verdict in verdicts]
+    verdict_rows = [_verdict_row(verdict, job) for verdict in verdicts]
     before = await rows.verdicts_of_jobs(tx, repository_id, [job_id])
-    if before and [{**row, "ruleset": found[0]["ruleset"]} for row in before] == found:
-        await rows.move_verdicts(tx, repository_id, job_id, found[0]["ruleset"])
+    if before and [{**row, "ruleset": verdict_rows[0]["ruleset"]} for row in before] == verdict_rows:
+        await rows.move_verdicts(tx, repository_id, job_id, verdict_rows[0]["ruleset"])
         return
-    await rows.replace_verdicts(tx, repository_id, job_id, found, _titles(verdicts))
+    await rows.replace_verdicts(tx, repository_id, job_id, verdict_rows, _titles(verdicts))
     await failed_jobs.request_publish_of_jobs(tx, repository_id, [job_id])
     await follow_changes.update_kind_of_job(tx, repository_id, job_id)
-    first = found[0]
+    first = verdict_rows[0]
     await job_cells.write_line(
         tx, repository_id, job_id, kind=first["kind"], signature=first["signature"], line=first["line"]
     )
@@ -154,21 +154,21 @@ async def _rules_for_job(
     return ruleset.applied_to(fetched.repo, job["workflow_name"] if job else fetched.workflow)
 
 
-def _verdict_row(found: ParsedVerdict, job: JobOfVerdict) -> VerdictRow:
-    row: Any = {**found, **job, "current": True}
+def _verdict_row(verdict: ParsedVerdict, job: JobOfVerdict) -> VerdictRow:
+    row: Any = {**verdict, **job, "current": True}
     del row["title"]
     return cast("VerdictRow", row)
 
 
 def _titles(verdicts: list[ParsedVerdict]) -> dict[str, SignatureTitle]:
     return {
-        found["signature"]: {
-            "title": found["title"] or found["rule"],
-            "rule": found["rule"],
-            "kind": found["kind"],
+        verdict["signature"]: {
+            "title": verdict["title"] or verdict["rule"],
+            "rule": verdict["rule"],
+            "kind": verdict["kind"],
         }
-        for found in verdicts
-        if found["signature"] and found["rule"]
+        for verdict in verdicts
+        if verdict["signature"] and verdict["rule"]
     }
 
 
@@ -235,12 +235,14 @@ async def read_annotations(context: Context, fetched: Fetched) -> tuple[str, ...
     values = {"job": str(fetched.object_id), "per_page": str(ANNOTATIONS_MOST)}
     try:
         await collection.spend_call(context, fetched.repo)
-        found = await client.getitem(path, values)
+        annotations = await client.getitem(path, values)
     except (GitHubRefused, OverBudget, RetryLater) as error:
         logger.debug("annotations are not read", repo=fetched.repo, job=fetched.object_id, error=str(error))
         return ()
     return tuple(
-        filter(None, map(_error_message, found[:ANNOTATIONS_MOST] if isinstance(found, list) else ()))
+        filter(
+            None, map(_error_message, annotations[:ANNOTATIONS_MOST] if isinstance(annotations, list) else ())
+        )
     )
 
 
@@ -303,8 +305,8 @@ async def ids_with_logs(tx: Transaction) -> list[int]:
     each = sa.select(sa.func.min(log).label("id")).cte(recursive=True)
     following = sa.select(sa.func.min(log)).where(log > each.c.id).scalar_subquery()
     each = each.union_all(sa.select(following).where(each.c.id.is_not(None)))
-    found = sa.select(each.c.id).where(each.c.id.is_not(None)).limit(REPOSITORIES_MOST)
-    return list((await tx.run(found)).scalars())
+    query = sa.select(each.c.id).where(each.c.id.is_not(None)).limit(REPOSITORIES_MOST)
+    return list((await tx.run(query)).scalars())
 
 
 async def repositories_with_logs(tx: Transaction) -> Sequence[str]:

@@ -54,7 +54,7 @@ class SideTests:
     skipped: set[int] = field(default_factory=set)
 
     def add(self, block: Block) -> None:
-        """Add what a job says."""
+        """Add a job's cases."""
         failed, skipped, others = set(), set(), set()
         for test_id, code in zip(block.ids, block.codes, strict=True):
             if code == PASSED_AT_ONCE:  # nearly all
@@ -69,8 +69,8 @@ class SideTests:
         ids = set(block.ids)
         passed = ids - failed - skipped | others
         # looked up one by one: a set of all that passed before would be as large as the family, for each of its jobs
-        failed -= {one for one in failed if self._has_passed(one)}
-        skipped -= {one for one in skipped if self._has_passed(one)}
+        failed -= {test_id for test_id in failed if self._has_passed(test_id)}
+        skipped -= {test_id for test_id in skipped if self._has_passed(test_id)}
         self.failed = (self.failed | failed) - passed
         self.skipped = (self.skipped | skipped) - passed - self.failed
         self.known |= ids
@@ -80,7 +80,7 @@ class SideTests:
 
     @property
     def passed(self) -> set[int]:
-        """Those that passed, or failed as expected."""
+        """Tests that passed, or failed as expected."""
         return self.known - self.failed - self.skipped
 
 
@@ -100,7 +100,7 @@ class Comparison:
 
 
 def add_jobs(side: Side, jobs: Iterable[tuple[str, Block]]) -> Side:
-    """Add jobs to a side, by their families and blocks; returns the side."""
+    """Add jobs, given as family and block, to a side; return the side."""
     for family, results in jobs:
         side.setdefault(family, SideTests()).add(results)
     return side
@@ -144,14 +144,14 @@ REFERENCE = "cuda"  # the device of upstream that backends are held against, whe
 
 @dataclass(kw_only=True)
 class Parity:
-    """Tests that upstream passes, by what they come to on the backend."""
+    """Tests that upstream passes, counted by their outcome on the backend."""
 
     tests: int = 0  # that upstream passes
     outcomes: Counter[str] = field(default_factory=Counter)  # passed, failed, skipped
 
     @property
     def passed(self) -> int:
-        """Tests that the backend passes, too."""
+        """Tests that the backend also passes."""
         return self.outcomes["passed"]
 
     @property
@@ -171,13 +171,13 @@ class Parity:
 
     @property
     def conformance(self) -> float | None:
-        """The share that the backend passes; None where upstream passes nothing."""
+        """The share that the backend passes; None if upstream passes nothing."""
         return self.passed / self.tests if self.tests else None
 
 
 @dataclass(kw_only=True)
 class ParityComparison:
-    """A backend beside upstream: in all, and by upstream's file."""
+    """A backend compared with upstream: in total, and by upstream's files."""
 
     whole: Parity = field(default_factory=Parity)
     files: dict[str, Parity] = field(default_factory=dict)
@@ -187,23 +187,25 @@ class ParityComparison:
 def compare_backend(
     upstream: SideTests, backend: SideTests, *, names: Names, backend_names: Names, files: Mapping[int, str]
 ) -> ParityComparison:
-    """Return how a backend stands; `names` are of upstream's tests, `files` are theirs, too."""
-    passed = {backend_names[one] for one in backend.passed if one in backend_names}
-    failed = {backend_names[one] for one in backend.failed if one in backend_names} - passed
-    skipped = {backend_names[one] for one in backend.skipped if one in backend_names} - passed - failed
-    found = ParityComparison()
+    """Compare a backend's tests with upstream's; `names` and `files` describe upstream's tests."""
+    passed = {backend_names[test_id] for test_id in backend.passed if test_id in backend_names}
+    failed = {backend_names[test_id] for test_id in backend.failed if test_id in backend_names} - passed
+    skipped = (
+        {backend_names[test_id] for test_id in backend.skipped if test_id in backend_names} - passed - failed
+    )
+    comparison = ParityComparison()
     for test_id in upstream.passed:
         name = names.get(test_id)
         if name is None:
             continue
-        for parity in (found.whole, found.files.setdefault(files.get(test_id, ""), Parity())):
+        for parity in (comparison.whole, comparison.files.setdefault(files.get(test_id, ""), Parity())):
             parity.tests += 1
             parity.outcomes["passed"] += name in passed
             parity.outcomes["failed"] += name in failed
             parity.outcomes["skipped"] += name in skipped
-    known = {names[one] for one in upstream.known if one in names}
-    found.only_theirs = len((passed | failed | skipped) - known)
-    return found
+    known = {names[test_id] for test_id in upstream.known if test_id in names}
+    comparison.only_theirs = len((passed | failed | skipped) - known)
+    return comparison
 
 
 COMMITS = 30  # of the backend, in which one is looked for that upstream tested, too
@@ -231,7 +233,7 @@ class _Known(NamedTuple):
 async def read_sides(
     tx: Transaction, owners: Collection[int], sha: str | None, device: str, hidden: Collection[int]
 ) -> Sides | None:
-    """Return the newest commit that both tested, or the one asked for; None without one. `hidden` is left out."""
+    """Return the newest commit that both tested, or the requested one, if any; `hidden` repositories are skipped."""
     query = sa.select(JOB.upstream_sha, sa.func.max(JOB.at).label("at")).where(
         JOB.repository_id.in_(sorted(owners)), JOB.backend.is_not(None), JOB.upstream_sha.is_not(None)
     )
@@ -259,12 +261,12 @@ async def read_sides(
 
 
 def _device(by_device: dict[str, list[TestJobRow]], wanted: str) -> str | None:
-    """Return the device asked for, else cuda, else the one with most tests."""
+    """Choose the requested device, else cuda, else the one with the most tests."""
     if wanted:
         return wanted if wanted in by_device else None
     if REFERENCE in by_device:
         return REFERENCE
-    return max(by_device, key=lambda one: sum(job["tests"] for job in by_device[one]), default=None)
+    return max(by_device, key=lambda device: sum(job["tests"] for job in by_device[device]), default=None)
 
 
 async def _jobs(tx: Transaction, sha: str) -> list[TestJobRow]:
@@ -272,7 +274,7 @@ async def _jobs(tx: Transaction, sha: str) -> list[TestJobRow]:
 
 
 async def compare_on_commit(tx: Transaction, both: Sides) -> ParityComparison:
-    """Return how the backend stands on a commit."""
+    """Compare the backend with upstream on a commit."""
     upstream, backend = await _tests(tx, both.upstream), await _tests(tx, both.backend)
     theirs = await _known(tx, both.upstream, upstream.known, files=True)
     mine = await _known(tx, both.backend, backend.known, files=False)
@@ -282,16 +284,16 @@ async def compare_on_commit(tx: Transaction, both: Sides) -> ParityComparison:
 
 
 async def _tests(tx: Transaction, jobs: Sequence[TestJobRow]) -> SideTests:
-    found = SideTests()
+    tests = SideTests()
     generations = [job["generation"] for job in jobs]
     for at in range(0, len(generations), BATCH):
         for content in (await rows.blocks_of_jobs(tx, generations[at : at + BATCH])).values():
-            found.add(block.decode(content))
-    return found
+            tests.add(block.decode(content))
+    return tests
 
 
 async def _known(tx: Transaction, jobs: Sequence[TestJobRow], ids: Collection[int], *, files: bool) -> _Known:
-    """Return the names of tests without the device, and their files where these are wanted."""
+    """Return the device-free names of tests, and their files if wanted."""
     names: Names = {}
     classes: dict[int, int] = {}
     if not ids:
@@ -307,8 +309,8 @@ async def _known(tx: Transaction, jobs: Sequence[TestJobRow], ids: Collection[in
                 classes[row["id"]] = row["class_id"]
     if not files:
         return _Known(names, {})
-    found = await tx.run(
+    file_of_class = await tx.run(
         sa.select(test_class.c.id, test_class.c.file).where(test_class.c.repository_id.in_(owners))
     )
-    of_class = {row.id: row.file for row in found}
+    of_class = {row.id: row.file for row in file_of_class}
     return _Known(names, {test_id: of_class.get(class_id, "") for test_id, class_id in classes.items()})

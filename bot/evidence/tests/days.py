@@ -46,7 +46,7 @@ FIELDS = {Code.FAILED: 1, Code.TIMED_OUT: 1, Code.ERROR: 2, Code.CRASHED: 2, Cod
 
 
 class Counts(NamedTuple):
-    """What trusted runs said of a test; a flaky run is counted by how it ended, too."""
+    """How a test did in trusted runs; a flaky run also counts by its outcome."""
 
     runs: int = 0
     failed: int = 0
@@ -62,7 +62,7 @@ class Counts(NamedTuple):
 
     @property
     def time_ms(self) -> int:
-        """The time of all runs."""
+        """The total time of all runs."""
         return self.units * TIME_UNIT
 
     def plus(self, other: Counts) -> Counts:
@@ -90,7 +90,7 @@ def page_of_test(test_id: int) -> int:
 
 
 def add_block(changes: Changes, block: bytes | None, group: str, sign: int) -> None:
-    """Add what a job's block says, or with sign -1 take it away."""
+    """Add the cases of a job's block, or subtract them with sign -1."""
     for test_id, code, time in cases(block):
         sums = changes[test_id >> PAGE_BITS][group][test_id & PAGE_SIZE - 1]
         sums[0] += sign
@@ -109,7 +109,7 @@ def no_changes() -> Changes:
 
 
 def changed_page(stored: bytes | None, changes: Mapping[str, Sums]) -> bytes | None:
-    """Return a page with changes; None where nothing is left of it."""
+    """Apply changes to a page; None if nothing is left of it."""
     groups = _groups(stored)
     for group, added in changes.items():
         sums = _decoded(groups[group]) if group in groups else {}
@@ -128,8 +128,8 @@ def changed_page(stored: bytes | None, changes: Mapping[str, Sums]) -> bytes | N
 
 
 def counts_of_tests(stored: bytes, test_ids: Iterable[int]) -> Iterator[tuple[int, str, Counts]]:
-    """Yield what a page says of some of its tests: test, group, counts."""
-    wanted = [(one, one & PAGE_SIZE - 1) for one in test_ids]
+    """Yield test, group and counts for some tests of a page."""
+    wanted = [(test_id, test_id & PAGE_SIZE - 1) for test_id in test_ids]
     for name, encoded in _groups(stored).items():
         group = _GROUP.decode(encoded)
         positions = list(accumulate(_array("H", group.positions)))
@@ -167,25 +167,29 @@ def _encoded(sums: Sums) -> msgspec.Raw:
     deltas = (after - before for before, after in zip([0, *order], order, strict=False))
     group = _Group(
         positions=_bytes("H", deltas),
-        runs=_bytes("I", (sums[one][0] for one in order)),
-        units=_bytes("I", (max(sums[one][5], 0) for one in order)),
-        rest={one: (rest[0], rest[1], rest[2], rest[3]) for one in order if any(rest := sums[one][1:5])},
+        runs=_bytes("I", (sums[test_id][0] for test_id in order)),
+        units=_bytes("I", (max(sums[test_id][5], 0) for test_id in order)),
+        rest={
+            test_id: (rest[0], rest[1], rest[2], rest[3])
+            for test_id in order
+            if any(rest := sums[test_id][1:5])
+        },
     )
     return msgspec.Raw(msgspec.msgpack.encode(group))
 
 
 def _array(kind: str, content: bytes) -> array[int]:
-    found: array[int] = array(kind, content)
+    values: array[int] = array(kind, content)
     if sys.byteorder == "big":
-        found.byteswap()
-    return found
+        values.byteswap()
+    return values
 
 
 def _bytes(kind: str, numbers: Iterable[int]) -> bytes:
-    found = array(kind, numbers)
+    values = array(kind, numbers)
     if sys.byteorder == "big":
-        found.byteswap()
-    return found.tobytes()
+        values.byteswap()
+    return values.tobytes()
 
 
 TASK = "test_days"
@@ -202,12 +206,12 @@ class _JobRow(JobGeneration, JobTimes, JobCounted, JobBlock):
 
 
 def request_days(tx: Transaction, repository_id: int) -> None:
-    """Have the daily sums of a repository brought up to date."""
+    """Request an update of a repository's daily sums."""
     tx.enqueue(TASK, str(repository_id), delay=TOGETHER, max_wait=AT_LATEST)
 
 
 async def count_days(context: Context, task: Task) -> None:
-    """Count what is not counted yet."""
+    """Count the jobs that are not counted yet."""
     if not task.key.lstrip("-").isdigit():
         raise GiveUp(f"{task.key!r} is not the id of a repository")
     while await _count(context, int(task.key)):
@@ -215,7 +219,7 @@ async def count_days(context: Context, task: Task) -> None:
 
 
 async def _count(context: Context, repository_id: int) -> bool:
-    """Count a few jobs; returns whether there were any."""
+    """Count a few jobs; return whether there were any."""
     async with context.store.read() as tx:
         jobs = await _uncounted(tx, repository_id)
     if not jobs:
@@ -257,17 +261,17 @@ def _identity(job: _JobRow) -> tuple[int, int, bool]:
 
 
 def _changes(jobs: Sequence[_JobRow]) -> dict[int, Changes]:
-    """Return by day what counting these jobs adds to the sums."""
-    found: dict[int, Changes] = {}
+    """Return, by day, what these jobs add to the sums."""
+    by_day: dict[int, Changes] = {}
     for job in jobs:
         if job["counted"]:
             former = job["block"] if job["counted"] == job["generation"] else job["counted_block"]
-            changes = found.setdefault(job["counted_day"] or 0, no_changes())
+            changes = by_day.setdefault(job["counted_day"] or 0, no_changes())
             add_block(changes, former, job["counted_group"] or "", -1)
         if job["counts"]:
-            changes = found.setdefault(job["at"] // DAY, no_changes())
+            changes = by_day.setdefault(job["at"] // DAY, no_changes())
             add_block(changes, job["block"], job["env_group"], 1)
-    return found
+    return by_day
 
 
 def _rows(
@@ -305,10 +309,10 @@ async def _store(tx: Transaction, repository_id: int, rows: Sequence[tuple[int, 
 async def days_of_tests(
     tx: Transaction, repository_id: int, test_ids: Collection[int], *, since: int, until: int
 ) -> dict[int, dict[int, dict[str, Counts]]]:
-    """Return what trusted runs of some days, both included, said of tests: test -> day -> group -> counts."""
+    """Return the counts of tests in trusted runs from `since` to `until`: test -> day -> group -> counts."""
     by_page: dict[int, list[int]] = {}
-    for one in test_ids:
-        by_page.setdefault(page_of_test(one), []).append(one)
+    for test_id in test_ids:
+        by_page.setdefault(page_of_test(test_id), []).append(test_id)
     query = sa.select(DAYS.page, DAYS.day, DAYS.counts).where(
         DAYS.repository_id == repository_id, DAYS.page.in_(sorted(by_page)), DAYS.day.between(since, until)
     )
@@ -319,8 +323,8 @@ async def days_of_tests(
 def _history(
     stored: Sequence[tuple[int, int, bytes]], by_page: dict[int, list[int]]
 ) -> dict[int, dict[int, dict[str, Counts]]]:
-    found: dict[int, dict[int, dict[str, Counts]]] = {}
+    history: dict[int, dict[int, dict[str, Counts]]] = {}
     for page, day, counts in stored:
-        for test_id, group, one in counts_of_tests(counts, by_page[page]):
-            found.setdefault(test_id, {}).setdefault(day, {})[group] = one
-    return found
+        for test_id, group, day_counts in counts_of_tests(counts, by_page[page]):
+            history.setdefault(test_id, {}).setdefault(day, {})[group] = day_counts
+    return history

@@ -34,7 +34,7 @@ _PYTHON = re.compile(r"(?<![a-z])py(?:thon)?[ -]?(3\.\d{1,2})(?!\d)")
 
 
 def parse_table(text: str) -> JobEnv:
-    """Read the setting: a JSON object from a pattern to an object of fields; raises ValueError."""
+    """Read the setting, a JSON object that maps patterns to objects of fields; raises ValueError."""
     try:
         given = msgspec.json.decode(text, type=dict[str, dict[str, str]])
     except msgspec.MsgspecError as error:
@@ -60,10 +60,10 @@ def as_text(table: JobEnv) -> str:
 def environment_of_job(
     reported: Environment | None, name: JobName, *, table: JobEnv = (), devices: Collection[str] = ()
 ) -> EnvRow:
-    """Return the environment of a job; what its run report says always wins."""
+    """Return the environment of a job; its run report takes precedence."""
     said = reported or Environment()
     by_name = _by_words(name.full, devices) | _by_table(name.full, table)
-    found = {
+    fields = {
         "os": said.os.lower(),
         "arch": said.cpu_architecture,
         "accelerator": said.accelerator.lower(),
@@ -72,17 +72,17 @@ def environment_of_job(
         "python": said.python_version,
     }
     for field, value in by_name.items():
-        found[field] = found.get(field) or value
-    found = {field: value.replace("\0", "")[:LONGEST] for field, value in found.items()}
-    group = " ".join(word for word in (found["os"], found["accelerator"], name.config) if word)
+        fields[field] = fields.get(field) or value
+    fields = {field: value.replace("\0", "")[:LONGEST] for field, value in fields.items()}
+    group = " ".join(word for word in (fields["os"], fields["accelerator"], name.config) if word)
     return {
-        "os": found["os"],
-        "arch": found["arch"],
-        "accelerator": found["accelerator"],
-        "accelerator_version": found["accelerator_version"],
-        "device_name": found["device_name"],
+        "os": fields["os"],
+        "arch": fields["arch"],
+        "accelerator": fields["accelerator"],
+        "accelerator_version": fields["accelerator_version"],
+        "device_name": fields["device_name"],
         "device_count": min(max(said.device_count, 0), DEVICES_MOST),
-        "python": found["python"],
+        "python": fields["python"],
         "build": name.base_name,
         "config": name.config,
         "env_group": group,
@@ -90,29 +90,29 @@ def environment_of_job(
 
 
 def _by_table(name: str, table: JobEnv) -> dict[str, str]:
-    found: dict[str, str] = {}
+    named: dict[str, str] = {}
     for pattern, fields in table:
         if _compiled(pattern).search(name):
-            found = dict(fields) | found
-    return found
+            named = dict(fields) | named
+    return named
 
 
 def _by_words(name: str, devices: Collection[str]) -> dict[str, str]:
-    """Return what words of a job's name say."""
+    """Read the environment from the words of a job's name."""
     lowered = name.lower()
     words = _WORD.findall(lowered)
-    found = {}
+    fields = {}
     for system, names in SYSTEMS:
         if any(word in names for word in words):
-            found["os"] = system
+            fields["os"] = system
             break
     known = ACCELERATORS | {device.lower() for device in devices}
     accelerator = next((word for word in words if word in known), "cpu" if "cpu" in words else "")
     if accelerator:
-        found["accelerator"] = accelerator
+        fields["accelerator"] = accelerator
     if python := _PYTHON.search(lowered):
-        found["python"] = python[1]
-    return found
+        fields["python"] = python[1]
+    return fields
 
 
 def _compiled(pattern: str) -> re2._Regexp[str]:

@@ -36,20 +36,20 @@ NAMES_AT_ONCE = 500  # tests
 
 
 async def read_runs(tx: Transaction, _export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
-    """Return what identifies runs, with their jobs."""
-    found: dict[RowKey, ExportedRow] = {}
+    """Return runs by key, with their jobs."""
+    runs: dict[RowKey, ExportedRow] = {}
     query = JOBS.where(tx.among([JOB[name] for name in RUN_KEY], keys)).order_by(JOB.job_id)
     for job in await tx.fetch(query):
         key = (job["repository_id"], job["run_id"], job["run_attempt"])
         of_run = {name: job[name] for name in ("backend", "upstream_repo")} | dict(
             zip(RUN_KEY, key, strict=True)
         )
-        found.setdefault(key, of_run | {"jobs": []})["jobs"].append(job)
-    return found
+        runs.setdefault(key, of_run | {"jobs": []})["jobs"].append(job)
+    return runs
 
 
 async def read_jobs(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
-    """Return jobs with the machines they ran on."""
+    """Read jobs with their environments."""
     jobs = await read_rows(tx, export, keys)
     machines = await environments_by_id(tx, {row["env_id"] for row in jobs.values()})
     return {key: {**machines.get(row["env_id"], {}), **row} for key, row in jobs.items()}
@@ -58,7 +58,7 @@ async def read_jobs(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> 
 async def read_summaries(
     tx: Transaction, export: Export, keys: Sequence[RowKey]
 ) -> dict[RowKey, ExportedRow]:
-    """Return runs with what their jobs said of suites."""
+    """Read runs with the suite summaries of their jobs."""
     runs = await read_runs(tx, export, keys)
     columns = (column for column in SUMMARY if column.name not in {"class_id", "at"})
     query = sa.select(*columns, CLASS.file, CLASS.suite).join_from(
@@ -68,7 +68,7 @@ async def read_summaries(
 
 
 async def read_failures(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
-    """Return runs with the cases that failed in some attempt."""
+    """Read runs with the cases that failed in at least one attempt."""
     runs = await read_runs(tx, export, keys)
     failed = FAILURE.outcome.in_(sorted(FAILING)) | (FAILURE.failed_attempts > 0)
     return await _with_rows(tx, runs, _failures().where(failed), FAILURE.generation, (FAILURE.test_id,))
@@ -81,24 +81,24 @@ async def _with_rows(
     generation: sa.ColumnElement[Any],
     order: Iterable[sa.ColumnElement[Any]],
 ) -> dict[RowKey, ExportedRow]:
-    found: dict[RowKey, ExportedRow] = {}
+    exported: dict[RowKey, ExportedRow] = {}
     for key, run in runs.items():
         jobs: dict[int, TestJobRow] = {job["generation"]: job for job in run["jobs"]}
         rows = await tx.rows(query.where(generation.in_(sorted(jobs))).order_by(generation, *order))
-        found[key] = {**run, "rows": [row | {"job_id": jobs[row["generation"]]["job_id"]} for row in rows]}
-    return found
+        exported[key] = {**run, "rows": [row | {"job_id": jobs[row["generation"]]["job_id"]} for row in rows]}
+    return exported
 
 
 async def failures_of_job(tx: Transaction, generation: int) -> dict[int, list[dict[str, Any]]]:
-    """Return the cases of a job of which more is stored than how they ended, by test."""
-    found: dict[int, list[dict[str, Any]]] = {}
+    """Return the stored failures of a job, by test."""
+    by_test: dict[int, list[dict[str, Any]]] = {}
     for row in await tx.rows(_failures().where(FAILURE.generation == generation)):
-        found.setdefault(row["test_id"], []).append(row)
-    return found
+        by_test.setdefault(row["test_id"], []).append(row)
+    return by_test
 
 
 async def names_of_tests(tx: Transaction, ids: Collection[int]) -> dict[int, tuple[str, str, str]]:
-    """Return file, suite and name of some tests, as many as a statement takes."""
+    """Return the file, suite and name of tests, in batches of one statement each."""
     query = sa.select(TEST.id, CLASS.file, CLASS.suite, TEST.name).join_from(
         test, test_class, CLASS.id == TEST.class_id
     )
@@ -106,7 +106,7 @@ async def names_of_tests(tx: Transaction, ids: Collection[int]) -> dict[int, tup
 
 
 async def read_states(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
-    """Return states of tests with the names of these."""
+    """Read the states of tests, with the tests' names."""
     rows = await read_rows(tx, export, keys)
     ids = sorted({int(row["test_id"]) for row in rows.values()})
     names: dict[int, tuple[str, str, str]] = {}
@@ -120,7 +120,7 @@ async def read_states(tx: Transaction, export: Export, keys: Sequence[RowKey]) -
 
 
 async def read_losses(tx: Transaction, _export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
-    """Return what runs lost as `rows`, with the names of suites; both are empty where it is the jobs as a whole."""
+    """Read what runs lost as `rows`, with the suites' names, which are empty for a loss of the jobs as a whole."""
     joined = test_loss.outerjoin(test_class, CLASS.id == LOSS.class_id)
     columns = (
         *LOSS,
@@ -128,14 +128,14 @@ async def read_losses(tx: Transaction, _export: Export, keys: Sequence[RowKey]) 
         sa.func.coalesce(CLASS.suite, "").label("suite"),
     )
     query = sa.select(*columns).select_from(joined).where(tx.among([LOSS.repository_id, LOSS.run_id], keys))
-    found: dict[RowKey, ExportedRow] = {}
+    losses: dict[RowKey, ExportedRow] = {}
     for row in await tx.rows(
         query.order_by(LOSS.repository_id, LOSS.run_id, LOSS.family, LOSS.class_id, LOSS.kind)
     ):
         key = (row["repository_id"], row["run_id"])
         of_run = {name: row[name] for name in ("repository_id", "run_id", "backend")}
-        found.setdefault(key, of_run | {"rows": []})["rows"].append(row)
-    return found
+        losses.setdefault(key, of_run | {"rows": []})["rows"].append(row)
+    return losses
 
 
 def _failures() -> sa.Select[Any]:
@@ -157,41 +157,41 @@ SAYS = {
 
 
 def is_exported_whole(job: TestJobRow) -> bool:
-    """Whether all cases of a job leave: of a trusted branch, or a commit of it that was tested by itself."""
+    """Whether all cases of a job are exported: those of a trusted branch, or of a commit on it tested alone."""
     of_commit = TRUNK.fullmatch(job["head_branch"] or "") is not None and job["event"] == "push"
     return job["backend"] is None and (job["trusted"] or of_commit)
 
 
-def describe_suite(run: ExportedRow, one: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a job said of a suite."""
+def describe_suite(run: ExportedRow, suite: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a suite of a job."""
     return {
-        "classname": one["suite"],
-        "file": one["file"],
-        "invoking_file": one["invoking_file"] or one["file"],
-        **{name: one[name] for name in ("tests", "failures", "errors", "skipped", "successes")},
-        "time": one["time_ms"] / 1000,
-        **_of_run(run, one["job_id"]),
+        "classname": suite["suite"],
+        "file": suite["file"],
+        "invoking_file": suite["invoking_file"] or suite["file"],
+        **{name: suite[name] for name in ("tests", "failures", "errors", "skipped", "successes")},
+        "time": suite["time_ms"] / 1000,
+        **_of_run(run, suite["job_id"]),
     }
 
 
-def describe_failure(run: ExportedRow, one: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a case that failed in some attempt."""
-    names = (one["file"], one["suite"], one["name"])
-    return _case(run, one["job_id"], names, Code(one["outcome"]), one["time_ms"]) | _said(one)
+def describe_failure(run: ExportedRow, failure: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a case that failed in at least one attempt."""
+    names = (failure["file"], failure["suite"], failure["name"])
+    return _case(run, failure["job_id"], names, Code(failure["outcome"]), failure["time_ms"]) | _said(failure)
 
 
 def describe_case(
     run: ExportedRow,
     job_id: int,
     names: tuple[str, str, str],
-    found: tuple[int, int],
+    cell: tuple[int, int],
     said: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return a case of a block, its code and time, with what is stored of it beside."""
-    code, time = found
+    """Describe a case of a block, with its stored failure if there is one."""
+    code, time = cell
     outcome = outcome_of(code)
     case = _case(run, job_id, names, outcome, None if time == NO_TIME else time)
-    mine = next((one for one in said if one["outcome"] == outcome), None)
+    mine = next((failure for failure in said if failure["outcome"] == outcome), None)
     return case | (_said(mine) if mine else {"status": "flaky"} if code & FLAKY else {})
 
 
@@ -214,21 +214,24 @@ def _case(
     }
 
 
-def _said(one: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a case said, where it is to stand in the document."""
-    result = RESULTS[Code(one["outcome"])]
-    words = {"type": one["type"], "message": one["message"], "text": one["stack"]}
-    found: dict[str, Any] = {"invoking_file": one["invoking_file"] or one["file"], "line": one["line"]}
-    if one["flaky"] or (one["failed_attempts"] and result == "success"):
-        found["rerun"] = {"message": one["message"], "text": one["stack"]}
+def _said(failure: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the texts of a case, under their names in the document."""
+    result = RESULTS[Code(failure["outcome"])]
+    words = {"type": failure["type"], "message": failure["message"], "text": failure["stack"]}
+    fields: dict[str, Any] = {
+        "invoking_file": failure["invoking_file"] or failure["file"],
+        "line": failure["line"],
+    }
+    if failure["flaky"] or (failure["failed_attempts"] and result == "success"):
+        fields["rerun"] = {"message": failure["message"], "text": failure["stack"]}
     if result in SAYS:
-        found[SAYS[result]] = words
-    if one["output"]:
-        found["system-out"] = {"text": one["output"]}
-    if one["properties"]:
-        listed = [{"name": name, "value": value} for name, value in one["properties"].items()]
-        found["properties"] = {"property": listed}
-    return found
+        fields[SAYS[result]] = words
+    if failure["output"]:
+        fields["system-out"] = {"text": failure["output"]}
+    if failure["properties"]:
+        listed = [{"name": name, "value": value} for name, value in failure["properties"].items()]
+        fields["properties"] = {"property": listed}
+    return fields
 
 
 def _of_run(run: ExportedRow, job_id: int) -> dict[str, Any]:
@@ -265,18 +268,18 @@ _LINE = msgspec.json.Decoder(dict[str, Any])
 
 
 def copy_jobs(export: Export) -> TableCopy:
-    """Return the copy of jobs, with the machines they ran on."""
+    """Copy jobs, with their environments."""
     return copy_of(export, column_types(test_job, test_env, without=WITHOUT))
 
 
 def copy_suites(export: Export) -> TableCopy:
-    """Return the copy of what jobs said of suites."""
+    """Copy the suite summaries of jobs."""
     columns = NAMES | {"invoking_file": TEXT} | dict.fromkeys(COUNTS, WHOLE)
     return _ours(export, "test_summary", columns, ("file", "suite", "invoking_file"), _rows)
 
 
 def copy_failures(export: Export) -> TableCopy:
-    """Return the copy of cases that failed in some attempt."""
+    """Copy the cases that failed in at least one attempt."""
     said = ("type", "message", "signature", "verdict")
     columns = {
         **NAMES, "name": TEXT, "invoking_file": TEXT, "outcome": "LowCardinality(String)", "flaky": "Bool",
@@ -284,13 +287,13 @@ def copy_failures(export: Export) -> TableCopy:
     }  # fmt: skip
 
     def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
-        return ({**one, "outcome": Code(one["outcome"]).name.lower()} for one in _rows(row))
+        return ({**failure, "outcome": Code(failure["outcome"]).name.lower()} for failure in _rows(row))
 
     return _ours(export, "test_failure", columns, ("file", "suite", "name", "invoking_file"), rows)
 
 
 def copy_cases(export: Export) -> TableCopy:
-    """Return the copy of all cases of runs of trusted branches."""
+    """Copy all cases of runs on trusted branches."""
     columns = {**NAMES, "name": TEXT, "outcome": "LowCardinality(String)", "time_ms": f"Nullable({WHOLE})"}
 
     def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
@@ -318,12 +321,12 @@ def _ours(
 ) -> TableCopy:
     of_job = column_types(test_job)
     key = {column.name: WHOLE for column in export.key_columns}
-    found = {**key, **{one: of_job.get(one, TEXT) for one in OF_JOB}, **columns}
-    return copy_of(export, found, name=name, order=("job_id", *order), rows=rows, several=True)
+    columns_of_table = {**key, **{column: of_job.get(column, TEXT) for column in OF_JOB}, **columns}
+    return copy_of(export, columns_of_table, name=name, order=("job_id", *order), rows=rows, several=True)
 
 
 def _jobs(row: ExportedRow) -> dict[int, dict[str, Any]]:
-    """Return what all rows of a job have, by its id."""
+    """Return the columns that all rows of a job share, by job id."""
     run = {name: row[name] for name in ("repository_id", "run_id", "run_attempt")}
     return {
         job["job_id"]: {name: job.get(name) for name in OF_JOB} | {"repo": row.get("repo")} | run
@@ -333,11 +336,11 @@ def _jobs(row: ExportedRow) -> dict[int, dict[str, Any]]:
 
 def _rows(row: ExportedRow) -> Iterator[dict[str, Any]]:
     jobs = _jobs(row)
-    return ({**one, **jobs[one["job_id"]]} for one in row["rows"])
+    return ({**line, **jobs[line["job_id"]]} for line in row["rows"])
 
 
 def case_lines(cases: CasesFile | None) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a file with cases, where there is one."""
+    """Yield the lines of a file of cases, if there is one."""
     if cases is None:
         return
     left = b""
@@ -349,13 +352,13 @@ def case_lines(cases: CasesFile | None) -> Iterator[dict[str, Any]]:
 
 
 def copy_upstream_suites(_export: Export) -> TableCopy:
-    """Return the copy of what jobs said of suites, as upstream has it."""
+    """Copy the suite summaries of jobs in upstream's form."""
     order = ("workflow_id", "job_id", "file", "classname", "invoking_file")
     return _upstream("default.test_run_summary", SUITES, order, lambda row: _each(row, describe_suite))
 
 
 def copy_upstream_failures(_export: Export) -> TableCopy:
-    """Return the copy of cases that failed in some attempt, as upstream has it."""
+    """Copy the cases that failed in at least one attempt in upstream's form."""
     return _upstream(
         "default.failed_test_runs",
         CASES,
@@ -365,14 +368,14 @@ def copy_upstream_failures(_export: Export) -> TableCopy:
 
 
 def copy_upstream_cases(_export: Export) -> TableCopy:
-    """Return the copy of all cases, as upstream has it."""
+    """Copy all cases in upstream's form."""
     return _upstream(
         "default.test_run_s3", CASES, CASE_ORDER, lambda row: map(_as_lists, case_lines(row["cases"]))
     )
 
 
 def copy_upstream_test_runs(_export: Export) -> TableCopy:
-    """Return the copy of all cases of all jobs, as upstream's newer table has it."""
+    """Copy all cases of all jobs in the form of upstream's newer table."""
     return _upstream(
         "tests.all_test_runs",
         CASES,
@@ -394,7 +397,7 @@ def _upstream(
 ) -> TableCopy:
     def with_times(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
         received = {job["job_id"]: job["received_at"] for job in row["jobs"]}
-        return ({**one, "time_inserted": received.get(one["job_id"])} for one in rows(row))
+        return ({**line, "time_inserted": received.get(line["job_id"])} for line in rows(row))
 
     return TableCopy(
         table=ColumnTable(name=name, columns=columns, order=order, computed=computed or {}),
@@ -408,11 +411,11 @@ def _upstream(
 def _each(
     row: ExportedRow, describe: Callable[[ExportedRow, Mapping[str, Any]], dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    return (describe(row, one) for one in row["rows"])
+    return (describe(row, line) for line in row["rows"])
 
 
 def _as_lists(case: dict[str, Any]) -> dict[str, Any]:
-    """Return a case as upstream's replicator stores it: what was said as lists."""
+    """Return a case as upstream's replicator stores it, with texts as lists."""
     said: dict[str, Any] = {name: [case[name]] if case.get(name) else [] for name in LISTS}
     printed: dict[str, Any] = {
         name: [case[name]["text"]] for name in ("system-out", "system-err") if name in case

@@ -45,23 +45,23 @@ NAMES = {"file": "LowCardinality(String)", "suite": "LowCardinality(String)"}
 
 
 def copy_state_rows(export: Export) -> TableCopy:
-    """Return the copy of states of tests."""
+    """Copy the states of tests."""
     return copy_of(export, {**column_types(export.table), **NAMES, "name": "String"})
 
 
 def copy_losses(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return what a run lost, a line each."""
+    """Copy what a run lost, one line per loss."""
     key = "/".join((export.name, repo_key(row["repo"]), object_key(row["run_id"])))
     return [StoredObject(key=key, content=lambda: map(json_line, row["rows"]))]
 
 
 def copy_loss_rows(export: Export) -> TableCopy:
-    """Return the copy of what runs lost."""
+    """Copy what runs lost."""
     return copy_of(
         export,
         {**column_types(export.table), **NAMES},
         order=("family", "class_id", "kind"),
-        rows=lambda row: ({**one, "repo": row["repo"]} for one in row["rows"]),
+        rows=lambda row: ({**loss, "repo": row["repo"]} for loss in row["rows"]),
         several=True,
     )
 
@@ -114,7 +114,7 @@ ENVIRONMENT = {
 
 
 def copy_tests(_export: Export) -> TableCopy:
-    """Return the copy of the tests that jobs ran."""
+    """Copy the tests that jobs ran."""
     columns = {"id": NUMBER, "repo": FEW, "file": FEW, "suite": TEXT, "case_name": TEXT, "language": LANGUAGE}
 
     def rows(job: ExportedRow) -> Iterator[Mapping[str, Any]]:
@@ -132,7 +132,7 @@ def copy_tests(_export: Export) -> TableCopy:
 
 
 def copy_environments(_export: Export) -> TableCopy:
-    """Return the copy of the machines that jobs ran on."""
+    """Copy the environments that jobs ran in."""
     columns = {"id": NUMBER, **dict.fromkeys(ENVIRONMENT, FEW), "device_count": "UInt8"}
 
     def rows(job: ExportedRow) -> Iterable[Mapping[str, Any]]:
@@ -144,7 +144,7 @@ def copy_environments(_export: Export) -> TableCopy:
 
 
 def copy_flags(_export: Export) -> TableCopy:
-    """Return the copy of the flags that jobs set."""
+    """Copy the flags that jobs set."""
     columns = {"id": NUMBER, "flags": f"Map({FEW}, {TEXT})"}
 
     def rows(job: ExportedRow) -> Iterable[Mapping[str, Any]]:
@@ -154,7 +154,7 @@ def copy_flags(_export: Export) -> TableCopy:
 
 
 def copy_runs(_export: Export) -> TableCopy:
-    """Return the copy of attempts; of when a test began no more is known than when its job did."""
+    """Copy attempts; a test's start is only known as its job's."""
     columns = {
         **dict.fromkeys(("test_id", "env_id", "flags_id"), NUMBER), "github_workflow_job_id": WHOLE,
         "rerun_number": "UInt16", "outcome": OUTCOME, "outcome_summary": TEXT, "started_at": TIME, "ended_at": TIME,
@@ -193,12 +193,12 @@ def copy_runs(_export: Export) -> TableCopy:
 
 
 def _attempts(line: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return how attempts of a case ended, with what they said: one that failed before, if any, and the last."""
+    """Return the outcomes and messages of a case's attempts: an earlier failed one, if any, and the last."""
     before = line.get("rerun")
-    found = [("failed", (before or {}).get("message") or "")] if before or line["status"] == FLAKY else []
+    earlier = [("failed", (before or {}).get("message") or "")] if before or line["status"] == FLAKY else []
     said = next((line[name]["message"] for name in ("failure", "error", "skipped") if name in line), "")
     status = "passed" if line["status"] == FLAKY else line["status"]
-    return [*found, (status if status in OUTCOMES else "unknown", said or "")]
+    return [*earlier, (status if status in OUTCOMES else "unknown", said or "")]
 
 
 def _table(
@@ -217,7 +217,7 @@ def _catalog(
     rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]],
     number: Callable[[ExportedRow], int],
 ) -> TableCopy:
-    """Return the copy of what several jobs of a repository have in common."""
+    """Copy a catalog of values that jobs of a repository share."""
 
     def key_values(_key: RowKey, job: ExportedRow | None) -> tuple[int] | None:
         return None if job is None else (number(job),)
@@ -279,17 +279,17 @@ PIECE = 256 * 1024
 
 
 def copy_lines(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return the suites of a run, a line each."""
-    return _object(export, row, [describe_suite(row, one) for one in row["rows"]])
+    """Copy the suites of a run, one line per suite."""
+    return _object(export, row, [describe_suite(row, suite) for suite in row["rows"]])
 
 
 def copy_failures(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return the failed cases of a run, a line each."""
-    return _object(export, row, [describe_failure(row, one) for one in row["rows"]])
+    """Copy the failed cases of a run, one line per case."""
+    return _object(export, row, [describe_failure(row, failure) for failure in row["rows"]])
 
 
-def _object(export: Export, row: ExportedRow, found: list[dict[str, Any]]) -> list[StoredObject]:
-    return [StoredObject(key=_key(export, row), content=lambda: map(json_line, found))]
+def _object(export: Export, row: ExportedRow, lines: list[dict[str, Any]]) -> list[StoredObject]:
+    return [StoredObject(key=_key(export, row), content=lambda: map(json_line, lines))]
 
 
 def _key(export: Export, row: ExportedRow) -> str:
@@ -297,16 +297,16 @@ def _key(export: Export, row: ExportedRow) -> str:
 
 
 async def load_cases(context: Context, rows: Mapping[RowKey, ExportedRow]) -> dict[RowKey, ExportedRow]:
-    """Add a file with all cases of each run: there may be millions. Other runs than those of branches have none."""
-    found: dict[RowKey, ExportedRow] = {}
+    """Add a file with all cases of each run, possibly millions; only runs on branches have one."""
+    runs: dict[RowKey, ExportedRow] = {}
     for key, run in rows.items():
         jobs = [job for job in run["jobs"] if is_exported_whole(job)]
-        found[key] = {**run, "cases": await _write_cases(context, run, jobs) if jobs else None}
-    return found
+        runs[key] = {**run, "cases": await _write_cases(context, run, jobs) if jobs else None}
+    return runs
 
 
 async def load_all_cases(context: Context, rows: Mapping[RowKey, ExportedRow]) -> dict[RowKey, ExportedRow]:
-    """Add a file with all cases of each run, whatever branch or pull request it is of."""
+    """Add a file with all cases of each run, whatever its branch or pull request."""
     return {key: {**run, "cases": await _write_cases(context, run, run["jobs"])} for key, run in rows.items()}
 
 
@@ -319,13 +319,13 @@ async def load_job_cases(context: Context, rows: Mapping[RowKey, ExportedRow]) -
 
 
 def copy_cases(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return all cases of a run, a line each."""
+    """Copy all cases of a run, one line per case."""
     cases: CasesFile | None = row["cases"]
     return [] if cases is None else [StoredObject(key=_key(export, row), content=cases.pieces)]
 
 
 class CasesFile:
-    """A temporary file with the cases of a run, closed once nothing refers to it any more."""
+    """A temporary file with the cases of a run, closed once nothing refers to it."""
 
     def __init__(self) -> None:
         self.file = cast("IO[bytes]", tempfile.TemporaryFile())  # noqa: SIM115 - closed by the next line
@@ -339,7 +339,7 @@ class CasesFile:
 
 
 async def _write_cases(context: Context, run: ExportedRow, jobs: Iterable[TestJobRow]) -> CasesFile:
-    found = CasesFile()
+    cases_file = CasesFile()
     for job in jobs:
         async with context.store.read() as tx:
             content = (await blocks_of_jobs(tx, [job["generation"]])).get(job["generation"])
@@ -358,8 +358,8 @@ async def _write_cases(context: Context, run: ExportedRow, jobs: Iterable[TestJo
                 for test_id, code, time in zip(*part, strict=True)
                 if test_id in names
             )
-            await asyncio.to_thread(found.file.writelines, lines)
-    return found
+            await asyncio.to_thread(cases_file.file.writelines, lines)
+    return cases_file
 
 
 def _document_export(name: str, make: str, table: str, read: str, *, load: str = "", most: int) -> Export:

@@ -71,9 +71,9 @@ FEATURE = Feature(
         "run": "bot.pages.tests.views:run_blocks",
         "pull": "bot.pages.tests.views:pull_blocks",
         "commit": "bot.pages.tests.views:commit_blocks",
-        "failures": "bot.pages.tests.views:find_failures",
+        "failures": "bot.evidence.tests.failing:find_failures",
         "cell": "bot.pages.tests.views:cell_lines",
-        "head": "bot.pages.tests.views:head_tests",
+        "head": "bot.evidence.tests.failing:head_tests",
         "shared_failures": "bot.evidence.tests.judging_rows:find_shared",
     },
     admin_forms={

@@ -42,7 +42,7 @@ class FactSource(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known of a job beside its reports."""
+    """What is known of a job apart from its reports."""
 
     repo: str
     name: JobName
@@ -59,9 +59,9 @@ class Facts:
 async def read_facts(
     tx: Transaction, settings: Settings, key: JobKeyRow, parts: Sequence[FactSource]
 ) -> Facts | None:
-    """Return the facts of a job, None where there is no record of its run."""
+    """Read the facts of a job; None if there is no record of its run."""
     if key["run_id"] < 0:
-        told = next((one["told"] for one in parts if one["told"]), None)
+        told = next((part["told"] for part in parts if part["told"]), None)
         return _of_told(settings, told) if told else await _of_upload(tx, settings, parts)
     run = await collect_rows.find_attempt(tx, key["run_id"], key["run_attempt"])
     if run is None or run["repository_id"] != key["repository_id"]:
@@ -93,7 +93,7 @@ async def read_facts(
 
 
 def _of_told(settings: Settings, told: ReportedJob) -> Facts:
-    """Return the facts of a job of another CI, as that tells of it."""
+    """Return the facts of another CI's job, as that CI reports them."""
     own = settings.is_upstream(told["repo"])
     subject: JobSubject = {
         "head_sha": told["head_sha"],
@@ -116,38 +116,38 @@ def _of_told(settings: Settings, told: ReportedJob) -> Facts:
 
 
 async def _of_upload(tx: Transaction, settings: Settings, parts: Sequence[FactSource]) -> Facts | None:
-    """Return the facts of a job of another CI: our dispatch says what it is about, the backend how it is called."""
+    """Return the facts of an uploaded job: our dispatch says what it tested, the backend what it is called."""
     uploads = [-part["object_id"] for part in parts[:1]]
-    found = await tx.row(sa.select(ci_upload).where(ci_upload.c.id.in_(uploads)))
-    if found is None:
+    upload = await tx.row(sa.select(ci_upload).where(ci_upload.c.id.in_(uploads)))
+    if upload is None:
         return None
-    dispatch = (await dispatches.get_by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])
+    dispatch = (await dispatches.get_by_id(tx, [upload["dispatch_id"]])).get(upload["dispatch_id"])
     subject: JobSubject = {
-        "head_sha": found["commit_sha"] if found["event_type"] == "push" else "",
+        "head_sha": upload["commit_sha"] if upload["event_type"] == "push" else "",
         "upstream_sha": dispatch and dispatch["head_sha"],
         "upstream_repo": dispatch and dispatch["upstream_repo"],
-        "backend": found["backend"],
-        "dispatch_id": found["dispatch_id"] or None,
+        "backend": upload["backend"],
+        "dispatch_id": upload["dispatch_id"] or None,
         "head_branch": None,
-        "event": found["event_type"],
+        "event": upload["event_type"],
         "trusted": await runs.is_trusted_dispatch(tx, settings, dispatch),
         "pr_number": dispatch and dispatch["pr_number"],
     }
-    if found["event_type"] not in {None, "push"} and (
-        upstream := await _of_nightly(tx, settings, found["commit_sha"])
+    if upload["event_type"] not in {None, "push"} and (
+        upstream := await _of_nightly(tx, settings, upload["commit_sha"])
     ):
         subject["upstream_repo"], subject["upstream_sha"] = upstream
     return Facts(
-        repo=found["backend"],
-        name=job_names.parse_name(found["workflow"], found["job"]),
+        repo=upload["backend"],
+        name=job_names.parse_name(upload["workflow"], upload["job"]),
         subject=subject,
         conclusion=None,
-        at=dispatch["dispatched_at"] or dispatch["created_at"] if dispatch else found["received_at"],
+        at=dispatch["dispatched_at"] or dispatch["created_at"] if dispatch else upload["received_at"],
     )
 
 
 async def _of_nightly(tx: Transaction, settings: Settings, sha: str) -> tuple[str, str] | None:
-    """Return upstream and the commit that a run without a dispatch tested, where that is on a trusted branch.
+    """Return upstream and the commit that a run without a dispatch tested, if it is on a trusted branch.
 
     That the run tested it is the backend's word alone: it is never trusted, and a pull request's commit not believed.
     """
@@ -172,19 +172,19 @@ async def _is_on_trusted_branch(tx: Transaction, settings: Settings, repo: str, 
 
 
 async def _dispatch_of(tx: Transaction, run: WorkflowRunRow) -> DispatchRow | None:
-    """Return the dispatch that reports from this run belong to."""
+    """Return the dispatch that this run's reports belong to."""
     query = sa.select(REPORTED.dispatch_id).where(
         REPORTED.run_id == str(run["id"]),
         REPORTED.run_attempt == run["run_attempt"],
         sa.func.lower(REPORTED.downstream_repo) == run["repo"].lower(),
         REPORTED.dispatch_id.is_not(None),
     )
-    found = (await tx.run(query.order_by(REPORTED.dispatch_id).limit(1))).scalar()
-    return await dispatches.get_dispatch(tx, found) if found else None
+    dispatch_id = (await tx.run(query.order_by(REPORTED.dispatch_id).limit(1))).scalar()
+    return await dispatches.get_dispatch(tx, dispatch_id) if dispatch_id else None
 
 
 async def _pull_of(tx: Transaction, run: WorkflowRunRow) -> int | None:
-    """Return the pull request of a run; GitHub names none where the head is a fork's."""
+    """Return the pull request of a run; GitHub names none for a fork's head."""
     if run["pull_requests"]:
         return min(run["pull_requests"])
     if run["event"] not in {"pull_request", "pull_request_target"} or not run["head_sha"]:
@@ -192,5 +192,5 @@ async def _pull_of(tx: Transaction, run: WorkflowRunRow) -> int | None:
     query = sa.select(HEAD.number).where(
         HEAD.repository_id == run["repository_id"], HEAD.head_sha == run["head_sha"]
     )
-    found: int | None = (await tx.run(query.order_by(HEAD.number).limit(1))).scalar()
-    return found
+    number: int | None = (await tx.run(query.order_by(HEAD.number).limit(1))).scalar()
+    return number

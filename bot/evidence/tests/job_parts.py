@@ -15,8 +15,7 @@ from bot.evidence.collect.receivers import MIB, Fetched, Job, Receiver, reported
 from bot.evidence.collect.tables import ci_fetch, ci_upload
 from bot.evidence.tests.parse.block import EXCLUSIONS, RULES, ExcludedFiles, StoredReports
 from bot.evidence.tests.parse.texts import without_ending
-from bot.evidence.tests.rows import DAY, GENERATIONS, is_of_job, job_key
-from bot.evidence.tests.rows import JOB as JOB_of_rows
+from bot.evidence.tests.rows import DAY, GENERATIONS, JOB, is_of_job, job_key
 from bot.evidence.tests.tables import (
     BASELINE,
     JOB_KEY,
@@ -51,7 +50,7 @@ PART_MOST = 256 * MIB
 
 
 async def parse_options(_context: Context, fetched: Fetched) -> Any:
-    """Return how a file that is no archive is to be read."""
+    """Return the parser's options for a file that is not an archive."""
     name = "report.jsonl" if fetched.kind == "runreport" else "report.xml"
     return {"name": name, "artifact": fetched.name}
 
@@ -59,7 +58,7 @@ async def parse_options(_context: Context, fetched: Fetched) -> Any:
 async def store_part(
     tx: Transaction, _context: Context, fetched: Fetched, stored: StoredReports, blob: str | None
 ) -> None:
-    """Note a part of a job, in place of what was noted of the same artifact."""
+    """Store a part of a job, replacing what was stored for the same artifact."""
     key = await find_key(tx, fetched, stored.job_ids)
     values = {
         "kind": fetched.kind,
@@ -80,7 +79,7 @@ async def store_part(
 
 
 async def find_key(tx: Transaction, fetched: Fetched, job_ids: Sequence[int]) -> JobKeyRow:
-    """Return the job that a file is of, of the run's; `job_ids` are those that the file names as its own."""
+    """Return the key of the job that a file belongs to; `job_ids` are the ids that the file itself names."""
     if fetched.source == "upload":
         return await _key_of_upload(tx, fetched)
     job_id = fetched.job_id  # also of another CI, whose run has a number as its job does
@@ -94,17 +93,17 @@ async def find_key(tx: Transaction, fetched: Fetched, job_ids: Sequence[int]) ->
 
 
 def request_job_results(tx: Transaction, key: JobKeyRow) -> None:
-    """Have a job's results made again of its parts."""
+    """Request that a job's results be rebuilt from its parts."""
     tx.enqueue(TASK, task_key(key), delay=TOGETHER, max_wait=AT_LATEST)
 
 
 def task_key(key: JobKeyRow) -> str:
-    """Return a job's key as that of a task."""
+    """Return the key of a job's task."""
     return "/".join(map(str, key.values()))
 
 
 def parse_key(text: str) -> JobKeyRow:
-    """Return the job of a task's key; raises GiveUp where it names none."""
+    """Parse a task's key; raises GiveUp if it names no job."""
     try:
         return job_key(*map(int, text.split("/")))
     except (TypeError, ValueError):
@@ -113,18 +112,18 @@ def parse_key(text: str) -> JobKeyRow:
 
 async def _key_of_upload(tx: Transaction, fetched: Fetched) -> JobKeyRow:
     query = sa.select(ci_upload).where(ci_upload.c.id == -fetched.object_id)
-    (found,) = await tx.rows(query)
-    owner = found["repository_id"] or max(await repositories.read_ids(tx, found["backend"]), default=0)
+    (upload,) = await tx.rows(query)
+    owner = upload["repository_id"] or max(await repositories.read_ids(tx, upload["backend"]), default=0)
     return job_key(
-        owner or -_number(found["backend_key"]),
-        -_number(found["backend_key"], found["dispatch_id"] or str(found["commit_sha"]), found["run_id"]),
-        found["run_attempt"],
-        -_number(found["workflow"], found["job"]),
+        owner or -_number(upload["backend_key"]),
+        -_number(upload["backend_key"], upload["dispatch_id"] or str(upload["commit_sha"]), upload["run_id"]),
+        upload["run_attempt"],
+        -_number(upload["workflow"], upload["job"]),
     )
 
 
 def _number(*texts: str) -> int:
-    """Return a number above 0 for some texts, of 47 bits: any reader of JSON keeps it exactly."""
+    """Hash texts to a positive number of 47 bits, which any JSON reader keeps exactly."""
     digest = hashlib.sha256("\0".join(texts).encode("utf-8", "replace")).digest()
     return (int.from_bytes(digest[:6], "big") >> 1) + 1
 
@@ -145,9 +144,9 @@ EXCLUSION_KEY = [EXCLUSION[name] for name in JOB_KEY]
 
 
 async def store_exclusions(
-    tx: Transaction, _context: Context, fetched: Fetched, found: ExcludedFiles, _blob: str | None
+    tx: Transaction, _context: Context, fetched: Fetched, excluded: ExcludedFiles, _blob: str | None
 ) -> None:
-    """Note what a job left out; of files that belong to no job, it is unknown which tests are missed."""
+    """Store the files that a job left out; files that belong to no job cannot be attributed."""
     if fetched.job_id is None:
         return
     row = {
@@ -157,31 +156,31 @@ async def store_exclusions(
         "job_id": fetched.job_id,
         "object_id": fetched.object_id,
     }
-    values = {"files": found.files, "received_at": tx.now}
+    values = {"files": excluded.files, "received_at": tx.now}
     await tx.upsert(test_exclusion, [row | values], replaced=list(values))
     tx.note_changed("test_exclusion", [row])
 
 
 async def excluded_files(tx: Transaction, jobs: Sequence[TestJobRow]) -> set[str]:
-    """Return the files that some jobs left out."""
+    """Return the files that jobs left out."""
     keys = [(job["repository_id"], job["run_id"], job["run_attempt"], job["job_id"]) for job in jobs]
-    found = await tx.run(sa.select(EXCLUSION.files).where(tx.among(EXCLUSION_KEY, keys)))
-    return {file for files in found.scalars() for file in files}
+    exclusions = await tx.run(sa.select(EXCLUSION.files).where(tx.among(EXCLUSION_KEY, keys)))
+    return {file for files in exclusions.scalars() for file in files}
 
 
 async def usual_tests(
     tx: Transaction, repository_id: int, family: str, files: Collection[str], *, before: int, runs: int
 ) -> int:
-    """Return how many tests of some files a family of jobs usually runs: the median of its newest trusted runs."""
+    """Return how many tests of these files a family usually runs: the median of its newest trusted runs."""
     of_family = (
-        sa.select(JOB_of_rows.generation, JOB_of_rows.run_id, JOB_of_rows.run_attempt)
+        sa.select(JOB.generation, JOB.run_id, JOB.run_attempt)
         .where(
             BASELINE,
-            JOB_of_rows.repository_id == repository_id,
-            JOB_of_rows.family == family,
-            JOB_of_rows.at < before,
+            JOB.repository_id == repository_id,
+            JOB.family == family,
+            JOB.at < before,
         )
-        .order_by(JOB_of_rows.at.desc(), JOB_of_rows.generation)
+        .order_by(JOB.at.desc(), JOB.generation)
         .limit(JOBS_MOST)
     )
     by_run: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -195,11 +194,11 @@ async def usual_tests(
             .select_from(test_summary.join(test_class, test_class.c.id == SUMMARY.class_id))
             .where(SUMMARY.generation.in_(generations))
         )
-        found = (await tx.run(query.limit(ROWS_MOST))).all()
+        summaries = (await tx.run(query.limit(ROWS_MOST))).all()
         counts.append(
             sum(
                 ran
-                for file, invoking, ran in found
+                for file, invoking, ran in summaries
                 if without_ending(file) in files or without_ending(invoking) in files
             )
         )
@@ -211,7 +210,7 @@ EXCLUSIONS_RECEIVER = Receiver(store=store_exclusions, answer=ExcludedFiles, mem
 
 PARTS_KEPT = 14  # days in which a job's artifacts may still come one by one
 BATCH = 200
-PART, JOB = test_part.c, test_job.c
+PART = test_part.c
 
 
 async def prune_results(context: Context) -> dict[str, int]:
@@ -245,14 +244,14 @@ async def prune_results(context: Context) -> dict[str, int]:
 
 
 def _unnamed(table: sa.Table, now: int) -> sa.ColumnElement[bool]:
-    """Return the condition for rows that a process which ended wrote for a job, and no job ever named."""
+    """Return the condition for rows written by a process that died before any job referred to them."""
     named = sa.exists().where(JOB.generation == table.c.generation)
     since, until = ((now - days * DAY) * GENERATIONS for days in (3, 1))
     return sa.and_(table.c.generation.between(since, until), ~named)
 
 
 async def _parts(context: Context, before: int) -> int:
-    """Delete the blobs of parts; the jobs that were made of them stay as they are."""
+    """Delete the blobs of parts; the jobs built from them stay as they are."""
 
     async def find(tx: Transaction) -> list[str]:
         old = sa.select(PART.blob).where(PART.received_at < before, PART.blob.is_not(None))
@@ -261,8 +260,8 @@ async def _parts(context: Context, before: int) -> int:
     async def forget(tx: Transaction, blobs: Sequence[str]) -> None:
         for table in (test_part, ci_fetch):
             await tx.run(sa.update(table).where(table.c.blob.in_(blobs)).values(blob=None))
-        for one in blobs:
-            await context.resource(BLOBS).delete(one)
+        for blob in blobs:
+            await context.resource(BLOBS).delete(blob)
 
     return await delete_in_batches(context, find, forget)
 
@@ -277,8 +276,8 @@ async def _blocks(context: Context, before: int) -> int:
         )
         return [tuple(row) for row in (await tx.run(old.order_by(JOB.at).limit(BATCH))).all()]  # fmt: skip
 
-    async def forget(tx: Transaction, found: Sequence[tuple[int, ...]]) -> None:
-        these = tx.among(keys, found)
+    async def forget(tx: Transaction, jobs: Sequence[tuple[int, ...]]) -> None:
+        these = tx.among(keys, jobs)
         await tx.run(sa.update(test_job).where(these).values(block=None, counted_block=None))
 
     return await delete_in_batches(context, find, forget)

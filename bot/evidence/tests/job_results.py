@@ -64,7 +64,7 @@ RERUN_DISABLED = "rerun_disabled_tests"  # among the arguments of a job
 
 
 async def store_job_results(context: Context, task: Task) -> None:
-    """Make a job's rows again of its parts; where one is no longer kept, what is there stays."""
+    """Rebuild a job's rows from its parts; if a part is no longer kept, the rows stay as they are."""
     key = job_parts.parse_key(task.key)
     async with context.store.read() as tx:
         parts, is_partial = _present(await rows.parts_of_job(tx, key))
@@ -89,18 +89,20 @@ async def store_job_results(context: Context, task: Task) -> None:
 
 
 def _present(parts: list[PartRow]) -> tuple[list[PartRow], bool]:
-    """Return the parts that count, and whether the job still runs, as far as they tell.
+    """Return the parts that count, and whether the job is still running as far as they tell.
 
     What a job leaves while it runs holds all until then: only the last counts, and none once there is another part.
     """
     numbered = [(number, part) for part in parts if (number := partial_number(part["name"])) is not None]
     if not numbered or len(numbered) < len(parts):
         return [part for part in parts if partial_number(part["name"]) is None], False
-    return [max(numbered, key=lambda one: (one[0], one[1]["object_id"]))[1]], True
+    return [
+        max(numbered, key=lambda numbered_part: (numbered_part[0], numbered_part[1]["object_id"]))[1]
+    ], True
 
 
 async def _devices(tx: Transaction) -> frozenset[str]:
-    """Return the words that name a device in the names of tests."""
+    """Return the words that stand for a device in test names."""
     listed = await allowlists.read_in_force(tx)
     own = {
         word for entry in (listed.entries if listed else ()) for word in (entry.device, *entry.aka) if word
@@ -109,7 +111,7 @@ async def _devices(tx: Transaction) -> frozenset[str]:
 
 
 async def _merge(context: Context, parts: list[PartRow], folder: Path) -> Merged:
-    """Have the child merge the parts."""
+    """Let the parser child merge the parts."""
     given = folder / "parts"
     await asyncio.to_thread(given.mkdir)
     for part in parts:
@@ -134,7 +136,7 @@ def _decoded(answer: Path) -> Merged:
 
 
 class _Job(NamedTuple):
-    """A job, and all there is to say of it."""
+    """A job and everything its reports say."""
 
     key: JobKeyRow
     facts: Facts
@@ -179,7 +181,9 @@ async def _store(context: Context, job: _Job) -> None:
         )
         row["env_id"] = await rows.environment_id(tx, environment)
         former = await _swap(tx, key, row)
-        await _request_what_follows(tx, key, {one["test_id"] for one in made.failures}, trusted=seen.trusted)
+        await _request_what_follows(
+            tx, key, {failure["test_id"] for failure in made.failures}, trusted=seen.trusted
+        )
     if former:
         await delete_generations(context, [former])
 
@@ -187,7 +191,7 @@ async def _store(context: Context, job: _Job) -> None:
 async def _request_what_follows(
     tx: Transaction, key: JobKeyRow, failing: Collection[int], *, trusted: bool
 ) -> None:
-    """Ask for all that depends on a job's results."""
+    """Request the tasks that depend on a job's results."""
     days.request_days(tx, key["repository_id"])
     if trusted and failing:
         states.request_states(tx, key["repository_id"])
@@ -203,8 +207,8 @@ async def _request_what_follows(
 
 
 async def _limit_rows(context: Context, job: _Job, made: JobRows) -> None:
-    """Leave the rows of a run that is not trusted out where such runs have stored too many today."""
-    size = sum(len(one[name]) for one in made.failures for name in ("message", "stack", "output"))
+    """Drop the rows of an untrusted run if such runs have stored too many today."""
+    size = sum(len(failure[name]) for failure in made.failures for name in ("message", "stack", "output"))
     size += len(made.summaries) * SUMMARY_BYTES
     rows_made = len(made.failures) + len(made.summaries)
     async with context.store.transaction() as tx:
@@ -223,7 +227,7 @@ async def _insert(context: Context, table: sa.Table, some: Any) -> None:
 
 def _row(job: _Job) -> dict[str, Any]:
     key, facts, parts, merged = job.key, job.facts, job.parts, job.merged
-    unreadable = [one for part in parts for one in part["unreadable"]]
+    unreadable = [report for part in parts for report in part["unreadable"]]
     unreadable += [{"member": member, "reason": reason} for member, reason in merged.unreadable]
     name = facts.name
     return {
@@ -244,7 +248,7 @@ def _row(job: _Job) -> dict[str, Any]:
         "partial": job.is_partial,
         "flags": merged.flags or None,
         "properties": merged.properties or None,
-        "unreadable": sorted(unreadable, key=lambda one: (one["member"], one["reason"])),
+        "unreadable": sorted(unreadable, key=lambda report: (report["member"], report["reason"])),
         "notes": [note for part in parts for note in part["notes"] or ()][:NOTES_MOST] or None,
         "at": facts.at,
         "received_at": max((part["received_at"] for part in parts), default=facts.at),
@@ -252,7 +256,7 @@ def _row(job: _Job) -> dict[str, Any]:
 
 
 async def _swap(tx: Transaction, key: JobKeyRow, row: dict[str, Any]) -> int | None:
-    """Show the new generation; returns the former one. What the daily sums hold of it stays known."""
+    """Show the new generation and return the former one; what the daily sums hold of it stays known."""
     c = test_job.c
     query = sa.select(c.generation, c.counted, c.block, c.counted_block)
     before = await tx.row(query.where(rows.is_of_job(test_job, key)))
@@ -268,16 +272,16 @@ async def _swap(tx: Transaction, key: JobKeyRow, row: dict[str, Any]) -> int | N
 
 
 async def delete_generations(context: Context, generations: list[int]) -> None:
-    """Delete the rows of generations that no job names any more, some at a time."""
+    """Delete, in batches, the rows of generations that no job refers to."""
     for table in (test_failure, test_summary):
         keys = list(table.primary_key.columns)
         while True:
             async with context.store.transaction() as tx:
                 query = sa.select(*keys).where(table.c.generation.in_(generations)).limit(known_tests.BATCH)
-                found = [tuple(row) for row in (await tx.run(query)).all()]
-                if found:
-                    await tx.run(sa.delete(table).where(tx.among(keys, found)))
-            if len(found) < known_tests.BATCH:
+                old = [tuple(row) for row in (await tx.run(query)).all()]
+                if old:
+                    await tx.run(sa.delete(table).where(tx.among(keys, old)))
+            if len(old) < known_tests.BATCH:
                 break
             await context.clock.sleep(PAUSE)
 
@@ -288,7 +292,7 @@ SUCCESSES = frozenset({Code.PASSED, Code.XFAILED, Code.XPASSED})
 
 
 class JobRows(NamedTuple):
-    """What is stored of a job."""
+    """The rows stored for a job."""
 
     block: bytes
     summaries: list[dict[str, Any]]
@@ -298,7 +302,7 @@ class JobRows(NamedTuple):
 def make_rows(
     merged: Merged, known: KnownIds, of_summary: dict[str, Any], of_failure: dict[str, Any]
 ) -> JobRows:
-    """Return a job's block and rows; the two mappings are columns that all rows of a kind share."""
+    """Make a job's block and rows; the two mappings hold the columns that all rows of a kind share."""
     cases: list[tuple[int, int, int]] = []
     summaries, failures = [], []
     for group in merged.groups:
@@ -308,8 +312,8 @@ def make_rows(
         if any(outcome_of(code) is not Code.CRASHED for code in group.codes):
             summaries.append(of_summary | _summary(group, times, known))
         failures += [
-            of_failure | _failure(one, group, ids[one.position], times[one.position])
-            for one in group.exceptional
+            of_failure | _failure(case, group, ids[case.position], times[case.position])
+            for case in group.exceptional
         ]
     return JobRows(block.encode(cases), summaries, failures)
 
@@ -327,36 +331,36 @@ def _summary(group: MergedGroup, times: array[int], known: KnownIds) -> dict[str
         "errors": outcomes[Code.ERROR],
         "skipped": outcomes[Code.SKIPPED],
         "successes": sum(outcomes[code] for code in SUCCESSES),
-        "flaky": sum(one.flaky for one in group.exceptional),
+        "flaky": sum(case.flaky for case in group.exceptional),
         "time_ms": sum(time for time in times if time != NO_TIME),
     }
 
 
-def _failure(one: Exceptional, group: MergedGroup, test_id: int, time: int) -> dict[str, Any]:
-    failed_at = find_source_line(group.file, one.line, one.stack, one.message, one.output)
+def _failure(case: Exceptional, group: MergedGroup, test_id: int, time: int) -> dict[str, Any]:
+    failed_at = find_source_line(group.file, case.line, case.stack, case.message, case.output)
     return {
         "test_id": test_id,
         "invoking_file": group.invoking_file,
-        "outcome": group.codes[one.position] & 0xF,
-        "flaky": one.flaky,
-        "attempts": one.attempts,
-        "failed_attempts": one.failed_attempts,
+        "outcome": group.codes[case.position] & 0xF,
+        "flaky": case.flaky,
+        "attempts": case.attempts,
+        "failed_attempts": case.failed_attempts,
         "time_ms": None if time == NO_TIME else time,
-        "type": one.type,
-        "message": one.message,
-        "stack": one.stack,
-        "output": one.output,
+        "type": case.type,
+        "message": case.message,
+        "stack": case.stack,
+        "output": case.output,
         "source_file": failed_at and failed_at.file,
         "line": failed_at and failed_at.line,
-        "signature": signature(one.type, one.message) if one.failed_attempts else None,
+        "signature": signature(case.type, case.message) if case.failed_attempts else None,
         "verdict": None,
         "evidence": None,
-        "properties": one.properties or None,
+        "properties": case.properties or None,
     }
 
 
 def signature(kind: str, message: str) -> str | None:
-    """Return what failures that say the same have in common: their first line, without numbers and paths."""
+    """Return the signature of a failure: its first line without numbers and paths."""
     line = message.strip().partition("\n")[0][:MESSAGE_LINE]
     if not line and not kind:
         return None
@@ -376,42 +380,44 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 
 
 class SourceLine(NamedTuple):
-    """A line of a file, named as the report does: relative to some folder, or of the machine it ran on."""
+    """A line of a file, with the report's path: relative to some folder, or absolute on the machine it ran on."""
 
     file: str
     line: int
 
 
 def find_source_line(file: str, line: int | None, *texts: str) -> SourceLine | None:
-    """Return where a case failed; None where its report does not say.
+    """Find where a case failed; None if its report does not say.
 
     `file` and `line` are the case's own. The last line of the first text that names the case's file is the most
     precise; a case without a file failed where its text says.
     """
     own = _source_line(file, str(line)) if file and line is not None else None
     for text in texts:
-        named = [one for one in _named(text) if not file or is_same(one.file, file)]
+        named = [
+            line_of_text for line_of_text in _named(text) if not file or is_same(line_of_text.file, file)
+        ]
         if named:
             return named[-1]
     return own
 
 
-def is_same(one: str, other: str) -> bool:
-    """Whether two paths can name the same file, seen from different folders."""
-    one, other = f"/{_plain(one)}", f"/{_plain(other)}"
-    return one.endswith(other) or other.endswith(one)
+def is_same(path: str, other: str) -> bool:
+    """Whether two paths may name the same file, seen from different folders."""
+    path, other = f"/{_plain(path)}", f"/{_plain(other)}"
+    return path.endswith(other) or other.endswith(path)
 
 
 def _named(text: str) -> Iterator[SourceLine]:
-    """Yield the places that a text names, form by form."""
+    """Yield the source lines that a text names, form by form."""
     for form in _FORMS:
-        for found in form.finditer(text):
-            if place := _source_line(found[1], found[2]):
+        for matched in form.finditer(text):
+            if place := _source_line(matched[1], matched[2]):
                 yield place
 
 
 def _source_line(file: str, line: str) -> SourceLine | None:
-    """Return a place, None where the path leads out of its folder or is no path, or the number is no line's."""
+    """Return a source line; None if the path leaves its folder or is invalid, or the number is no line number."""
     plain, number = _plain(file), int(line)
     if not 0 < number <= LINE_MOST or not 0 < len(plain) <= FILE_MOST:
         return None

@@ -58,58 +58,58 @@ async def judge_failures(context: Context, task: Task) -> None:
     if judged:
         async with context.store.transaction() as tx:
             await pulls_concerned.request_publish_of_commit(tx, task.key)
-    turned = [one for one, new, _ in judged if Verdict.KNOWN in {one["verdict"], new}]
+    turned = [failure for failure, new, _ in judged if Verdict.KNOWN in {failure["verdict"], new}]
     if turned:  # a known failure is no sign of flakiness elsewhere
-        since = min(one["at"] for one in turned)
-        until = max(one["at"] for one in turned) + verdict.ELSEWHERE_AGE
+        since = min(failure["at"] for failure in turned)
+        until = max(failure["at"] for failure in turned) + verdict.ELSEWHERE_AGE
         async with context.store.transaction() as tx:
-            ids = {one["test_id"] for one in turned}
+            ids = {failure["test_id"] for failure in turned}
             requests.request_verdicts(
                 tx, await judging_rows.heads_failing(tx, ids, since=since, until=until) - {task.key}
             )
 
 
 def _changed(head: JudgedHead, failures: Sequence[FailedRow]) -> list[tuple[FailedRow, str, object]]:
-    """Return the failures whose verdict or evidence is another one now, with these."""
-    found = ((one, *head.judge(one)) for one in failures)
+    """Return the failures whose verdict or evidence has changed, with the new ones."""
+    judged = ((failure, *head.judge(failure)) for failure in failures)
     return [
-        (one, new.value, evidence)
-        for one, new, evidence in found
-        if (one["verdict"], one["evidence"]) != (new.value, evidence)
+        (failure, new.value, evidence)
+        for failure, new, evidence in judged
+        if (failure["verdict"], failure["evidence"]) != (new.value, evidence)
     ]
 
 
 async def _read(context: Context, tx: Transaction, sha: str, failures: Sequence[FailedRow]) -> JudgedHead:
-    generations = {one["generation"] for one in failures}
+    generations = {failure["generation"] for failure in failures}
     failing_jobs = await _by_generation(tx, generations)
     jobs = await judging_rows.jobs_testing(tx, sha, {job["repository_id"] for job in failing_jobs})
     families = await judging_rows.families(tx, jobs)
     wanted: dict[Family, set[int]] = defaultdict(set)  # tests that failed
     by_generation = {job["generation"]: job for job in jobs}
-    for one in failures:
-        if job := by_generation.get(one["generation"]):
-            wanted[job["repository_id"], families[job["generation"]]].add(one["test_id"])
+    for failure in failures:
+        if job := by_generation.get(failure["generation"]):
+            wanted[job["repository_id"], families[job["generation"]]].add(failure["test_id"])
     concerned = [job for job in jobs if (job["repository_id"], families[job["generation"]]) in wanted]
-    ids = {one["test_id"] for one in failures}
+    ids = {failure["test_id"] for failure in failures}
     head = JudgedHead(
         jobs=by_generation,
         families=families,
         envs=await tests_rows.environments_by_id(tx, {job["env_id"] for job in jobs}),
         said=await _said(tx, concerned, ids),
     )
-    newest = max(one["at"] for one in failures)
+    newest = max(failure["at"] for failure in failures)
     for family, tests in wanted.items():
         example = next(job for job in concerned if _family(job, families) == family)
         head.baselines[family] = await _baseline(tx, context.settings, example, family[1], tests)
-    since = min(one["at"] for one in failures) - verdict.ELSEWHERE_AGE
-    found = await judging_rows.failures_elsewhere(tx, ids, since=since, until=newest, but=sha)
+    since = min(failure["at"] for failure in failures) - verdict.ELSEWHERE_AGE
+    elsewhere = await judging_rows.failures_elsewhere(tx, ids, since=since, until=newest, but=sha)
     by_test: dict[int, list[ElsewhereRow]] = defaultdict(list)
-    for row in found:
+    for row in elsewhere:
         by_test[row["test_id"]].append(row)
     head.elsewhere = by_test
     head.flaky = await judging_rows.flaky_states(tx, ids)
     head.disabled = await _disabled(tx, jobs)
-    head.across = await _across(tx, jobs, head.envs, {one["canonical"] for one in failures})
+    head.across = await _across(tx, jobs, head.envs, {failure["canonical"] for failure in failures})
     return head
 
 
@@ -118,33 +118,33 @@ def _family(job: TestJobRow, families: Mapping[int, str]) -> Family:
 
 
 async def _by_generation(tx: Transaction, generations: Collection[int]) -> list[TestJobRow]:
-    found: list[TestJobRow] = []
+    jobs: list[TestJobRow] = []
     for some in in_batches(sorted(generations)):
-        found += await tests_rows.jobs_by_generation(tx, some)
-    return found
+        jobs += await tests_rows.jobs_by_generation(tx, some)
+    return jobs
 
 
 async def _said(tx: Transaction, jobs: Sequence[TestJobRow], test_ids: Collection[int]) -> Said:
-    """Return what jobs said of some tests."""
-    found: Said = {}
+    """Return the cases of some tests, by job."""
+    said: Said = {}
     for some in in_batches([job["generation"] for job in jobs], BLOCKS):
         blocks = await tests_rows.blocks_of_jobs(tx, some)
-        found |= await asyncio.to_thread(_find, blocks, test_ids)
-    return found
+        said |= await asyncio.to_thread(_find, blocks, test_ids)
+    return said
 
 
 def _find(blocks: Mapping[int, bytes], test_ids: Collection[int]) -> Said:
-    found: Said = {}
+    said: Said = {}
     for generation, content in blocks.items():
         decoded = block.decode(content)
-        found[generation] = {one: cases for one in test_ids if (cases := decoded.find(one))}
-    return found
+        said[generation] = {test_id: cases for test_id in test_ids if (cases := decoded.find(test_id))}
+    return said
 
 
 async def _baseline(
     tx: Transaction, settings: Settings, job: TestJobRow, family: str, test_ids: Collection[int]
 ) -> FamilyBaseline:
-    """Return what the merge base, and the newest trusted commits before, said of tests of a family."""
+    """Read how a family's tests did on the merge base and on the newest trusted commits before it."""
     repo, sha = job["upstream_repo"], tested_commit(job)
     bases: frozenset[str] = frozenset()
     if repo and not job["trusted"]:
@@ -156,34 +156,34 @@ async def _baseline(
         tx, owner, presumed, since=at - verdict.BASELINE_AGE, until=at, but=sha
     )
     families = await judging_rows.families(tx, [*jobs, *before])
-    kept = [one for one in (*jobs, *before) if families[one["generation"]] == family]
-    newest = list(dict.fromkeys(tested_commit(one) for one in kept))[:BASELINE_READ]
-    chosen = {one["generation"]: one for one in kept if tested_commit(one) in newest}
+    kept = [job for job in (*jobs, *before) if families[job["generation"]] == family]
+    newest = list(dict.fromkeys(tested_commit(job) for job in kept))[:BASELINE_READ]
+    chosen = {job["generation"]: job for job in kept if tested_commit(job) in newest}
     return FamilyBaseline(bases, list(chosen.values()), await _said(tx, list(chosen.values()), test_ids))
 
 
 async def _disabled(tx: Transaction, jobs: Sequence[TestJobRow]) -> dict[int, DisabledHere]:
     listed = await allowlists.read_in_force(tx)
-    found: dict[int, DisabledHere] = {}
+    disabled: dict[int, DisabledHere] = {}
     for job in jobs:
         owner = job["repository_id"]
-        if owner not in found:
+        if owner not in disabled:
             entry = listed.find(job["backend"]) if listed and job["backend"] else None
             upstream = (
                 min(await repositories.read_ids(tx, job["upstream_repo"]), default=0)
                 if job["upstream_repo"]
                 else 0
             )
-            found[owner] = await rows.disabled_in_repository(
+            disabled[owner] = await rows.disabled_in_repository(
                 tx, owner, upstream, entry.device if entry else None
             )
-    return found
+    return disabled
 
 
 async def _across(
     tx: Transaction, jobs: Sequence[TestJobRow], envs: Mapping[int, EnvRow], names: Collection[int]
 ) -> dict[int, AcrossDevices]:
-    """Return what became of tests of these canonical names, upstream and on backends."""
+    """Compare the tests with these canonical names across upstream and backends."""
     if not any(job["backend"] for job in jobs):
         return {}
     same = await judging_rows.same_tests(tx, names, {job["repository_id"] for job in jobs})
@@ -193,7 +193,7 @@ async def _across(
     upstream_id = 0
     for job in tests_rows.newest_attempts(jobs):
         for test_id, cases in said.get(job["generation"], {}).items():
-            passed = [one.code in PASSING for one in cases if one.code in PASSING | FAILING]
+            passed = [case.code in PASSING for case in cases if case.code in PASSING | FAILING]
             if job["backend"]:
                 backends[same[test_id]][job["repository_id"]] += passed
             else:
@@ -208,7 +208,7 @@ Said = dict[int, dict[int, list["BlockCase"]]]  # generation -> test -> what it 
 
 @dataclass(kw_only=True)
 class JudgedHead:
-    """A commit, and all that its failing tests are judged by."""
+    """A commit, and everything that its failing tests are judged by."""
 
     jobs: Mapping[int, TestJobRow]  # by generation
     families: Mapping[int, str]
@@ -226,7 +226,7 @@ class JudgedHead:
             self._by_family[job["repository_id"], self.families[generation]].append(generation)
 
     def judge(self, failure: FailedRow) -> tuple[Verdict, dict[str, object] | None]:
-        """Return the verdict on a failure, and what proves it."""
+        """Judge a failure; return the verdict and its evidence."""
         job = self.jobs.get(failure["generation"])
         if job is None:  # a run of disabled tests over and over
             return Verdict.NO_BASELINE, None
@@ -250,8 +250,8 @@ class JudgedHead:
             failed_at=at,
         )
         evidence: dict[str, object] = {"commits": list(judged.commits)} if judged.commits else {}
-        if (found := self.across.get(failure["canonical"], NOWHERE)) != NOWHERE:
-            evidence["across"] = msgspec.to_builtins(found)
+        if (across := self.across.get(failure["canonical"], NOWHERE)) != NOWHERE:
+            evidence["across"] = msgspec.to_builtins(across)
         return judged.verdict, evidence or None
 
     def _passed(self, job: TestJobRow, family: str, failure: FailedRow) -> bool:
@@ -259,22 +259,24 @@ class JudgedHead:
         if failure["flaky"]:
             return True
         same = self._by_family[job["repository_id"], family]
-        found = (one for other in same for one in self.said.get(other, {}).get(failure["test_id"], ()))
-        return any(one.code in PASSING for one in found)
+        cases = (case for other in same for case in self.said.get(other, {}).get(failure["test_id"], ()))
+        return any(case.code in PASSING for case in cases)
 
     def _elsewhere(self, job: TestJobRow, test_id: int) -> list[OtherFailure]:
-        """Return failures of the test in these jobs, at most one of each pull request, and none of this one's."""
-        found = {
-            one["pr_number"] or one["head_sha"]: OtherFailure(one["head_sha"], one["at"])
-            for one in sorted(self.elsewhere.get(test_id, ()), key=lambda one: (one["at"], one["head_sha"]))
-            if one["repository_id"] == job["repository_id"] and one["family"] == job["family"]
+        """Return the test's failures in this family elsewhere: at most one per pull request, none of this one."""
+        by_change = {
+            failure["pr_number"] or failure["head_sha"]: OtherFailure(failure["head_sha"], failure["at"])
+            for failure in sorted(
+                self.elsewhere.get(test_id, ()), key=lambda failure: (failure["at"], failure["head_sha"])
+            )
+            if failure["repository_id"] == job["repository_id"] and failure["family"] == job["family"]
         }
-        found.pop(job["pr_number"] or "", None)
-        return list(found.values())
+        by_change.pop(job["pr_number"] or "", None)
+        return list(by_change.values())
 
 
 def _was_trusted(failure: FailedRow, job: TestJobRow) -> bool:
-    """Whether a trusted run had the test before; for one of these, that is another one."""
+    """Whether an earlier trusted run had the test; a trusted job does not count itself."""
     if failure["outcome"] == Code.CRASHED:  # files that gave no report are no new tests
         return True
     first = failure["trusted_first_at"]
@@ -282,7 +284,7 @@ def _was_trusted(failure: FailedRow, job: TestJobRow) -> bool:
 
 
 class FamilyBaseline:
-    """What trusted commits said of a family's tests."""
+    """How a family's tests did on trusted commits."""
 
     def __init__(self, bases: Collection[str], jobs: Sequence[TestJobRow], said: Said) -> None:
         self._bases = bases
@@ -292,9 +294,9 @@ class FamilyBaseline:
             self._commits[tests_rows.tested_commit(job)].append(job)
 
     def of_base(self, test_id: int) -> TrustedRun | None:
-        """Return the run on the merge base, None where the family did not run there."""
+        """Return the run on the merge base; None if the family did not run there."""
         runs = [self._run(sha, test_id) for sha in self._commits if sha in self._bases]
-        return max(runs, key=lambda one: (one.at, one.sha), default=None)
+        return max(runs, key=lambda run: (run.at, run.sha), default=None)
 
     def before(self, test_id: int) -> list[TrustedRun]:
         """Return the runs on other trusted commits."""
@@ -302,11 +304,11 @@ class FamilyBaseline:
 
     def _run(self, sha: str, test_id: int) -> TrustedRun:
         jobs = self._commits[sha]
-        found = {one.code for job in jobs for one in self._said.get(job["generation"], {}).get(test_id, ())}
+        codes = {case.code for job in jobs for case in self._said.get(job["generation"], {}).get(test_id, ())}
         outcome = Baseline.NOT_RUN
-        if found & FAILING:  # also where it passed when it was tried again: it can fail without the change
+        if codes & FAILING:  # also where it passed when it was tried again: it can fail without the change
             outcome = Baseline.FAILED
-        elif found & PASSING:
+        elif codes & PASSING:
             outcome = Baseline.PASSED
         return TrustedRun(sha, max(job["at"] for job in jobs), outcome)
 

@@ -70,7 +70,7 @@ class ElsewhereRow(FailureHead, FailureTime):
 
 
 async def failures_on(tx: Transaction, sha: str) -> list[FailedRow]:
-    """Return the failing and flaky cases on a commit, of results that are shown and surely of it."""
+    """Return the failing and flaky cases that are shown for a commit and proven to be of it."""
     joined = (
         test_failure.join(test_job, JOB.generation == FAILURE.generation)
         .join(test, test.c.id == FAILURE.test_id)
@@ -82,13 +82,13 @@ async def failures_on(tx: Transaction, sha: str) -> list[FailedRow]:
 
 
 async def failed_upstream(tx: Transaction, shas: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-    """Return suite and name of the tests that failed in upstream's own jobs on each commit."""
+    """Return the suite and name of each test that failed in upstream's own jobs, by commit."""
     joined = (
         test_failure.join(test_job, JOB.generation == FAILURE.generation)
         .join(test, test.c.id == FAILURE.test_id)
         .join(test_class, test_class.c.id == test.c.class_id)
     )
-    found: dict[str, list[tuple[str, str]]] = {}
+    failed: dict[str, list[tuple[str, str]]] = {}
     wanted = sorted(shas)
     for start in range(0, len(wanted), SHAS_PER_QUERY):
         query = sa.select(FAILURE.head_sha, test_class.c.suite, test.c.name).select_from(joined)
@@ -99,12 +99,12 @@ async def failed_upstream(tx: Transaction, shas: Collection[str]) -> dict[str, l
             PROVEN,
         )
         for sha, suite, name in await tx.run(query):
-            found.setdefault(sha, []).append((suite, name))
-    return found
+            failed.setdefault(sha, []).append((suite, name))
+    return failed
 
 
 async def jobs_testing(tx: Transaction, sha: str, repository_ids: Collection[int]) -> list[TestJobRow]:
-    """Return the jobs that tested a commit: of upstream, and of some repositories their own."""
+    """Return the jobs that tested a commit of upstream, or of these repositories."""
     own = sa.and_(JOB.upstream_sha.is_(None), JOB.repository_id.in_(sorted(repository_ids)))
     query = JOBS.where(
         sa.or_(JOB.upstream_sha == sha, sa.and_(own, JOB.head_sha == sha)),
@@ -117,7 +117,7 @@ async def jobs_testing(tx: Transaction, sha: str, repository_ids: Collection[int
 async def baseline_jobs(
     tx: Transaction, repository_id: int, family: str, *, since: int, until: int, but: str
 ) -> list[TestJobRow]:
-    """Return the newest trusted jobs of a family, of other commits."""
+    """Return the newest trusted jobs of a family on other commits."""
     query = JOBS.where(
         BASELINE,
         JOB.repository_id == repository_id,
@@ -143,20 +143,20 @@ async def trusted_jobs_on(
 
 
 async def names_in_runs(tx: Transaction, run_ids: Iterable[int]) -> dict[int, list[tuple[str, str]]]:
-    """Return workflow and name of all jobs of some runs."""
+    """Return the workflow and name of every job, by run."""
     job = records["workflow_job"].c
-    found: dict[int, list[tuple[str, str]]] = {}
-    for some in in_batches(sorted({one for one in run_ids if one > 0})):
+    names: dict[int, list[tuple[str, str]]] = {}
+    for some in in_batches(sorted({run_id for run_id in run_ids if run_id > 0})):
         query = sa.select(job.run_id, job.workflow_name, job.name).where(job.run_id.in_(some)).distinct()
         for row in await tx.run(query.limit(NAMES_MOST)):
-            found.setdefault(row.run_id, []).append((row.workflow_name or "", row.name or ""))
-    return found
+            names.setdefault(row.run_id, []).append((row.workflow_name or "", row.name or ""))
+    return names
 
 
 async def families(tx: Transaction, jobs: Sequence[TestJobRow]) -> dict[int, str]:
-    """Return the family of each job, by generation, with numbers in names told from shards by the other jobs' names."""
+    """Return the family of each job, by generation; sibling jobs decide which numbers in names are shards."""
     siblings = await names_in_runs(tx, {job["run_id"] for job in jobs if job["shard"] is not None})
-    found: dict[int, str] = {}
+    by_generation: dict[int, str] = {}
     by_commit: dict[tuple[int, str], list[TestJobRow]] = {}
     for job in jobs:
         by_commit.setdefault((job["repository_id"], tested_commit(job)), []).append(job)
@@ -166,15 +166,17 @@ async def families(tx: Transaction, jobs: Sequence[TestJobRow]) -> dict[int, str
         resolved = job_names.resolve_shards(
             [*names, *(job_names.parse_name(*name) for name in sorted(others))]
         )
-        found |= {job["generation"]: name.shard_free for job, name in zip(some, resolved, strict=False)}
-    return found
+        by_generation |= {
+            job["generation"]: name.shard_free for job, name in zip(some, resolved, strict=False)
+        }
+    return by_generation
 
 
 async def failures_elsewhere(
     tx: Transaction, test_ids: Collection[int], *, since: int, until: int, but: str
 ) -> list[ElsewhereRow]:
-    """Return failures of some tests on other commits that are not known ones."""
-    found: list[ElsewhereRow] = []
+    """Return failures of tests on other commits, without those judged as known."""
+    failures: list[ElsewhereRow] = []
     for some in in_batches(sorted(test_ids)):
         query = (
             select(ElsewhereRow, test_failure, test_job)
@@ -188,37 +190,37 @@ async def failures_elsewhere(
                 FAILURE.verdict.is_distinct_from(verdict.Verdict.KNOWN.value),
             )
         )
-        found += await tx.fetch(query.order_by(FAILURE.at.desc()).limit(ELSEWHERE_MOST))
-    return found
+        failures += await tx.fetch(query.order_by(FAILURE.at.desc()).limit(ELSEWHERE_MOST))
+    return failures
 
 
 async def flaky_states(tx: Transaction, test_ids: Collection[int]) -> dict[tuple[int, str], int]:
-    """Return since when which of some tests are flaky, by test and group of environments."""
+    """Return since when tests are flaky, by test and group of environments."""
     c = test_state.c
-    found: dict[tuple[int, str], int] = {}
+    since_when: dict[tuple[int, str], int] = {}
     for some in in_batches(sorted(test_ids)):
         query = sa.select(c.test_id, c.env_group, c.since).where(c.test_id.in_(some), c.state == "flaky")
-        found |= {(row.test_id, row.env_group): row.since for row in await tx.run(query)}
-    return found
+        since_when |= {(row.test_id, row.env_group): row.since for row in await tx.run(query)}
+    return since_when
 
 
 async def same_tests(
     tx: Transaction, canonical: Collection[int], repository_ids: Collection[int]
 ) -> dict[int, int]:
-    """Return the tests of some repositories with these canonical names: name by id."""
-    found: dict[int, int] = {}
+    """Return the canonical name of each test with one of these names, by id."""
+    canonicals: dict[int, int] = {}
     for some in in_batches(sorted(canonical)):
         query = sa.select(test.c.id, test.c.canonical).where(
             test.c.canonical.in_(some), test.c.repository_id.in_(sorted(repository_ids))
         )
-        found |= {row.id: row.canonical for row in await tx.run(query.limit(ELSEWHERE_MOST))}
-    return found
+        canonicals |= {row.id: row.canonical for row in await tx.run(query.limit(ELSEWHERE_MOST))}
+    return canonicals
 
 
 async def heads_concerned(tx: Transaction, job: TestJobRow, test_ids: Collection[int]) -> set[str]:
-    """Return the commits whose failing tests have to be judged again now that a job's results are known."""
+    """Return the commits whose failing tests must be judged again after a job's results."""
     until = job["at"] + verdict.ELSEWHERE_AGE
-    found = {tested_commit(job)}
+    heads = {tested_commit(job)}
     if job["trusted"]:
         query = (
             sa.select(FAILURE.head_sha)
@@ -229,21 +231,21 @@ async def heads_concerned(tx: Transaction, job: TestJobRow, test_ids: Collection
                 JOB.family == job["family"],
             )
         )
-        found |= set((await tx.run(query.distinct().limit(HEADS_MOST))).scalars())
-    return found | await heads_failing(tx, test_ids, since=job["at"], until=until)
+        heads |= set((await tx.run(query.distinct().limit(HEADS_MOST))).scalars())
+    return heads | await heads_failing(tx, test_ids, since=job["at"], until=until)
 
 
 async def heads_failing(tx: Transaction, test_ids: Collection[int], *, since: int, until: int) -> set[str]:
-    """Return the commits on which some tests failed."""
-    found: set[str] = set()
+    """Return the commits on which these tests failed."""
+    heads: set[str] = set()
     for some in in_batches(sorted(test_ids)):
         query = sa.select(FAILURE.head_sha).where(FAILURE.test_id.in_(some), FAILURE.at.between(since, until))
-        found |= set((await tx.run(query.distinct().limit(HEADS_MOST))).scalars())
-    return found
+        heads |= set((await tx.run(query.distinct().limit(HEADS_MOST))).scalars())
+    return heads
 
 
 async def store_verdicts(tx: Transaction, judged: Sequence[tuple[FailedRow, str, Any]]) -> None:
-    """Write verdicts with their evidence."""
+    """Store verdicts with their evidence."""
     changed = (
         sa.update(test_failure)
         .where(
@@ -273,7 +275,7 @@ EXCUSED = (Verdict.FLAKY.value, Verdict.LIKELY_FLAKY.value, Verdict.DISABLED.val
 
 
 async def write_job_cells(tx: Transaction, sha: str) -> None:
-    """Write the tests that failed on a commit into the cells of their jobs, once they have been judged."""
+    """Store the judged failing tests of a commit in the cells of their jobs."""
     joined = test_failure.join(test_job, JOB.generation == FAILURE.generation).join(
         test, test.c.id == FAILURE.test_id
     )
@@ -283,26 +285,25 @@ async def write_job_cells(tx: Transaction, sha: str) -> None:
     query = query.select_from(joined).where(
         FAILURE.head_sha == sha,
         JOB.head_sha == sha,
-        sa.or_(
-            JOB.job_id > 0, JOB.job_id <= job_cells.LARGEST_NUMBER
-        ),  # not those known by an artifact's name only
+        # not those known by an artifact's name only
+        sa.or_(JOB.job_id > 0, JOB.job_id <= job_cells.LARGEST_NUMBER),
         JOB.backend.is_(None),
         FAILURE.outcome.in_(sorted(FAILING)),
         FAILURE.verdict.is_not(None),
     )
-    found: defaultdict[tuple[int, int, int], set[int]] = defaultdict(set)
+    failing: defaultdict[tuple[int, int, int], set[int]] = defaultdict(set)
     for repository_id, job_id, failed, canonical, judged in await tx.run(query.limit(ROWS_MOST)):
-        tests = found[repository_id, job_id, failed]
+        tests = failing[repository_id, job_id, failed]
         if judged not in EXCUSED:
             tests.add(canonical)
-    await job_cells.write_tests(tx, [JobTests(*key, frozenset(found[key])) for key in sorted(found)])
+    await job_cells.write_tests(tx, [JobTests(*key, frozenset(failing[key])) for key in sorted(failing)])
 
 
 SharedName = tuple[str, str]  # suite and name of a test, the same on every device
 
 
 async def find_shared(tx: Transaction, subject: SharedFailuresSubject) -> frozenset[str]:
-    """Return the keys of jobs all of whose failed tests also failed in upstream's own jobs on that commit."""
+    """Return the keys of jobs whose failed tests all failed in upstream's own jobs on the same commit, too."""
     upstream = await failed_upstream(tx, {job.head_sha for job in subject.jobs})
     devices = DEVICES | subject.devices
     known = {
@@ -320,5 +321,5 @@ def _shared_names(job: FailedJob, devices: frozenset[str]) -> set[SharedName]:
 
 
 def _shared_name(suite: str, name: str, devices: frozenset[str]) -> SharedName:
-    """Return a test as it is compared: by the last word of its suite, as some reports write the module before it."""
+    """Return the name a test is compared by, with the last word of its suite: some reports put the module before it."""
     return without_device(suite.rpartition(".")[2], devices), without_device(name, devices)

@@ -50,13 +50,13 @@ class Sighting(NamedTuple):
 
 
 class TooManyNew(Exception):
-    """Anyone can open a pull request, and tests are kept for long. The message says which limit."""
+    """An untrusted run brought too many new tests. The message names the limit."""
 
 
 async def ids_of_groups(
     context: Context, groups: Sequence[MergedGroup], seen: Sighting, devices: Collection[str]
 ) -> KnownIds:
-    """Return the ids of all tests of a job; what is new is stored, and when each was seen.
+    """Return the ids of all tests of a job; store new tests, and when each was seen.
 
     Raises TooManyNew where a run that is not trusted brings very many unknown tests, before these are looked up.
     """
@@ -92,7 +92,7 @@ def _check_new(new: int) -> None:
 
 
 async def _count_tests(tx: Transaction, repository_id: int, *, most: int) -> int:
-    """Return how many tests of a repository are known, at most so many."""
+    """Count the known tests of a repository, up to `most`."""
     some = sa.select(TEST.id).where(TEST.repository_id == repository_id).limit(most).subquery()
     return int((await tx.run(sa.select(sa.func.count()).select_from(some))).scalar_one())
 
@@ -114,7 +114,7 @@ def _digests(group: MergedGroup) -> list[bytes]:
 
 
 def in_batches(items: Sequence[X], size: int = BATCH) -> Iterator[Sequence[X]]:
-    """Yield some items at a time."""
+    """Yield items in batches."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
@@ -148,7 +148,7 @@ async def _classes(
 async def _known_classes(
     tx: Transaction, places: Sequence[tuple[str, str]], seen: Sighting, known: dict[tuple[str, str], int]
 ) -> list[int]:
-    """Add what is known of some suites; returns those last seen on an earlier day."""
+    """Add the ids of known suites; return those last seen on an earlier day."""
     query = sa.select(CLASS.id, CLASS.file, CLASS.suite, CLASS.last_at).where(
         CLASS.repository_id == seen.repository_id, tx.among((CLASS.file, CLASS.suite), list(places))
     )
@@ -163,7 +163,7 @@ async def _known_classes(
 async def _look_up(
     context: Context, digests: Sequence[bytes], seen: Sighting, tests: dict[bytes, int]
 ) -> None:
-    """Add the ids of some tests; those seen for the first time on a day are marked."""
+    """Add the ids of known tests, and mark those seen for the first time today."""
     async with context.store.read() as tx:
         stale = await _known_tests(tx, digests, seen, tests)
     if stale:
@@ -189,7 +189,7 @@ async def _known_tests(
 
 
 def _marks(tx: Transaction, seen: Sighting) -> dict[str, Any]:
-    """Return what is set where tests were seen: the same in whatever order."""
+    """Return the columns to update when tests are seen; the order of updates does not matter."""
     least, most = ("min", "max") if tx.sqlite else ("least", "greatest")
     smaller, greater = getattr(sa.func, least), getattr(sa.func, most)
     values = {"first_at": smaller(TEST.first_at, seen.seen_at), "last_at": greater(TEST.last_at, seen.day)}
@@ -204,18 +204,18 @@ def _marks(tx: Transaction, seen: Sighting) -> dict[str, Any]:
 def _new(
     groups: Sequence[MergedGroup], tests: dict[bytes, int], seen: Sighting, devices: frozenset[str]
 ) -> list[dict[str, Any]]:
-    """Return rows of the tests that are not known, each with its file and suite as `place`."""
-    found: dict[bytes, dict[str, Any]] = {}
+    """Return rows for the unknown tests, each with its file and suite as `place`."""
+    new: dict[bytes, dict[str, Any]] = {}
     for group in groups:
         digests = _digests(group)
         if all(digest in tests for digest in digests):
             continue
         names = msgspec.msgpack.decode(group.names, type=list[str])
         for digest, name in zip(digests, names, strict=True):
-            if digest in tests or digest in found:
+            if digest in tests or digest in new:
                 continue
             declared = group.declared.get(name, Declared("", ""))
-            found[digest] = {
+            new[digest] = {
                 "repository_id": seen.repository_id,
                 "place": (group.file, group.suite),
                 "digest": digest,
@@ -228,7 +228,7 @@ def _new(
                 "trusted_first_at": seen.seen_at if seen.trusted else None,
                 "trusted_last_at": seen.day if seen.trusted else None,
             }
-    return list(found.values())
+    return list(new.values())
 
 
 async def _insert(
@@ -238,9 +238,8 @@ async def _insert(
         insert = tx.insert(test)
         marks = _marks(tx, seen)
         keys = ["repository_id", "digest"]
-        ordered = sorted(
-            rows, key=lambda row: row["digest"]
-        )  # so that no two transactions wait for each other
+        # ordered, so that no two transactions wait for each other
+        ordered = sorted(rows, key=lambda row: row["digest"])
         await tx.run(insert.on_conflict_do_update(index_elements=keys, set_=marks), ordered)
         await _known_tests(tx, [row["digest"] for row in rows], seen, tests)
     await context.clock.sleep(PAUSE)
@@ -252,7 +251,7 @@ QUOTA = test_quota.c
 
 
 async def take_quota(tx: Transaction, repository_id: int, *, rows: int, size: int) -> bool:
-    """Count rows and bytes of today; returns whether they are within the limits, otherwise nothing is counted."""
+    """Charge rows and bytes to today's quota; return False and charge nothing if that exceeds it."""
     today = tx.now // DAY
     mine = (QUOTA.repository_id == repository_id, QUOTA.day == today)
     await tx.run(

@@ -18,8 +18,7 @@ from bot.evidence.tests import job_parts, rows
 from bot.evidence.tests.known_tests import in_batches
 from bot.evidence.tests.parse.block import Code, Exceptional, MergedGroup, code_of
 from bot.evidence.tests.parse.texts import digest
-from bot.evidence.tests.rows import DAY, job_key
-from bot.evidence.tests.rows import JOB as JOB_of_rows
+from bot.evidence.tests.rows import DAY, JOB, job_key
 from bot.evidence.tests.tables import (
     BASELINE,
     JOB_KEY,
@@ -45,34 +44,33 @@ if TYPE_CHECKING:
     from bot.evidence.tests.tables import TestJobRow
     from bot.queue.tasks import Task
 
-PART, JOB, REPOSITORY_NAME = test_part.c, test_job.c, repository_name.c
+PART, REPOSITORY_NAME = test_part.c, repository_name.c
 KEY = [PART[name] for name in JOB_KEY]
 MOST = 1_000
-UNDISPATCHED = (  # parts of these runs with tests whose dispatch was unknown
-    Statement(
-        sa.select(*KEY)
-        .where(
-            PART.repository_id.in_(
-                sa.select(REPOSITORY_NAME.repository_id).where(
-                    REPOSITORY_NAME.name.in_(sa.bindparam("repos", expanding=True))
-                )
-            ),
-            PART.run_id.in_(sa.bindparam("runs", expanding=True)),
-            sa.exists().where(
-                *(JOB[name] == PART[name] for name in JOB_KEY),
-                JOB.backend.is_not(None),
-                JOB.dispatch_id.is_(None),
-            ),
-        )
-        .distinct()
-        .limit(MOST)
+# parts of these runs with tests whose dispatch was unknown
+UNDISPATCHED = Statement(
+    sa.select(*KEY)
+    .where(
+        PART.repository_id.in_(
+            sa.select(REPOSITORY_NAME.repository_id).where(
+                REPOSITORY_NAME.name.in_(sa.bindparam("repos", expanding=True))
+            )
+        ),
+        PART.run_id.in_(sa.bindparam("runs", expanding=True)),
+        sa.exists().where(
+            *(JOB[name] == PART[name] for name in JOB_KEY),
+            JOB.backend.is_not(None),
+            JOB.dispatch_id.is_(None),
+        ),
     )
+    .distinct()
+    .limit(MOST)
 )
 RUN_ID = re.compile("[0-9]{1,18}")  # GitHub's
 
 
 async def note_changed_facts(tx: Transaction, changed: Changed) -> None:
-    """Before a commit: have tests of jobs made again of which more is known now."""
+    """Before a commit: request the results of jobs about which more is known now."""
     await rows.note_private_repositories(tx, changed)
     note_changed_issues(tx, changed)
     await _of_jobs(tx, changed.get("workflow_job", ()))
@@ -84,7 +82,7 @@ async def note_changed_facts(tx: Transaction, changed: Changed) -> None:
 
 
 async def _of_jobs(tx: Transaction, jobs: Iterable[Mapping[str, Any]]) -> None:
-    """A job that ended after its reports were read."""
+    """Request the results of jobs that ended after their reports were read."""
     keys = sorted(
         {
             (job["repository_id"], job["run_id"], job["run_attempt"], job["id"])
@@ -98,17 +96,17 @@ async def _of_jobs(tx: Transaction, jobs: Iterable[Mapping[str, Any]]) -> None:
 
 @functools.cache
 def _of_keys(*, sqlite: bool) -> Statement:
-    """Return the query for the jobs of these keys whose reports are stored."""
+    """Return the query for jobs with these keys whose reports are stored."""
     return Statement(sa.select(*KEY).where(among_given(KEY, "wanted", sqlite=sqlite)).distinct().limit(MOST))
 
 
 async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> None:
-    """A backend that says which dispatch a run is of, after that run's tests were stored."""
-    told = [one for one in reports if one.get("dispatch_id") and RUN_ID.fullmatch(one["run_id"])]
+    """Request the results of runs whose backend named the dispatch after their tests were stored."""
+    told = [report for report in reports if report.get("dispatch_id") and RUN_ID.fullmatch(report["run_id"])]
     if told:
-        repos = sorted({one["downstream_repo"].casefold() for one in told})
+        repos = sorted({report["downstream_repo"].casefold() for report in told})
         await _request(
-            tx, UNDISPATCHED, {"repos": repos, "runs": sorted({int(one["run_id"]) for one in told})}
+            tx, UNDISPATCHED, {"repos": repos, "runs": sorted({int(report["run_id"]) for report in told})}
         )
 
 
@@ -124,13 +122,13 @@ FAILURE = test_failure.c
 
 
 def note_changed_issues(tx: Transaction, changed: Changed) -> None:
-    """Before a commit: look at failures once the issues about tests are understood differently."""
+    """Before a commit: request new verdicts when issues that disable tests are read differently."""
     for identifier in sorted({row["repository_id"] for row in changed.get("ci_disabling", ())}):
         tx.enqueue(DISABLED_TASK, str(identifier))
 
 
 async def judge_disabled_again(context: Context, task: Task) -> None:
-    """Judge commits again on which tests failed that are disabled now, or were."""
+    """Request new verdicts for commits on which tests failed that are, or were, disabled."""
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} is not the id of a repository")
     async with context.store.transaction() as tx:
@@ -145,12 +143,12 @@ async def judge_disabled_again(context: Context, task: Task) -> None:
 
 async def _disabled_names(tx: Transaction, repository_id: int) -> set[str]:
     issues = await disabled_rows.disabling_issues(tx, repository_id)
-    entries = [name for one in issues if one["listed"] for name, _ in one["entries"]]
-    return {found["name"] for entry in entries if (found := LISTED.fullmatch(entry))}
+    entries = [name for issue in issues if issue["listed"] for name, _ in issue["entries"]]
+    return {matched["name"] for entry in entries if (matched := LISTED.fullmatch(entry))}
 
 
 async def _heads(tx: Transaction, repository_ids: list[int], names: set[str]) -> list[str]:
-    """Return the commits with a recent failure of a test of these names, or of one that was judged as disabled."""
+    """Return the commits with a recent failure of a test with one of these names, or one judged as disabled."""
     newest = sa.func.max(FAILURE.at)
     recent = (
         sa.select(FAILURE.head_sha, newest)
@@ -159,11 +157,11 @@ async def _heads(tx: Transaction, repository_ids: list[int], names: set[str]) ->
         .order_by(newest.desc())
         .limit(HEADS_MOST)
     )
-    found = {row[0]: row[1] for row in await tx.run(recent.where(FAILURE.verdict == Verdict.DISABLED.value))}
+    heads = {row[0]: row[1] for row in await tx.run(recent.where(FAILURE.verdict == Verdict.DISABLED.value))}
     named = recent.join_from(test_failure, test, test.c.id == FAILURE.test_id)
     for some in in_batches(sorted(names)):
-        found |= {row[0]: row[1] for row in await tx.run(named.where(test.c.name.in_(some)))}
-    return sorted(found, key=lambda sha: -found[sha])[:HEADS_MOST]
+        heads |= {row[0]: row[1] for row in await tx.run(named.where(test.c.name.in_(some)))}
+    return sorted(heads, key=lambda sha: -heads[sha])[:HEADS_MOST]
 
 
 CRASHES_TASK = "test_crashes"
@@ -179,7 +177,7 @@ RECORD, RUN, SUMMARY = records["workflow_job"].c, records["workflow_run"].c, tes
 
 
 async def missing_files(tx: Transaction, key: JobKeyRow, facts: Facts, merged: Merged) -> list[str]:
-    """Return the test files that a job was to report and did not."""
+    """Return the test files that a failed job should have reported and did not."""
     if facts.conclusion not in CONCLUSIONS:
         return []
     usual = await _usual(tx, key, facts)
@@ -190,24 +188,24 @@ async def missing_files(tx: Transaction, key: JobKeyRow, facts: Facts, merged: M
 
 
 async def _usual(tx: Transaction, key: JobKeyRow, facts: Facts) -> set[str]:
-    """Return the files that the job's shard reported in each of the last trusted runs, none where these are too few."""
+    """Return the files that the job's shard reported in each of the last trusted runs; none if these are too few."""
     name = facts.name
-    query = sa.select(JOB_of_rows.generation, JOB_of_rows.upstream_sha, JOB_of_rows.head_sha).where(
+    query = sa.select(JOB.generation, JOB.upstream_sha, JOB.head_sha).where(
         BASELINE,
-        JOB_of_rows.repository_id == key["repository_id"],
-        JOB_of_rows.family == name.shard_free,
-        JOB_of_rows.shard.is_not_distinct_from(name.shard),
-        JOB_of_rows.at.between(facts.at - AGE, facts.at),
-        JOB_of_rows.job_id != key["job_id"],
+        JOB.repository_id == key["repository_id"],
+        JOB.family == name.shard_free,
+        JOB.shard.is_not_distinct_from(name.shard),
+        JOB.at.between(facts.at - AGE, facts.at),
+        JOB.job_id != key["job_id"],
     )
     by_commit: dict[str, list[int]] = {}
-    for row in await tx.rows(query.order_by(JOB_of_rows.at.desc(), JOB_of_rows.generation).limit(JOBS_MOST)):
+    for row in await tx.rows(query.order_by(JOB.at.desc(), JOB.generation).limit(JOBS_MOST)):
         by_commit.setdefault(row["upstream_sha"] or row["head_sha"], []).append(row["generation"])
     by_commit.pop(facts.tested, None)
     if len(by_commit) < RUNS:
         return set()
-    found = [await _files(tx, generations) for generations in list(by_commit.values())[:RUNS]]
-    return set.intersection(*found)
+    files_by_commit = [await _files(tx, generations) for generations in list(by_commit.values())[:RUNS]]
+    return set.intersection(*files_by_commit)
 
 
 async def _files(tx: Transaction, generations: Collection[int]) -> set[str]:
@@ -220,7 +218,7 @@ async def _files(tx: Transaction, generations: Collection[int]) -> set[str]:
 
 
 def group_without_report(file: str) -> MergedGroup:
-    """Return the case of a file that gave no report."""
+    """Return the crashed case that stands for a file without a report."""
     message = f"{file} gave no report: its job ended before"
     return MergedGroup(
         file=file,
@@ -236,19 +234,19 @@ def group_without_report(file: str) -> MergedGroup:
 
 
 async def request_again(tx: Transaction, trusted: TestJobRow) -> None:
-    """Have failed jobs looked at again that began after a trusted one of their name, whose files are known only now.
+    """Request the results of failed jobs that began after a trusted job of the same name, now that its files are known.
 
     A job that left as many reports as the trusted one lacks none of them.
     """
     at = trusted["at"]
     of_run = sa.and_(RUN.repository_id == RECORD.repository_id, RUN.id == RECORD.run_id)
     of_job = sa.and_(
-        JOB_of_rows.repository_id == RECORD.repository_id,
-        JOB_of_rows.run_id == RECORD.run_id,
-        JOB_of_rows.run_attempt == RECORD.run_attempt,
-        JOB_of_rows.job_id == RECORD.id,
+        JOB.repository_id == RECORD.repository_id,
+        JOB.run_id == RECORD.run_id,
+        JOB.run_attempt == RECORD.run_attempt,
+        JOB.job_id == RECORD.id,
     )
-    unread = sa.and_(JOB_of_rows.job_id.is_(None), RECORD.completed_at <= tx.now - round(AFTER * 1000))
+    unread = sa.and_(JOB.job_id.is_(None), RECORD.completed_at <= tx.now - round(AFTER * 1000))
     joined = records["workflow_run"].join(records["workflow_job"], of_run).outerjoin(test_job, of_job)
     query = (
         sa.select(RECORD.repository_id, RECORD.run_id, RECORD.run_attempt, RECORD.id)
@@ -262,7 +260,7 @@ async def request_again(tx: Transaction, trusted: TestJobRow) -> None:
             RECORD.conclusion.in_(CONCLUSIONS),
             RECORD.started_at.between(at, at + AGE),
             RECORD.id != trusted["job_id"],
-            sa.or_(unread, JOB_of_rows.files < trusted["files"]),
+            sa.or_(unread, JOB.files < trusted["files"]),
         )
     )
     for row in await tx.run(query.distinct().limit(AGAIN_MOST)):
@@ -270,14 +268,14 @@ async def request_again(tx: Transaction, trusted: TestJobRow) -> None:
 
 
 async def request_jobs_without_reports(context: Context, task: Task) -> None:
-    """Look at failed jobs of a run that left no report at all. Key: repository, run and attempt, by `/`."""
+    """Request the results of a run's failed jobs without any report. Key: repository, run and attempt, by `/`."""
     repository_id, run_id, attempt = _key(task.key)
     async with context.store.transaction() as tx:
         reported = sa.exists().where(
-            JOB_of_rows.repository_id == repository_id,
-            JOB_of_rows.run_id == run_id,
-            JOB_of_rows.run_attempt == attempt,
-            JOB_of_rows.job_id == RECORD.id,
+            JOB.repository_id == repository_id,
+            JOB.run_id == run_id,
+            JOB.run_attempt == attempt,
+            JOB.job_id == RECORD.id,
         )
         query = sa.select(RECORD.id).where(
             RECORD.repository_id == repository_id,

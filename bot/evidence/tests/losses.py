@@ -39,7 +39,7 @@ FIFTH = 5  # what is told is a fifth, of the tests or as a difference of shares
 
 
 class LossKind(StrEnum):
-    """What became less."""
+    """What a run lost."""
 
     LOST = "lost"  # a fifth of the tests, or more, no longer runs
     SKIPPED = "skipped"  # the share of skipped tests rose by a fifth of all, or more
@@ -54,36 +54,36 @@ class LossCounts(NamedTuple):
 
 
 def loss_kinds(before: LossCounts, now: LossCounts) -> list[LossKind]:
-    """Return what a suite or job lost from one complete run to another.
+    """Return what a suite or job lost between two complete runs.
 
-    >>> kinds(Counts(100, 10), Counts(80, 9))
-    [<Kind.LOST: 'lost'>]
-    >>> kinds(Counts(100, 10), Counts(100, 30))
-    [<Kind.SKIPPED: 'skipped'>]
-    >>> kinds(Counts(100, 10), Counts(81, 25))
+    >>> loss_kinds(LossCounts(100, 10), LossCounts(80, 9))
+    [<LossKind.LOST: 'lost'>]
+    >>> loss_kinds(LossCounts(100, 10), LossCounts(100, 30))
+    [<LossKind.SKIPPED: 'skipped'>]
+    >>> loss_kinds(LossCounts(100, 10), LossCounts(81, 25))
     []
     """
     if before.tests < LEAST:
         return []
-    found = [LossKind.LOST] if now.tests * FIFTH <= before.tests * (FIFTH - 1) else []
+    kinds = [LossKind.LOST] if now.tests * FIFTH <= before.tests * (FIFTH - 1) else []
     risen = now.skipped * before.tests - before.skipped * now.tests
     if now.tests >= LEAST and risen * FIFTH >= now.tests * before.tests:
-        found.append(LossKind.SKIPPED)
-    return found
+        kinds.append(LossKind.SKIPPED)
+    return kinds
 
 
 def losses_of_suites(
     before: Mapping[int, LossCounts], now: Mapping[int, LossCounts], *, most: int
 ) -> list[tuple[int, LossKind]]:
-    """Return which suites lost what, those that lost the most tests first."""
-    found = [
+    """Return what each suite lost, the greatest loss of tests first."""
+    losses = [
         (suite, kind)
         for suite, counts in before.items()
         for kind in loss_kinds(counts, now.get(suite, LossCounts()))
     ]
-    return sorted(found, key=lambda one: (now.get(one[0], LossCounts()).tests - before[one[0]].tests, one))[
-        :most
-    ]
+    return sorted(
+        losses, key=lambda loss: (now.get(loss[0], LossCounts()).tests - before[loss[0]].tests, loss)
+    )[:most]
 
 
 LOSS, CLASS, SUMMARY, FETCH = test_loss.c, test_class.c, test_summary.c, ci_fetch.c
@@ -91,13 +91,13 @@ RECORD, RUN = records["workflow_job"].c, records["workflow_run"].c
 
 
 class ListedLoss(LossRow, SuitePlace):
-    """A loss with its suite; both texts are empty where the jobs as a whole lost tests."""
+    """A loss with its file and suite, which are empty for a loss of the jobs as a whole."""
 
 
 async def conclusions(
     tx: Transaction, repository_id: int, jobs: Collection[TestJobRow]
 ) -> dict[int, str | None]:
-    """Return how jobs ended by GitHub's word, by their generation: a job that is not known as its run did."""
+    """Return the conclusions of jobs on GitHub, by generation; an unknown job has its run's."""
     ids = sorted({job["job_id"] for job in jobs if job["job_id"] > 0})
     runs = sorted({job["run_id"] for job in jobs})
     own = sa.select(RECORD.id, RECORD.conclusion).where(
@@ -117,7 +117,7 @@ async def conclusions(
 
 
 async def is_awaited(tx: Transaction, repository_id: int, run_id: int) -> bool:
-    """Whether artifacts of a run are still to be fetched."""
+    """Whether some artifacts of a run have yet to be fetched."""
     query = sa.select(FETCH.object_id).where(
         FETCH.repository_id == repository_id,
         FETCH.run_id == run_id,
@@ -130,7 +130,7 @@ async def is_awaited(tx: Transaction, repository_id: int, run_id: int) -> bool:
 async def runs_before(
     tx: Transaction, repository_id: int, family: str, *, run_id: int, since: int, until: int, limit: int
 ) -> list[int]:
-    """Return the newest trusted runs of a family of jobs before another run, the newest first."""
+    """Return the trusted runs of a family before another run, the newest first."""
     query = sa.select(JOB.run_id).where(
         BASELINE,
         JOB.repository_id == repository_id,
@@ -150,7 +150,7 @@ async def jobs_of(tx: Transaction, repository_id: int, run_id: int, family: str)
 
 
 async def counts_by_suite(tx: Transaction, generations: Sequence[int]) -> dict[int, LossCounts]:
-    """Return how many tests of each suite some jobs reported."""
+    """Count the tests that jobs reported, by suite."""
     query = (
         sa.select(SUMMARY.class_id, sa.func.sum(SUMMARY.tests), sa.func.sum(SUMMARY.skipped))
         .where(SUMMARY.generation.in_(generations))
@@ -162,7 +162,7 @@ async def counts_by_suite(tx: Transaction, generations: Sequence[int]) -> dict[i
 
 
 async def replace_losses(tx: Transaction, repository_id: int, run_id: int, losses: Sequence[LossRow]) -> None:
-    """Store what a run lost in place of what was known."""
+    """Replace what is stored of a run's losses."""
     mine = sa.and_(LOSS.repository_id == repository_id, LOSS.run_id == run_id)
     await tx.run(sa.delete(test_loss).where(mine))
     if losses:
@@ -173,13 +173,13 @@ async def replace_losses(tx: Transaction, repository_id: int, run_id: int, losse
 async def newest_losses(
     tx: Transaction, repository_ids: Collection[int], *, since: int, skipped: int, limit: int
 ) -> list[ListedLoss]:
-    """Return what a repository's runs lost in a window, the newest run and the greatest losses first."""
+    """Return the losses of a repository's runs in a window, the newest run and the greatest loss first."""
     query = _listed().where(LOSS.repository_id.in_(sorted(repository_ids)), LOSS.at >= since)
     return await tx.fetch(_ordered(query).offset(skipped).limit(limit))
 
 
 async def losses_on_commit(tx: Transaction, sha: str, *, limit: int) -> list[ListedLoss]:
-    """Return what runs on a commit lost, upstream's own and backends'; what may be shown, the caller decides."""
+    """Return the losses of upstream's and backends' runs on a commit; the caller decides which may be shown."""
     return await tx.fetch(_ordered(_listed().where(LOSS.head_sha == sha)).limit(limit))
 
 
@@ -221,11 +221,11 @@ async def find_losses(context: Context, task: Task) -> None:
         families: dict[str, list[TestJobRow]] = defaultdict(list)
         for job in await rows.jobs_of_run(tx, repository_id, run_id):
             families[job["family"]].append(job)
-        found: list[LossRow] = []
+        losses: list[LossRow] = []
         for _, jobs in sorted(families.items())[:FAMILIES_MOST]:
-            found += await _of_family(tx, jobs)
+            losses += await _of_family(tx, jobs)
     async with context.store.transaction() as tx:
-        await replace_losses(tx, repository_id, run_id, found)
+        await replace_losses(tx, repository_id, run_id, losses)
 
 
 async def _of_family(tx: Transaction, all_jobs: Sequence[TestJobRow]) -> list[LossRow]:
@@ -240,12 +240,12 @@ async def _of_family(tx: Transaction, all_jobs: Sequence[TestJobRow]) -> list[Lo
     lost = [_Lost(WHOLE, kind, *whole) for kind in loss_kinds(*whole)]
     for suite, kind in losses_of_suites(*sides, most=SUITES_MOST):
         lost.append(_Lost(suite, kind, sides[0][suite], sides[1].get(suite, LossCounts())))
-    found = [_row(before, jobs, one) for one in lost]
+    rows_of_family = [_row(before, jobs, loss) for loss in lost]
     was, now = await _ids(tx, before), await _ids(tx, jobs)
     if gone := was - now if was and now else None:
         row = _row(before, jobs, _Lost(WHOLE, LossKind.GONE, *whole))
-        found.append({**row, "gone": len(gone), "examples": sorted(gone)[:EXAMPLES]})
-    return found
+        rows_of_family.append({**row, "gone": len(gone), "examples": sorted(gone)[:EXAMPLES]})
+    return rows_of_family
 
 
 async def _before(tx: Transaction, job: TestJobRow, *, at: int) -> list[TestJobRow]:
@@ -262,23 +262,25 @@ async def _before(tx: Transaction, job: TestJobRow, *, at: int) -> list[TestJobR
 
 
 async def _complete(tx: Transaction, jobs: Iterable[TestJobRow]) -> list[TestJobRow]:
-    """Return the newest attempt of each of a family's jobs; none where something is missing."""
+    """Return the newest attempt of each of a family's jobs; none if something is missing."""
     ordered = sorted(jobs, key=lambda job: (job["run_attempt"], job["job_id"]))
-    found = list({job["name"]: job for job in ordered}.values())
+    newest = list({job["name"]: job for job in ordered}.values())
     if len({(job["name"], job["run_attempt"]) for job in ordered}) < len(ordered):
         return []  # two jobs of one name cannot be told apart
-    if not found or any(job["rerun_disabled"] or job["unreadable"] or job["crashed"] for job in found):
+    if not newest or any(job["rerun_disabled"] or job["unreadable"] or job["crashed"] for job in newest):
         return []
-    shards = {job["shards"] for job in found}
-    wanted = {None} if shards == {None} else set(range(1, max(one or 1 for one in shards) + 1))
-    if len(shards) > 1 or {job["shard"] for job in found} != wanted:
+    shards = {job["shards"] for job in newest}
+    wanted = (
+        {None} if shards == {None} else set(range(1, max(shard_count or 1 for shard_count in shards) + 1))
+    )
+    if len(shards) > 1 or {job["shard"] for job in newest} != wanted:
         return []
-    ended = await conclusions(tx, found[0]["repository_id"], found)
-    return found if set(ended.values()) == {"success"} else []
+    ended = await conclusions(tx, newest[0]["repository_id"], newest)
+    return newest if set(ended.values()) == {"success"} else []
 
 
 async def _ids(tx: Transaction, jobs: Sequence[TestJobRow]) -> set[int] | None:
-    """Return the ids of all tests of some jobs; None where these are past their retention."""
+    """Return the ids of all tests of jobs; None if their blocks are past retention."""
     contents = await rows.blocks_of_jobs(tx, [job["generation"] for job in jobs])
     if len(contents) < len(jobs):
         return None

@@ -14,9 +14,7 @@ from bot.evidence.tests import rows
 from bot.evidence.tests.parse import block
 from bot.evidence.tests.parse.block import FAILING
 from bot.evidence.tests.parse.texts import DIGEST, SHOWN
-from bot.evidence.tests.rows import JOB as JOB_of_rows
-from bot.evidence.tests.rows import JOBS as JOBS_of_rows
-from bot.evidence.tests.rows import TESTS
+from bot.evidence.tests.rows import DAY, JOB, JOBS, TESTS
 from bot.evidence.tests.tables import (
     BASELINE,
     FailureAttempts,
@@ -56,7 +54,7 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
 
-FAILURE = test_failure.c
+FAILURE, TEST, CLASS, STATE = test_failure.c, test.c, test_class.c, test_state.c
 USUAL_JOBS = 600  # that say what a family usually runs
 MOST_JOBS = 2_000  # of a commit or run
 MOST_FAILURES = 5_000  # of a commit or run
@@ -68,13 +66,13 @@ class FailingRow(
     FailureKey, FailureOutcome, FailureAttempts, FailureSource, FailureVerdict, FailureHead, FailureTime,
     TestCanonical, NamedTestRow,
 ):  # fmt: skip
-    """A case that failed, or was flaky, with its test; without its long texts."""
+    """A failed or flaky case with its test, without its long texts."""
 
 
 class FailureOfTest(
     FailingRow, FailureStack, FailureProperties, FailureTrust, JobRun, JobUpstream, JobBranch, JobPull
 ):
-    """The same, with its stack trace and the job."""
+    """A failed or flaky case with its stack trace and its job."""
 
     flags: dict[str, str] | None  # of the job's run report, as the next
     report_properties: dict[str, str] | None
@@ -102,48 +100,49 @@ PUBLIC = Statement(
     )
 )
 _again = test_job.alias("again")
-_TESTED_AGAIN = (  # in a later attempt of the run
-    _again.c.repository_id == JOB_of_rows.repository_id,
-    _again.c.run_id == JOB_of_rows.run_id,
-    _again.c.run_attempt > JOB_of_rows.run_attempt,
-    _again.c.name == JOB_of_rows.name,
+# in a later attempt of the run
+_TESTED_AGAIN = (
+    _again.c.repository_id == JOB.repository_id,
+    _again.c.run_id == JOB.run_id,
+    _again.c.run_attempt > JOB.run_attempt,
+    _again.c.name == JOB.name,
 )
 TESTING = RowStatement(
-    JOBS_of_rows.where(
-        JOB_of_rows.upstream_sha == sa.bindparam("of_commit"),
-        ~passed_later(JOB_of_rows.repository_id, JOB_of_rows.job_id),
+    JOBS.where(
+        JOB.upstream_sha == sa.bindparam("of_commit"),
+        ~passed_later(JOB.repository_id, JOB.job_id),
         ~sa.exists().where(*_TESTED_AGAIN),
-        ~dispatched_later(JOB_of_rows.dispatch_id),
+        ~dispatched_later(JOB.dispatch_id),
     )
-    .order_by(JOB_of_rows.at, JOB_of_rows.generation)
+    .order_by(JOB.at, JOB.generation)
     .limit(MOST_JOBS)
 )
 
 
 async def public_repositories(tx: Transaction, repository_ids: Collection[int]) -> set[int]:
-    """Return those of these repositories that are public by GitHub's word."""
+    """Return the repositories that are public according to GitHub."""
     return set((await tx.run(PUBLIC, {"ids": sorted(repository_ids)})).scalars())
 
 
 async def failing_cases(
     tx: Transaction, generations: Sequence[int], *such: sa.ColumnElement[bool], limit: int = MOST_FAILURES
 ) -> list[FailingRow]:
-    """Return the failing and flaky cases of some jobs, or `such` of them."""
-    found: list[FailingRow] = []
+    """Return the failing and flaky cases of jobs, or only those that meet `such`."""
+    cases: list[FailingRow] = []
     for at in range(0, len(generations), CHUNK):
         query = select(FailingRow, test_failure, test, test_class).select_from(_WITH_TEST)
         query = query.where(FAILURE.generation.in_(generations[at : at + CHUNK]), *such)
-        ordered = query.order_by(FAILURE.generation, FAILURE.test_id).limit(limit - len(found))
-        found += await tx.fetch(ordered)
-        if len(found) >= limit:
+        ordered = query.order_by(FAILURE.generation, FAILURE.test_id).limit(limit - len(cases))
+        cases += await tx.fetch(ordered)
+        if len(cases) >= limit:
             break
-    return found
+    return cases
 
 
 async def located_failures(
     tx: Transaction, generations: Sequence[int], verdicts: Collection[str], *, limit: int
 ) -> list[FailingRow]:
-    """Return those of some jobs' failures with one of these verdicts whose line in the source is known."""
+    """Return the failures of jobs with one of these verdicts and a known source line."""
     such = (
         FAILURE.line.is_not(None),
         FAILURE.outcome.in_(sorted(FAILING)),
@@ -155,33 +154,33 @@ async def located_failures(
 async def failures_of(
     tx: Transaction, test_ids: Collection[int], *, since: int, limit: int
 ) -> list[FailureOfTest]:
-    """Return the newest failures of some tests, of the results that are shown."""
-    joined = _WITH_TEST.join(test_job, JOB_of_rows.generation == FAILURE.generation)
+    """Return the newest failures of tests among the results that are shown."""
+    joined = _WITH_TEST.join(test_job, JOB.generation == FAILURE.generation)
     query = select(
         FailureOfTest,
         test_failure,
         test,
         test_class,
         test_job,
-        report_properties=JOB_of_rows.properties,
-        job_name=JOB_of_rows.name,
+        report_properties=JOB.properties,
+        job_name=JOB.name,
     ).select_from(joined)
     query = query.where(FAILURE.test_id.in_(sorted(test_ids)), FAILURE.at >= since)
     return await tx.fetch(query.order_by(FAILURE.at.desc()).limit(limit))
 
 
 async def tests_by_id(tx: Transaction, ids: Collection[int]) -> dict[int, TestRow]:
-    """Return some tests by id."""
-    found: dict[int, TestRow] = {}
+    """Return tests by id."""
+    tests: dict[int, TestRow] = {}
     wanted = sorted(ids)
     for at in range(0, len(wanted), CHUNK):
         query = rows.TESTS.where(test.c.id.in_(wanted[at : at + CHUNK]))
-        found |= {row["id"]: row for row in await tx.fetch(query)}
-    return found
+        tests |= {row["id"]: row for row in await tx.fetch(query)}
+    return tests
 
 
 async def test_by_digest(tx: Transaction, repository_ids: Collection[int], shown: str) -> TestRow | None:
-    """Return a test of these repositories by the digits of its digest that addresses have."""
+    """Return a test of these repositories by its digest, as in addresses."""
     first = bytes.fromhex(shown)
     last = first + b"\xff" * (DIGEST - SHOWN // 2)
     query = rows.TESTS.where(
@@ -191,13 +190,13 @@ async def test_by_digest(tx: Transaction, repository_ids: Collection[int], shown
 
 
 async def same_tests(tx: Transaction, canonical: Collection[int], *, limit: int) -> list[TestRow]:
-    """Return the tests of all repositories that are the same but for the device."""
+    """Return the same test on every device and in every repository."""
     query = rows.TESTS.where(test.c.canonical.in_(sorted(canonical)))
     return await tx.fetch(query.order_by(test.c.repository_id, test.c.id).limit(limit))
 
 
 async def suites_of_file(tx: Transaction, repository_ids: Collection[int], file: str) -> list[SuiteCount]:
-    """Return the suites of a file, and how many tests each has."""
+    """Return the suites of a file, with the number of tests in each."""
     counted = sa.select(sa.func.count()).where(test.c.class_id == test_class.c.id).scalar_subquery()
     query = select(SuiteCount, test_class, tests=counted).where(
         test_class.c.repository_id.in_(sorted(repository_ids)), test_class.c.file == file
@@ -206,48 +205,48 @@ async def suites_of_file(tx: Transaction, repository_ids: Collection[int], file:
 
 
 async def newest_summaries(tx: Transaction, class_ids: Collection[int], *, limit: int) -> list[SummaryRow]:
-    """Return the newest sums of some suites in jobs, of trusted runs and backends."""
+    """Return the newest summaries of suites in trusted runs and of backends."""
     c = test_summary.c
     query = select(SummaryRow, test_summary).where(c.class_id.in_(sorted(class_ids)))
     return await tx.fetch(query.order_by(c.at.desc(), c.generation.desc()).limit(limit))
 
 
 async def jobs_by_generation(tx: Transaction, generations: Collection[int]) -> dict[int, TestJobRow]:
-    """Return those of some jobs whose results are the ones shown."""
-    found: dict[int, TestJobRow] = {}
+    """Return the jobs, by generation, whose results are the ones shown."""
+    jobs: dict[int, TestJobRow] = {}
     wanted = sorted(generations)
     for at in range(0, len(wanted), CHUNK):
-        query = JOBS_of_rows.where(JOB_of_rows.generation.in_(wanted[at : at + CHUNK]))
-        found |= {row["generation"]: row for row in await tx.fetch(query)}
-    return found
+        query = JOBS.where(JOB.generation.in_(wanted[at : at + CHUNK]))
+        jobs |= {row["generation"]: row for row in await tx.fetch(query)}
+    return jobs
 
 
 async def full_sha(tx: Transaction, repository_ids: Collection[int], sha: str) -> str | None:
-    """Return a whole SHA by its beginning, of commits with results."""
-    query = sa.select(JOB_of_rows.head_sha).where(
-        JOB_of_rows.repository_id.in_(sorted(repository_ids)),
-        JOB_of_rows.head_sha >= sha,
-        JOB_of_rows.head_sha < sha + "g",
+    """Complete an abbreviated SHA from the commits with results."""
+    query = sa.select(JOB.head_sha).where(
+        JOB.repository_id.in_(sorted(repository_ids)),
+        JOB.head_sha >= sha,
+        JOB.head_sha < sha + "g",
     )
-    found = (await tx.run(query.order_by(JOB_of_rows.head_sha).limit(1))).scalar()
-    return None if found is None else str(found)
+    whole = (await tx.run(query.order_by(JOB.head_sha).limit(1))).scalar()
+    return None if whole is None else str(whole)
 
 
 async def trusted_before(tx: Transaction, repository_ids: Collection[int], job: TestJobRow) -> str | None:
-    """Return the newest trusted commit on which the same jobs ran before."""
-    query = sa.select(JOB_of_rows.head_sha).where(
+    """Return the newest earlier trusted commit on which the same jobs ran."""
+    query = sa.select(JOB.head_sha).where(
         BASELINE,
-        JOB_of_rows.repository_id.in_(sorted(repository_ids)),
-        JOB_of_rows.family == job["family"],
-        JOB_of_rows.at < job["at"],
-        JOB_of_rows.head_sha != job["head_sha"],
+        JOB.repository_id.in_(sorted(repository_ids)),
+        JOB.family == job["family"],
+        JOB.at < job["at"],
+        JOB.head_sha != job["head_sha"],
     )
-    found = (await tx.run(query.order_by(JOB_of_rows.at.desc()).limit(1))).scalar()
-    return None if found is None else str(found)
+    before = (await tx.run(query.order_by(JOB.at.desc()).limit(1))).scalar()
+    return None if before is None else str(before)
 
 
 async def flaky_in(tx: Transaction, test_id: int, generations: Sequence[int]) -> set[int]:
-    """Return in which of some jobs a test was flaky."""
+    """Return the jobs in which a test was flaky."""
     query = sa.select(FAILURE.generation).where(
         FAILURE.test_id == test_id, FAILURE.flaky, FAILURE.generation.in_(generations)
     )
@@ -255,28 +254,28 @@ async def flaky_in(tx: Transaction, test_id: int, generations: Sequence[int]) ->
 
 
 async def jobs_testing(tx: Transaction, upstream_sha: str) -> list[TestJobRow]:
-    """Return what upstream's own jobs and backends tested on a commit; what may be shown, the caller decides."""
+    """Return the jobs of upstream and backends that tested a commit; the caller decides which may be shown."""
     return await tx.fetch(TESTING, {"of_commit": upstream_sha})
 
 
 async def usual_counts(
     tx: Transaction, repository_id: int, family: str, *, before: int, limit: int
 ) -> list[int]:
-    """Return how many tests a family of jobs ran in its newest trusted runs, all shards together, the newest first."""
+    """Return how many tests a family ran, all shards together, in each of its trusted runs, the newest first."""
     jobs = (
         sa.select(
-            JOB_of_rows.run_id,
-            JOB_of_rows.run_attempt,
-            JOB_of_rows.at,
-            (JOB_of_rows.tests - JOB_of_rows.skipped).label("ran"),
+            JOB.run_id,
+            JOB.run_attempt,
+            JOB.at,
+            (JOB.tests - JOB.skipped).label("ran"),
         )
         .where(
             BASELINE,
-            JOB_of_rows.repository_id == repository_id,
-            JOB_of_rows.family == family,
-            JOB_of_rows.at < before,
+            JOB.repository_id == repository_id,
+            JOB.family == family,
+            JOB.at < before,
         )
-        .order_by(JOB_of_rows.at.desc(), JOB_of_rows.generation)
+        .order_by(JOB.at.desc(), JOB.generation)
         .limit(USUAL_JOBS)
         .subquery()
     )
@@ -285,17 +284,15 @@ async def usual_counts(
     return [int(value) for value in (await tx.run(query.order_by(newest.desc()).limit(limit))).scalars()]
 
 
-LISTED_FAILURE, TEST, CLASS, JOB, STATE = test_failure.c, test.c, test_class.c, test_job.c, test_state.c
 PLACE = test_class.alias("place").c
-FAILED = LISTED_FAILURE.outcome.in_(sorted(FAILING))
+FAILED = FAILURE.outcome.in_(sorted(FAILING))
 GONE = "gone"
-DAY = 86_400_000  # milliseconds
 NOT_THEIRS = (Verdict.FLAKY.value, Verdict.LIKELY_FLAKY.value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TestFilter:
-    """Which tests; empty texts choose all."""
+    """Which tests to list; empty texts choose all."""
 
     repository_ids: Collection[int]
     since: int
@@ -325,15 +322,15 @@ class FlakyTest(ListedTest):
 
 COLUMNS = [TEST.id, TEST.digest, CLASS.file, CLASS.suite, TEST.name]
 FAILURES = sa.func.count().filter(FAILED)
-FLAKY = sa.func.count().filter(LISTED_FAILURE.flaky)
-LAST = sa.func.max(LISTED_FAILURE.at)
+FLAKY = sa.func.count().filter(FAILURE.flaky)
+LAST = sa.func.max(FAILURE.at)
 ORDERS = {"failures": FAILURES, "flaky": FLAKY, "recent": LAST}
 
 
 async def failing_tests(
     tx: Transaction, choice: TestFilter, *, order: str, before: tuple[int, int] | None, limit: int
 ) -> list[ListedTest]:
-    """Return tests with failures in the window, the most or newest first; `before` is a value and an id."""
+    """Return tests with failures in the window, most or newest failures first; `before` is a value and an id."""
     value = ORDERS[order]
     query = _failures(choice, *COLUMNS, *_sums()).having(value > 0).group_by(*COLUMNS)
     if before:
@@ -342,24 +339,24 @@ async def failing_tests(
 
 
 async def tests_by_age(tx: Transaction, choice: TestFilter, *, after: int, limit: int) -> list[ListedTest]:
-    """Return tests in the order in which they were first seen, whether they fail or not."""
+    """Return all tests in the order in which they were first seen."""
     query = _without_failures(choice).where(TEST.id > after)
     return await tx.rows_as(ListedTest, query.order_by(TEST.id).limit(limit))
 
 
 async def filtered_tests(tx: Transaction, choice: TestFilter, ids: Sequence[int]) -> list[ListedTest]:
-    """Return those of some tests that are chosen."""
-    found: list[ListedTest] = []
+    """Return the tests with these ids that pass the filter."""
+    tests: list[ListedTest] = []
     for at in range(0, len(ids), CHUNK):
         query = _without_failures(choice).where(TEST.id.in_(ids[at : at + CHUNK]))
-        found += await tx.rows_as(ListedTest, query)
-    return found
+        tests += await tx.rows_as(ListedTest, query)
+    return tests
 
 
 async def flaky_tests(tx: Transaction, choice: TestFilter, *, limit: int) -> list[FlakyTest]:
-    """Return tests that were flaky in the window, those that cost the most first."""
+    """Return the tests that were flaky in the window, the costliest first."""
     own = records["workflow_job"].c
-    blocked = sa.and_(FAILED, LISTED_FAILURE.verdict.in_(NOT_THEIRS), JOB.pr_number.is_not(None))
+    blocked = sa.and_(FAILED, FAILURE.verdict.in_(NOT_THEIRS), JOB.pr_number.is_not(None))
     took = sa.case((blocked, sa.func.coalesce(own.completed_at - own.started_at, 0)), else_=0)
     cost = sa.func.count().filter(blocked)
     columns = [
@@ -395,7 +392,7 @@ def _without_failures(choice: TestFilter) -> sa.Select[Any]:
 
 
 def _sums() -> list[sa.ColumnElement[Any]]:
-    commits = sa.func.count(sa.distinct(LISTED_FAILURE.head_sha))
+    commits = sa.func.count(sa.distinct(FAILURE.head_sha))
     return [
         FAILURES.label("failures"),
         FLAKY.label("flaky"),
@@ -405,10 +402,10 @@ def _sums() -> list[sa.ColumnElement[Any]]:
 
 
 def _joined() -> sa.FromClause:
-    """Return failures of the results that are shown, with their jobs and tests."""
+    """Join the failures of the results that are shown with their jobs and tests."""
     return (
-        test_failure.join(test_job, JOB.generation == LISTED_FAILURE.generation)
-        .join(test, TEST.id == LISTED_FAILURE.test_id)
+        test_failure.join(test_job, JOB.generation == FAILURE.generation)
+        .join(test, TEST.id == FAILURE.test_id)
         .join(test_class, CLASS.id == TEST.class_id)
     )
 
@@ -419,8 +416,8 @@ def _failures(choice: TestFilter, *columns: Any) -> sa.Select[Any]:
 
 def _window(choice: TestFilter) -> list[sa.ColumnElement[bool]]:
     these = [
-        LISTED_FAILURE.repository_id.in_(sorted(choice.repository_ids)),
-        LISTED_FAILURE.at >= choice.since,
+        FAILURE.repository_id.in_(sorted(choice.repository_ids)),
+        FAILURE.at >= choice.since,
     ]
     if choice.env_group:
         envs = sa.select(test_env.c.id).where(test_env.c.env_group == choice.env_group)
@@ -436,10 +433,10 @@ def _of_tests(choice: TestFilter) -> list[sa.ColumnElement[bool]]:
         these.append(CLASS.suite == choice.suite)
     for word in choice.words.split():
         # places are few beside tests: they are looked through once, not with every test
-        places = sa.or_(*(one.icontains(word, autoescape=True) for one in (PLACE.suite, PLACE.file)))
+        places = sa.or_(*(column.icontains(word, autoescape=True) for column in (PLACE.suite, PLACE.file)))
         owned = PLACE.repository_id.in_(sorted(choice.repository_ids))
-        found = TEST.class_id.in_(sa.select(PLACE.id).where(owned, places))
-        these.append(sa.or_(TEST.name.icontains(word, autoescape=True), found))
+        placed = TEST.class_id.in_(sa.select(PLACE.id).where(owned, places))
+        these.append(sa.or_(TEST.name.icontains(word, autoescape=True), placed))
     if choice.state == GONE:
         these += _gone(choice)
     elif choice.state:
@@ -448,7 +445,7 @@ def _of_tests(choice: TestFilter) -> list[sa.ColumnElement[bool]]:
 
 
 def _gone(choice: TestFilter) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions that trusted runs had a test, but none in the window, which has such runs."""
+    """Return the conditions for tests that trusted runs once had, but none of those in the window."""
     first = choice.since - choice.since % DAY  # it is kept on which day a test was last seen
     other = test.alias("other").c
     owned = other.repository_id == TEST.repository_id
@@ -457,13 +454,13 @@ def _gone(choice: TestFilter) -> list[sa.ColumnElement[bool]]:
     return [TEST.trusted_last_at < first, ran]
 
 
-JOBS = 200
+NEWEST_JOBS = 200
 BATCH = 50  # blocks that are held at a time
 SHORTEST = 1_000  # milliseconds of a test that is slow
 
 
 class SlowTest(NamedTuple):
-    """A test, and the longest it took in one of the newest jobs."""
+    """A test, and its longest time in one of the newest jobs."""
 
     time_ms: int
     test_id: int
@@ -472,11 +469,11 @@ class SlowTest(NamedTuple):
 async def slowest_tests(
     tx: Transaction, repository_ids: Collection[int], *, since: int, limit: int
 ) -> list[SlowTest]:
-    """Return the tests that took longest, the slowest first."""
-    query = sa.select(JOB_of_rows.generation).where(
-        BASELINE, JOB_of_rows.repository_id.in_(sorted(repository_ids)), JOB_of_rows.at >= since
+    """Return the slowest tests, the slowest first."""
+    query = sa.select(JOB.generation).where(
+        BASELINE, JOB.repository_id.in_(sorted(repository_ids)), JOB.at >= since
     )
-    generations = list((await tx.run(query.order_by(JOB_of_rows.at.desc()).limit(JOBS))).scalars())
+    generations = list((await tx.run(query.order_by(JOB.at.desc()).limit(NEWEST_JOBS))).scalars())
     times: dict[int, int] = {}
     for at in range(0, len(generations), BATCH):
         for content in (await rows.blocks_of_jobs(tx, generations[at : at + BATCH])).values():
@@ -486,31 +483,26 @@ async def slowest_tests(
 
 
 def _add(times: dict[int, int], content: bytes) -> None:
-    found = block.decode(content)
-    for test_id, time in zip(found.ids, found.times, strict=True):
+    decoded = block.decode(content)
+    for test_id, time in zip(decoded.ids, decoded.times, strict=True):
         if SHORTEST <= time < block.NO_TIME and time > times.get(test_id, 0):
             times[test_id] = time
 
 
-SEARCHED_TEST, SUITE = test.c, test_class.c
 LOOKED_AT = 1_000  # tests whose name begins so, of all repositories
 SCANNED = 20_000  # suites
 
 
 async def tests_by_name(tx: Transaction, owners: Collection[int], start: str, *, limit: int) -> list[TestRow]:
-    """Return tests of some repositories whose name begins so."""
-    some = (
-        sa.select(SEARCHED_TEST.id)
-        .where(begins(SEARCHED_TEST.name, start, sqlite=tx.sqlite))
-        .limit(LOOKED_AT)
-    )
+    """Return the tests of repositories whose names have this prefix."""
+    some = sa.select(TEST.id).where(begins(TEST.name, start, sqlite=tx.sqlite)).limit(LOOKED_AT)
     ids = list((await tx.run(some)).scalars())
-    query = TESTS.where(SEARCHED_TEST.id.in_(ids), SEARCHED_TEST.repository_id.in_(sorted(owners)))
+    query = TESTS.where(TEST.id.in_(ids), TEST.repository_id.in_(sorted(owners)))
     order = (
-        sa.func.length(SEARCHED_TEST.name),
-        SEARCHED_TEST.name,
-        SEARCHED_TEST.last_at.desc(),
-        SEARCHED_TEST.id,
+        sa.func.length(TEST.name),
+        TEST.name,
+        TEST.last_at.desc(),
+        TEST.id,
     )
     return await tx.fetch(query.order_by(*order).limit(limit))
 
@@ -518,9 +510,9 @@ async def tests_by_name(tx: Transaction, owners: Collection[int], start: str, *,
 async def suites_by_name(
     tx: Transaction, owners: Collection[int], text: str, *, limit: int
 ) -> list[SuiteRow]:
-    """Return suites that have a text in their name or file, of those first seen last."""
-    newest = sa.select(test_class).where(SUITE.repository_id.in_(sorted(owners)))
-    some = newest.order_by(SUITE.id.desc()).limit(SCANNED).subquery()
+    """Return suites with a text in their name or file, among those first seen most recently."""
+    newest = sa.select(test_class).where(CLASS.repository_id.in_(sorted(owners)))
+    some = newest.order_by(CLASS.id.desc()).limit(SCANNED).subquery()
     there = some.c.suite.icontains(text, autoescape=True) | some.c.file.icontains(text, autoescape=True)
     query = select(SuiteRow, some).where(there)
     return await tx.fetch(query.order_by(some.c.last_at.desc(), some.c.id).limit(limit))

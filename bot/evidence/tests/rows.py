@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 DAY = 86_400_000  # milliseconds
 GENERATIONS = 1 << 20  # a generation is when it was made, in milliseconds, times this, and something random
 JOB = test_job.c
-PROVEN = sa.or_(  # that GitHub, our dispatch or upstream's other CI says which commit it tested, not only an uploader
-    JOB.run_id > 0, JOB.dispatch_id.is_not(None), JOB.run_id <= job_cells.LARGEST_NUMBER
-)
+# GitHub, our dispatch or upstream's other CI says which commit a job tested, not only its uploader
+PROVEN = sa.or_(JOB.run_id > 0, JOB.dispatch_id.is_not(None), JOB.run_id <= job_cells.LARGEST_NUMBER)
 JOBS = select(TestJobRow, test_job)
 TESTS = select(TestRow, test, test_class).select_from(
     test.join(test_class, test_class.c.id == test.c.class_id)
@@ -46,7 +45,7 @@ TESTS = select(TestRow, test, test_class).select_from(
 
 
 def job_key(repository_id: int, run_id: int, run_attempt: int, job_id: int) -> JobKeyRow:
-    """Return what names a job: GitHub's ids, or numbers below 0 where it has none."""
+    """Return the key of a job: GitHub's ids, or negative numbers if it has none."""
     return {"repository_id": repository_id, "run_id": run_id, "run_attempt": run_attempt, "job_id": job_id}
 
 
@@ -61,12 +60,12 @@ def tested_commit(job: TestJobRow) -> str:
 
 
 def is_proven(job: TestJobRow) -> bool:
-    """Whether GitHub or our dispatch says which commit a job tested; otherwise only the uploader does."""
+    """Whether GitHub or our dispatch, not only the uploader, says which commit a job tested."""
     return job["run_id"] > 0 or job["dispatch_id"] is not None
 
 
 def newest_attempts(jobs: Iterable[TestJobRow]) -> list[TestJobRow]:
-    """Return jobs as they stand now: without attempts that a later one of the job in its run took the place of.
+    """Return the newest attempt of each job of a run.
 
     Nor those of a backend that was dispatched again for the pull request.
     """
@@ -91,14 +90,14 @@ def _of_run(job: TestJobRow) -> tuple[int, int, str, str]:
 
 
 async def job_by_key(tx: Transaction, key: JobKeyRow) -> TestJobRow | None:
-    """Return what a job's reports said, None where none were read."""
+    """Return a job's results; None if no report was read."""
     return await tx.fetch_first(JOBS.where(is_of_job(test_job, key)))
 
 
 async def jobs_of_run(
     tx: Transaction, repository_id: int, run_id: int, attempt: int | None = None
 ) -> list[TestJobRow]:
-    """Return the jobs of a run, of all its attempts unless one is named."""
+    """Return the jobs of a run, of all attempts or of one."""
     these = [JOB.repository_id == repository_id, JOB.run_id == run_id]
     if attempt is not None:
         these.append(JOB.run_attempt == attempt)
@@ -107,7 +106,7 @@ async def jobs_of_run(
 
 
 async def jobs_by_generation(tx: Transaction, generations: Sequence[int]) -> list[TestJobRow]:
-    """Return those of some jobs whose results are the ones shown."""
+    """Return the jobs, by generation, whose results are the ones shown."""
     query = JOBS.where(JOB.generation.in_(generations))
     return await tx.fetch(query.order_by(JOB.generation))
 
@@ -119,7 +118,7 @@ async def jobs_on(tx: Transaction, repository_ids: Collection[int], sha: str) ->
 
 
 async def blocks_of_jobs(tx: Transaction, generations: Sequence[int]) -> dict[int, bytes]:
-    """Return the blocks of some jobs, by generation."""
+    """Return the blocks of jobs, by generation."""
     query = sa.select(JOB.generation, JOB.block).where(
         JOB.generation.in_(generations), JOB.block.is_not(None)
     )
@@ -127,23 +126,23 @@ async def blocks_of_jobs(tx: Transaction, generations: Sequence[int]) -> dict[in
 
 
 async def parts_of_job(tx: Transaction, key: JobKeyRow) -> list[PartRow]:
-    """Return what a job's results are made of."""
+    """Return the parts that a job's results are built from."""
     query = select(PartRow, test_part).where(is_of_job(test_part, key)).order_by(test_part.c.object_id)
     return await tx.fetch(query)
 
 
 async def environments_by_id(tx: Transaction, ids: Collection[int]) -> dict[int, KnownEnvRow]:
-    """Return some environments by id."""
+    """Return environments by id."""
     query = select(KnownEnvRow, test_env).where(test_env.c.id.in_(sorted(set(ids))))
     return {row["id"]: row for row in await tx.fetch(query)}
 
 
 async def environment_id(tx: Transaction, row: EnvRow) -> int:
-    """Return the id of an environment, stored if it is new."""
+    """Return the id of an environment; store it if it is new."""
     digest = hashlib.sha256(msgspec.json.encode(list(row.values()))).digest()[:16]
     await tx.run(tx.insert(test_env).values(**row, digest=digest).on_conflict_do_nothing())
-    found = await tx.run(sa.select(test_env.c.id).where(test_env.c.digest == digest))
-    return int(found.scalar_one())
+    known = await tx.run(sa.select(test_env.c.id).where(test_env.c.digest == digest))
+    return int(known.scalar_one())
 
 
 VERDICTS_SOON, VERDICTS_AT_LATEST = 10.0, 120.0  # seconds in which further results of the commit are awaited
@@ -151,14 +150,14 @@ LOSSES_TOGETHER, LOSSES_AT_LATEST = 120.0, 900.0  # seconds in which further job
 
 
 def request_verdicts(tx: Transaction, shas: Iterable[str]) -> None:
-    """Have the failing tests of some commits judged again."""
+    """Request new verdicts on the failing tests of commits."""
     for sha in shas:
         if sha:
             tx.enqueue("test_verdicts", sha, delay=VERDICTS_SOON, max_wait=VERDICTS_AT_LATEST)
 
 
 def request_losses(tx: Transaction, repository_id: int, run_id: int) -> None:
-    """Have a run compared with the one before it; it is unknown when runs of another CI are complete."""
+    """Request the comparison of a run with the one before it; it is unknown when another CI's runs are complete."""
     if run_id > 0:
         tx.enqueue(
             "test_losses", f"{repository_id}/{run_id}", delay=LOSSES_TOGETHER, max_wait=LOSSES_AT_LATEST
@@ -171,12 +170,12 @@ QUERIED = 500  # repositories named in one statement: an installation may bring 
 
 
 async def request_publish_of_commit(tx: Transaction, upstream_sha: str) -> None:
-    """Publish the pull requests for which backends tested a commit; results of upstream alone change nothing there."""
+    """Publish the pull requests for which backends tested a commit; upstream's results change nothing there."""
     await _request_publish(tx, JOB.upstream_sha == upstream_sha)
 
 
 async def note_private_repositories(tx: Transaction, changed: Changed) -> None:
-    """Before a commit: where repositories are private now, have their tests taken out of comments."""
+    """Before a commit: republish comments with tests of repositories that have become private."""
     private = sorted({int(row["repository_id"]) for row in changed.get("repository", ()) if row["private"]})
     for start in range(0, len(private), QUERIED):
         recent = JOB.at >= tx.now - RECENT

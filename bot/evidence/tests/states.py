@@ -21,9 +21,7 @@ from bot.evidence.tests import days as count_days
 from bot.evidence.tests.known_tests import PAUSE, in_batches
 from bot.evidence.tests.parse import block
 from bot.evidence.tests.parse.block import FAILING, PASSING, RULES
-from bot.evidence.tests.rows import DAY as DAY_of_rows
-from bot.evidence.tests.rows import JOB as JOB_of_rows
-from bot.evidence.tests.rows import JOBS, tested_commit
+from bot.evidence.tests.rows import DAY, JOB, JOBS, tested_commit
 from bot.evidence.tests.tables import (
     BASELINE,
     StateRow,
@@ -53,7 +51,6 @@ if TYPE_CHECKING:
     from bot.evidence.tests.days import Counts
     from bot.queue.tasks import Task
 
-DAY = 86_400_000  # milliseconds, as all times here
 WINDOW = 7 * DAY
 FLAKY_JOBS = 2  # in the window
 RATE_RUNS = 20  # in the window, before a failure rate says anything
@@ -66,7 +63,7 @@ SAMPLES = 5  # jobs named as evidence
 
 
 class State(StrEnum):
-    """How a test does."""
+    """The state of a test."""
 
     HEALTHY = "healthy"
     FLAKY = "flaky"
@@ -75,7 +72,7 @@ class State(StrEnum):
 
 
 class Observation(NamedTuple):
-    """What a trusted job said of the test."""
+    """How a test did in one trusted job."""
 
     at: int
     job_id: int
@@ -94,28 +91,31 @@ class JudgedState(NamedTuple):
 
 
 def evaluate(seen: Sequence[Observation], before: JudgedState | None, *, now: int) -> JudgedState:
-    """Return the state of a test by its observations, in any order."""
+    """Evaluate the state of a test from its observations, given in any order."""
     if before and before.state is State.QUARANTINED:
         return before
     reset = before.evidence.get("reset", 0) if before else 0
-    ordered = sorted((one for one in seen if reset < one.at <= now), key=lambda one: (one.at, one.job_id))
-    recent = [one for one in ordered if one.at > now - WINDOW]
-    found = _broken(ordered) or _flaky_jobs(recent) or _rate(recent)
+    ordered = sorted(
+        (observation for observation in seen if reset < observation.at <= now),
+        key=lambda observation: (observation.at, observation.job_id),
+    )
+    recent = [observation for observation in ordered if observation.at > now - WINDOW]
+    unhealthy = _broken(ordered) or _flaky_jobs(recent) or _rate(recent)
     kept = {"reset": reset} if reset else {}
-    if found is None:
+    if unhealthy is None:
         if before and before.state is State.FLAKY and not _is_quiet(ordered, now):
             return before
         if before and before.state is State.BROKEN and not _is_recovered(ordered):
             return before
         since = before.since if before and before.state is State.HEALTHY else now
         return JudgedState(State.HEALTHY, since if before else _first(ordered, now), kept)
-    if before and before.state is found.state:
-        return JudgedState(found.state, min(before.since, found.since), kept | found.evidence)
-    return JudgedState(found.state, found.since, kept | found.evidence)
+    if before and before.state is unhealthy.state:
+        return JudgedState(unhealthy.state, min(before.since, unhealthy.since), kept | unhealthy.evidence)
+    return JudgedState(unhealthy.state, unhealthy.since, kept | unhealthy.evidence)
 
 
 def reset_state(at: int) -> JudgedState:
-    """Return the state of a test that people call mended."""
+    """Return the state of a test that a person has declared recovered."""
     return JudgedState(State.HEALTHY, at, {"reset": at})
 
 
@@ -124,10 +124,10 @@ def _first(ordered: Sequence[Observation], now: int) -> int:
 
 
 def _broken(ordered: Sequence[Observation]) -> JudgedState | None:
-    """Return BROKEN where the newest runs failed, all of them."""
+    """Return BROKEN if all of the newest runs failed."""
     failing = 0
-    for one in reversed(ordered):
-        if not one.failed:
+    for observation in reversed(ordered):
+        if not observation.failed:
             break
         failing += 1
     if failing < BROKEN_RUNS:
@@ -138,32 +138,38 @@ def _broken(ordered: Sequence[Observation]) -> JudgedState | None:
 
 def _is_recovered(ordered: Sequence[Observation]) -> bool:
     newest = ordered[-BROKEN_RUNS:]
-    return len(newest) == BROKEN_RUNS and not any(one.failed for one in newest)
+    return len(newest) == BROKEN_RUNS and not any(observation.failed for observation in newest)
 
 
 def _flaky_jobs(recent: Sequence[Observation]) -> JudgedState | None:
-    """Return FLAKY where the test passed and failed in a job, or in jobs of a family on one commit, twice."""
-    found = _events(recent)
-    if len({one.job_id for one in found}) < FLAKY_JOBS:
+    """Return FLAKY if the test twice both passed and failed, in one job or in a family's jobs on one commit."""
+    events = _events(recent)
+    if len({event.job_id for event in events}) < FLAKY_JOBS:
         return None
     return JudgedState(
-        State.FLAKY, found[0].at, {"flaky": len(found), "runs": len(recent), "jobs": _jobs(found)}
+        State.FLAKY, events[0].at, {"flaky": len(events), "runs": len(recent), "jobs": _jobs(events)}
     )
 
 
 def _events(seen: Sequence[Observation]) -> list[Observation]:
-    """Return the jobs in which the test was flaky, or failed where another one on the commit passed."""
+    """Return the observations in which the test was flaky, or failed while another job on the commit passed."""
     outcomes: dict[tuple[str, str], set[bool]] = defaultdict(set)
-    for one in seen:
-        outcomes[one.sha, one.job_family].add(one.failed)
-    return [one for one in seen if one.flaky or (one.failed and len(outcomes[one.sha, one.job_family]) > 1)]
+    for observation in seen:
+        outcomes[observation.sha, observation.job_family].add(observation.failed)
+    return [
+        observation
+        for observation in seen
+        if observation.flaky
+        or (observation.failed and len(outcomes[observation.sha, observation.job_family]) > 1)
+    ]
 
 
 def _rate(recent: Sequence[Observation]) -> JudgedState | None:
-    """Return FLAKY where it fails now and then."""
-    failed = [one for one in recent if one.failed]
+    """Return FLAKY if the test fails now and then."""
+    failed = [observation for observation in recent if observation.failed]
     separate = sum(
-        one.failed and (index == 0 or not recent[index - 1].failed) for index, one in enumerate(recent)
+        observation.failed and (index == 0 or not recent[index - 1].failed)
+        for index, observation in enumerate(recent)
     )
     enough = len(recent) >= RATE_RUNS and separate >= RATE_FAILURES
     if not enough or len(failed) >= RATE_MOST * len(recent):
@@ -173,16 +179,16 @@ def _rate(recent: Sequence[Observation]) -> JudgedState | None:
 
 
 def _is_quiet(ordered: Sequence[Observation], now: int) -> bool:
-    """Whether nothing happened for long enough."""
-    events = {*_events(ordered), *(one for one in ordered if one.failed)}
+    """Whether the test has behaved for long enough."""
+    events = {*_events(ordered), *(observation for observation in ordered if observation.failed)}
     if not events:
         return True
-    newest = max(one.at for one in events)
-    return newest <= now - QUIET_TIME or sum(one.at > newest for one in ordered) >= QUIET_RUNS
+    newest = max(event.at for event in events)
+    return newest <= now - QUIET_TIME or sum(observation.at > newest for observation in ordered) >= QUIET_RUNS
 
 
 def _jobs(seen: Sequence[Observation]) -> list[int]:
-    return [one.job_id for one in seen[-SAMPLES:]]
+    return [observation.job_id for observation in seen[-SAMPLES:]]
 
 
 TASK = "test_states"
@@ -192,7 +198,7 @@ TESTS_MOST = 1_000  # looked at in one run
 JOBS_MOST = 300  # newest ones that ran a suite
 BLOCKS = 50  # decoded at a time
 BY_US = "bot"
-STATE, FAILURE, JOB, SUMMARY = test_state.c, test_failure.c, test_job.c, test_summary.c
+STATE, FAILURE, SUMMARY = test_state.c, test_failure.c, test_summary.c
 
 
 class _Ran(NamedTuple):
@@ -201,22 +207,22 @@ class _Ran(NamedTuple):
 
 
 def request_states(tx: Transaction, repository_id: int) -> None:
-    """Have the tests of a repository looked at that failed in trusted runs."""
+    """Request an evaluation of the tests that failed in a repository's trusted runs."""
     tx.enqueue(TASK, str(repository_id), delay=TOGETHER, max_wait=AT_LATEST)
 
 
 async def evaluate_states(context: Context, task: Task) -> None:
-    """Look at the tests that may have another state now."""
+    """Evaluate the tests whose state may have changed."""
     if not task.key:
         async with context.store.transaction() as tx:
             await distrust_pulls(tx)
             await request_reading(tx)
     async with context.store.read() as tx:
         if task.key:
-            found = {_repository(task.key): await _failing(tx, _repository(task.key))}
+            by_repository = {_repository(task.key): await _failing(tx, _repository(task.key))}
         else:
-            found = await _unhealthy(tx)
-    for repository_id, test_ids in found.items():
+            by_repository = await _unhealthy(tx)
+    for repository_id, test_ids in by_repository.items():
         await _evaluate(context, repository_id, test_ids)
 
 
@@ -227,7 +233,7 @@ def _repository(key: str) -> int:
 
 
 async def _failing(tx: Transaction, repository_id: int) -> list[int]:
-    """Return the tests that failed in trusted runs since they were looked at."""
+    """Return the tests that failed in trusted runs since they were last evaluated."""
     newest = sa.func.max(FAILURE.generation)
     looked = sa.select(sa.func.max(STATE.at)).where(
         STATE.repository_id == repository_id, STATE.test_id == FAILURE.test_id
@@ -243,21 +249,21 @@ async def _failing(tx: Transaction, repository_id: int) -> list[int]:
 
 
 async def _unhealthy(tx: Transaction) -> dict[int, list[int]]:
-    """Return the tests that are not healthy and have not been looked at for long, by repository."""
+    """Return the unhealthy tests that have not been evaluated for long, by repository."""
     waiting = (STATE.state.in_([State.FLAKY.value, State.BROKEN.value]), STATE.at <= tx.now - AGAIN)
     query = sa.select(STATE.repository_id, STATE.test_id).where(*waiting).order_by(STATE.at)
-    found: dict[int, list[int]] = defaultdict(list)
+    by_repository: dict[int, list[int]] = defaultdict(list)
     for row in await tx.run(query.limit(TESTS_MOST)):
-        found[row.repository_id].append(row.test_id)
-    return found
+        by_repository[row.repository_id].append(row.test_id)
+    return by_repository
 
 
 async def _evaluate(context: Context, repository_id: int, test_ids: Sequence[int]) -> None:
     by_class: dict[int, list[int]] = defaultdict(list)
     async with context.store.read() as tx:
         for some in in_batches(sorted(set(test_ids))):
-            found = await tx.run(sa.select(test.c.id, test.c.class_id).where(test.c.id.in_(some)))
-            for row in found:
+            classes = await tx.run(sa.select(test.c.id, test.c.class_id).where(test.c.id.in_(some)))
+            for row in classes:
                 by_class[row.class_id].append(row.id)
     for class_id, tests in by_class.items():
         async with context.store.read() as tx:
@@ -297,7 +303,7 @@ def _row(
 async def _seen(
     tx: Transaction, class_id: int, test_ids: Collection[int], *, since: int
 ) -> dict[tuple[int, str], list[Observation]]:
-    """Return what the newest trusted jobs that ran a suite said of some of its tests, by test and environment."""
+    """Read the observations of a suite's tests in the newest trusted jobs, by test and environment."""
     query = (
         sa.select(JOB.generation, test_env.c.env_group)
         .select_from(
@@ -309,55 +315,55 @@ async def _seen(
         .order_by(SUMMARY.at.desc())
     )
     ran = {row.generation: row.env_group for row in await tx.run(query.limit(JOBS_MOST))}
-    found: dict[tuple[int, str], list[Observation]] = defaultdict(list)
+    observations: dict[tuple[int, str], list[Observation]] = defaultdict(list)
     for some in in_batches(sorted(ran), BLOCKS):
         jobs = {job["generation"]: job for job in await rows.jobs_by_generation(tx, some)}
         blocks = await rows.blocks_of_jobs(tx, some)
         for generation, said in (await asyncio.to_thread(_said, blocks, test_ids)).items():
             job = jobs[generation]
             for test_id, cases in said.items():
-                found[test_id, ran[generation]].append(
+                observations[test_id, ran[generation]].append(
                     Observation(
                         at=job["at"],
                         job_id=job["job_id"],
                         sha=tested_commit(job),
                         job_family=job["family"],
-                        failed=any(one.code in FAILING for one in cases),
-                        flaky=any(one.is_flaky for one in cases),
+                        failed=any(case.code in FAILING for case in cases),
+                        flaky=any(case.is_flaky for case in cases),
                     )
                 )
-    return found
+    return observations
 
 
 def _said(
     blocks: Mapping[int, bytes], test_ids: Collection[int]
 ) -> dict[int, dict[int, list[block.BlockCase]]]:
-    """Return what jobs said of some tests, as far as these ran."""
-    found: dict[int, dict[int, list[block.BlockCase]]] = {}
+    """Return the cases of tests that ran, by job."""
+    said_by_job: dict[int, dict[int, list[block.BlockCase]]] = {}
     for generation, content in blocks.items():
         decoded = block.decode(content)
-        cases = ((one, decoded.find(one)) for one in test_ids)
-        found[generation] = {
-            one: said for one, said in cases if any(case.code in PASSING | FAILING for case in said)
+        cases = ((test_id, decoded.find(test_id)) for test_id in test_ids)
+        said_by_job[generation] = {
+            test_id: said for test_id, said in cases if any(case.code in PASSING | FAILING for case in said)
         }
-    return found
+    return said_by_job
 
 
 async def states_of_tests(tx: Transaction, test_ids: Collection[int]) -> list[StateRow]:
-    """Return the states of some tests."""
+    """Return the states of tests."""
     query = select(StateRow, test_state).where(STATE.test_id.in_(sorted(test_ids)))
     return await tx.fetch(query.order_by(STATE.test_id, STATE.env_group))
 
 
 async def store_states(tx: Transaction, new: Sequence[StateRow]) -> None:
-    """Store states in place of what was there."""
+    """Store states, replacing the previous ones."""
     if new:
-        await tx.upsert(test_state, new, replaced=[one.name for one in STATE if not one.primary_key])
+        await tx.upsert(test_state, new, replaced=[column.name for column in STATE if not column.primary_key])
         tx.note_changed("test_state", new)
 
 
 async def reset_test(tx: Transaction, repository_id: int, test_id: int, *, by: str) -> int:
-    """Call a test mended, in all environments: nothing before now counts; returns in how many it was not healthy."""
+    """Declare a test recovered in all environments; return the number in which it was not healthy."""
     before = [row for row in await states_of_tests(tx, [test_id]) if row["repository_id"] == repository_id]
     mended = reset_state(tx.now)
     values: Any = {
@@ -369,14 +375,14 @@ async def reset_test(tx: Transaction, repository_id: int, test_id: int, *, by: s
 
 
 DISTRUSTED_MOST = 200  # jobs at a time
-OF_PULLS = sa.and_(JOB_of_rows.trusted, JOB_of_rows.backend.is_not(None), JOB_of_rows.pr_number.is_not(None))
+OF_PULLS = sa.and_(JOB.trusted, JOB.backend.is_not(None), JOB.pr_number.is_not(None))
 READ_MOST = 100  # artifacts at a time: each is a call to GitHub
 PART, ARTIFACT, RUN = test_part.c, ci_artifact.c, records["workflow_run"].c
 
 
 async def distrust_pulls(tx: Transaction) -> None:
     """Take backends' results of pull requests out of baselines, daily sums and verdicts."""
-    jobs = await tx.fetch(JOBS.where(OF_PULLS).order_by(JOB_of_rows.at).limit(DISTRUSTED_MOST))
+    jobs = await tx.fetch(JOBS.where(OF_PULLS).order_by(JOB.at).limit(DISTRUSTED_MOST))
     if not jobs:
         return
     generations = [job["generation"] for job in jobs]
@@ -388,7 +394,7 @@ async def distrust_pulls(tx: Transaction) -> None:
 
 
 async def request_reading(tx: Transaction) -> None:
-    """Have some artifacts of reports fetched and read again, each once."""
+    """Request that artifacts read by older rules be fetched and read again, once each."""
     of_run = sa.and_(
         RUN.repository_id == PART.repository_id, RUN.id == PART.run_id, RUN.run_attempt == PART.run_attempt
     )
@@ -420,7 +426,7 @@ SEPARATOR = "::"
 
 
 class NamedTest(NamedTuple):
-    """A test, what trusted runs said of it by day and group of environments, and its states."""
+    """A test with its daily counts in trusted runs by group of environments, and its states."""
 
     row: TestRow
     days: dict[int, dict[str, Counts]]  # days since 1970
@@ -428,7 +434,7 @@ class NamedTest(NamedTuple):
 
 
 async def find_tests_by_name(tx: Transaction, repo: str, name: str) -> list[TestRow]:
-    """Return a repository's tests of a name, or of suite::name, or of file::suite::name, the newest first."""
+    """Find a repository's tests by name, suite::name or file::suite::name, the newest first."""
     *place, last = name.split(SEPARATOR, 2)
     wanted = [test.c.repository_id.in_(sorted(await repositories.read_ids(tx, repo))), test.c.name == last]
     if place:
@@ -439,12 +445,12 @@ async def find_tests_by_name(tx: Transaction, repo: str, name: str) -> list[Test
     return await tx.fetch(query)
 
 
-async def with_history(tx: Transaction, found: list[TestRow], *, days: int) -> list[NamedTest]:
-    """Return tests with their last days."""
-    today = tx.now // DAY_of_rows
-    states = await states_of_tests(tx, {row["id"] for row in found})
+async def with_history(tx: Transaction, tests: list[TestRow], *, days: int) -> list[NamedTest]:
+    """Return tests with the counts of their last days."""
+    today = tx.now // DAY
+    states = await states_of_tests(tx, {row["id"] for row in tests})
     named = []
-    for row in found:
+    for row in tests:
         counted = await count_days.days_of_tests(
             tx, row["repository_id"], [row["id"]], since=today - days + 1, until=today
         )
@@ -457,12 +463,12 @@ log = structlog.get_logger("bot.evidence.tests.states")
 
 
 async def reset_by_administrator(request: web.Request, _fields: Mapping[str, str]) -> FormDone:
-    """Call a test mended in all environments, and show its page again."""
+    """Declare a test recovered in all environments, and show its page again."""
     repo, digest = addresses.repo(request), request.match_info["digest"]
     async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-        found = await result_rows.test_by_digest(tx, await repositories.read_ids(tx, repo), digest)
-        if found is None:
+        row = await result_rows.test_by_digest(tx, await repositories.read_ids(tx, repo), digest)
+        if row is None:
             raise Rejected(404, "unknown_test", f"no test of that id is known in {repo}")
-        await reset_test(tx, found["repository_id"], found["id"], by=ADMINISTRATOR)
+        await reset_test(tx, row["repository_id"], row["id"], by=ADMINISTRATOR)
     log.info("test reset", repo=repo, test=digest, by=ADMINISTRATOR)
     return FormDone(path=f"/{repo}/test/{digest}")

@@ -170,7 +170,8 @@ test_job = table(
     key=JOB_KEY,
 )
 BASELINE = sa.and_(test_job.c.trusted, sa.not_(test_job.c.rerun_disabled))
-UNCOUNTED = sa.or_(  # the daily sums do not hold what they should; literals, for SQLite to use the index
+# the daily sums do not hold what they should; literals, for SQLite to use the index
+UNCOUNTED = sa.or_(
     sa.and_(BASELINE, test_job.c.counted != test_job.c.generation),
     sa.and_(sa.not_(BASELINE), test_job.c.counted != sa.literal_column("0")),
 )
@@ -318,9 +319,8 @@ class _Rules(TypedDict):
 
 
 class _Told(TypedDict):
-    told: (
-        Json[ReportedJob] | None
-    )  # its job, as another CI tells of it; None: GitHub, or a backend, has a record
+    # its job, as another CI tells of it; None: GitHub, or a backend, has a record
+    told: Json[ReportedJob] | None
 
 
 class PartRow(JobKeyRow, _ObjectId, _PartNames, Unreadable, _Received, _Rules, _Told):
@@ -387,9 +387,8 @@ class FailureKey(TypedDict):
 class FailureOutcome(TypedDict):
     """How a case ended."""
 
-    outcome: Annotated[
-        int, sa.SmallInteger()
-    ]  # see bot.evidence.tests.parse.block; a flaky one that passed: PASSED
+    # see bot.evidence.tests.parse.block; a flaky one that passed: PASSED
+    outcome: Annotated[int, sa.SmallInteger()]
     flaky: Bool  # some attempt passed and another one failed
 
 

@@ -21,7 +21,7 @@ ELSEWHERE_AGE = 72 * 3600 * 1000
 
 
 class Verdict(StrEnum):
-    """What a failure is held to be, in order of precedence."""
+    """Whose failure it is, in order of precedence."""
 
     FLAKY = "flaky"  # it also passed in this job family on this head
     KNOWN = "known"  # it fails without the change, too
@@ -60,7 +60,7 @@ class OtherFailure(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What rows say about a test that failed. By default they say nothing."""
+    """What is known about a failed test; by default nothing."""
 
     passed_on_head: bool = False  # in another attempt, re-run or in the same job
     merge_base: TrustedRun | None = None  # None: the family did not run there
@@ -79,7 +79,7 @@ class JudgedFailure(NamedTuple):
 
     @property
     def is_yours(self) -> bool | None:
-        """Whether the change is to blame; None where nothing can be said."""
+        """Whether the change is to blame; None if unknown."""
         return None if self.verdict is Verdict.NO_BASELINE else self.verdict in YOURS
 
 
@@ -96,7 +96,7 @@ def judge(evidence: Evidence, *, failed_at: int) -> JudgedFailure:
 
 
 def _excused(evidence: Evidence, baseline: Sequence[TrustedRun], failed_at: int) -> JudgedFailure | None:
-    """Return the verdict that takes a failure off its author's hands, if there is proof for one."""
+    """Return the verdict that clears the author of a failure, if there is proof for one."""
     if evidence.passed_on_head:
         return JudgedFailure(Verdict.FLAKY)
     failed = _commits(baseline, Baseline.FAILED)
@@ -115,7 +115,7 @@ def _commits(baseline: Sequence[TrustedRun], outcome: Baseline) -> tuple[str, ..
 
 
 def _baseline(evidence: Evidence, failed_at: int) -> Sequence[TrustedRun]:
-    """Return the merge base's run, else those of the newest trusted commits before it."""
+    """Return the run on the merge base, else the runs on the newest trusted commits before it."""
     if evidence.merge_base:
         return (evidence.merge_base,)
     recent = [run for run in evidence.before if failed_at - BASELINE_AGE <= run.at <= failed_at]
@@ -123,8 +123,10 @@ def _baseline(evidence: Evidence, failed_at: int) -> Sequence[TrustedRun]:
 
 
 def _elsewhere(evidence: Evidence, failed_at: int) -> tuple[str, ...]:
-    """Return the unrelated heads on which it failed of late."""
-    heads = {one.head for one in evidence.elsewhere if failed_at - ELSEWHERE_AGE <= one.at <= failed_at}
+    """Return the unrelated heads on which the test failed recently."""
+    heads = {
+        failure.head for failure in evidence.elsewhere if failed_at - ELSEWHERE_AGE <= failure.at <= failed_at
+    }
     return tuple(sorted(heads))
 
 
@@ -146,12 +148,14 @@ NOWHERE = AcrossDevices()
 
 
 def describe_devices(across: AcrossDevices, names: Mapping[int, str]) -> str:
-    """Return it in words; empty where there is nothing to compare. `names` are those that may be shown, by repository.
+    """Say where a test fails and passes; empty if there is nothing to compare. `names` holds what may be shown.
 
-    >>> words(Across(upstream_id=1, passed=["cpu", "cuda"], failed_on=[2]), {1: "upstream", 2: "npu"})
+    >>> describe_devices(AcrossDevices(upstream_id=1, passed=["cpu", "cuda"], failed_on=[2]), {1: "upstream", 2: "npu"})
     'fails on npu, passes upstream (cpu, cuda)'
     """
-    failing = join_names(sorted({names[one] for one in across.failed_on if one in names}, key=str.casefold))
+    failing = join_names(
+        sorted({names[backend] for backend in across.failed_on if backend in names}, key=str.casefold)
+    )
     upstream = describe_upstream(across) if across.upstream_id in names else ""
     if not failing:
         return upstream
@@ -159,7 +163,7 @@ def describe_devices(across: AcrossDevices, names: Mapping[int, str]) -> str:
 
 
 def describe_upstream(across: AcrossDevices) -> str:
-    """Return what upstream's own jobs say of the test."""
+    """Say how the test did in upstream's own jobs."""
     if across.failed:
         only = f" ({', '.join(across.failed)})"
         return f"fails upstream too{only if any(across.failed) else ''}"
@@ -170,7 +174,7 @@ def describe_upstream(across: AcrossDevices) -> str:
 
 
 def is_only_here(across: AcrossDevices) -> bool:
-    """Whether upstream's own jobs passed what fails on a backend."""
+    """Whether the test passes in upstream's own jobs and fails on a backend."""
     return bool(across.passed) and not across.failed and bool(across.failed_on)
 
 
@@ -184,12 +188,12 @@ def join_names(names: Sequence[str]) -> str:
 def compare_devices(
     upstream_id: int, upstream: Mapping[str, Collection[bool]], backends: Mapping[int, Collection[bool]]
 ) -> AcrossDevices:
-    """Return what became of a test: whether it passed, in each of upstream's jobs by accelerator, and on backends."""
+    """Compare a test across upstream's accelerators and backends, given whether it passed in each of their jobs."""
     ran = {device or "": passed for device, passed in upstream.items() if passed}
     return AcrossDevices(
         upstream_id=upstream_id if ran else 0,
         passed=sorted(device for device, passed in ran.items() if all(passed)),
         failed=sorted(device for device, passed in ran.items() if not all(passed)),
-        failed_on=sorted(one for one, passed in backends.items() if passed and not all(passed)),
-        passed_on=sorted(one for one, passed in backends.items() if passed and all(passed)),
+        failed_on=sorted(backend for backend, passed in backends.items() if passed and not all(passed)),
+        passed_on=sorted(backend for backend, passed in backends.items() if passed and all(passed)),
     )

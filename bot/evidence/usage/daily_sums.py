@@ -132,7 +132,7 @@ DAY_SPAN, WEEK_SPAN = SPANS
 SLICE = 500  # rows read at a time
 DAY = 86_400_000  # milliseconds
 PAUSE = 10.0  # seconds between two counts of a day
-JOB, STORED_SUMS = utilization_job.c, utilization_day.c
+JOB, DAY_SUMS, RUNNER_DAY = utilization_job.c, utilization_day.c, ci_runner_day.c
 UTILIZATION = Sum(
     name="utilization",
     tables=(utilization_day,),
@@ -160,7 +160,7 @@ async def request_week(tx: Transaction, place: SumPlace) -> None:
 async def count_span(context: Context, place: SumPlace) -> CountedSum:
     """Return the sums of the groups of a repository on a day, or in a week from a day on."""
     repository, span = place.group
-    found: defaultdict[SumGroup, UsageSums] = defaultdict(UsageSums)
+    totals: defaultdict[SumGroup, UsageSums] = defaultdict(UsageSums)
     add: Callable[[defaultdict[SumGroup, UsageSums], Sequence[Any]], None] = (
         _add_jobs if span == DAY_SPAN else _add_days
     )
@@ -169,8 +169,8 @@ async def count_span(context: Context, place: SumPlace) -> CountedSum:
             _jobs_of_day(repository, place.day) if span == DAY_SPAN else _days_of_week(repository, place.day),
             size=SLICE,
         ):
-            await asyncio.to_thread(add, found, part)
-    return {utilization_day: [group.as_columns() | dict(found[group].as_row()) for group in sorted(found)]}
+            await asyncio.to_thread(add, totals, part)
+    return {utilization_day: [group.as_columns() | dict(totals[group].as_row()) for group in sorted(totals)]}
 
 
 async def prune_usage(context: Context) -> dict[str, int]:
@@ -179,7 +179,7 @@ async def prune_usage(context: Context) -> dict[str, int]:
     return {
         "measured jobs": await delete_rows(context, utilization_job, JOB.day < first),
         "sums of utilization": await delete_rows(
-            context, utilization_day, STORED_SUMS.day + STORED_SUMS.span - 1 < first
+            context, utilization_day, DAY_SUMS.day + DAY_SUMS.span - 1 < first
         ),
     }
 
@@ -192,25 +192,24 @@ def _jobs_of_day(repository: int, day: int) -> TypedSelect[DayJob]:
 
 def _days_of_week(repository: int, first: int) -> TypedSelect[DayRow]:
     """Return the query for the sums of a week's days."""
-    in_week = STORED_SUMS.day.between(first, first + WEEK_SPAN - 1)
+    in_week = DAY_SUMS.day.between(first, first + WEEK_SPAN - 1)
     return select(DayRow, utilization_day).where(
-        STORED_SUMS.repository_id == repository, STORED_SUMS.span == DAY_SPAN, in_week
+        DAY_SUMS.repository_id == repository, DAY_SUMS.span == DAY_SPAN, in_week
     )
 
 
-def _add_jobs(found: defaultdict[SumGroup, UsageSums], rows: Sequence[DayJob]) -> None:
+def _add_jobs(totals: defaultdict[SumGroup, UsageSums], rows: Sequence[DayJob]) -> None:
     for row in rows:
         for group in groups_of(row):
-            found[group].add_job(row)
+            totals[group].add_job(row)
 
 
-def _add_days(found: defaultdict[SumGroup, UsageSums], rows: Sequence[DayRow]) -> None:
+def _add_days(totals: defaultdict[SumGroup, UsageSums], rows: Sequence[DayRow]) -> None:
     for row in rows:
         group = SumGroup(row["kind"], row["group_key"], row["parent"], row["trusted"])
-        found[group].add_row(row)
+        totals[group].add_row(row)
 
 
-DAY_SUMS, RUNNER_DAY = utilization_day.c, ci_runner_day.c
 ROWS_MOST = 50_000  # of one report
 
 
@@ -225,7 +224,7 @@ async def period_rows(
     parent: str | None = None,
 ) -> list[PeriodRow]:
     """Return the sums of some weeks and days: of all groups, of those with a parent, or of one."""
-    days = {span: sorted(one.day for one in chosen if one.span == span) for span in SPANS}
+    days = {span: sorted(piece.day for piece in chosen if piece.span == span) for span in SPANS}
     anywhere = [sa.and_(DAY_SUMS.span == span, DAY_SUMS.day.in_(each)) for span, each in days.items() if each]
     query = select(PeriodRow, utilization_day).where(
         DAY_SUMS.repository_id.in_(sorted(repository_ids)),

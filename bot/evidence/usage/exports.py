@@ -63,14 +63,14 @@ def describe_job(row: ExportedRow) -> dict[str, Any]:
 
 async def load_series(context: Context, rows: Mapping[RowKey, ExportedRow]) -> dict[RowKey, ExportedRow]:
     """Add the stored series; None where they are no longer kept."""
-    found: dict[RowKey, ExportedRow] = {}
+    loaded: dict[RowKey, ExportedRow] = {}
     for key, row in rows.items():
         try:
             content = await context.resource(BLOBS).get(row["blob"]) if row["blob"] else None
         except BlobMissing:
             content = None
-        found[key] = {**row, "content": content}
-    return found
+        loaded[key] = {**row, "content": content}
+    return loaded
 
 
 def copy_series(export: Export, row: ExportedRow) -> list[StoredObject]:
@@ -194,8 +194,8 @@ def copy_points(export: Export) -> TableCopy:
 
     def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
         common = {name: row[name] for name in (*names, "repo")}
-        for one in _records(row):
-            yield {**common, "at": one["time_stamp"], "data": one["json_data"]}
+        for record in _records(row):
+            yield {**common, "at": record["time_stamp"], "data": record["json_data"]}
 
     return copy_of(export, columns, name="utilization_point", order=("at",), rows=rows, several=True)
 
@@ -204,8 +204,8 @@ def copy_upstream_jobs(_export: Export) -> TableCopy:
     """Return the copy of jobs in upstream's table."""
 
     def rows(row: ExportedRow) -> Iterable[Mapping[str, Any]]:
-        found = describe_job(row)  # upstream's first tables had these two names
-        return ({**found, "started_at": found["start_at"], "ended_at": found["end_at"]},)
+        job = describe_job(row)  # upstream's first tables had these two names
+        return ({**job, "started_at": job["start_at"], "ended_at": job["end_at"]},)
 
     return _upstream_copy(
         "oss_ci_utilization_metadata", JOB_COLUMNS, ("workflow_id", "job_id", "start_at"), rows
@@ -228,8 +228,11 @@ def _records(row: ExportedRow) -> Iterator[dict[str, Any]]:
 
 
 def _upstream_copy(
-    name: str, columns: Mapping[str, str], order: tuple[str, ...], rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]]
-) -> TableCopy:  # fmt: skip
+    name: str,
+    columns: Mapping[str, str],
+    order: tuple[str, ...],
+    rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]],
+) -> TableCopy:
     """Return the copy in a table in which nothing is replaced: what there is of a job is deleted first."""
 
     def key_values(key: RowKey, _row: ExportedRow | None) -> tuple[Any, ...] | None:

@@ -65,8 +65,8 @@ async def delete_job(tx: Transaction, key: JobKey) -> None:
 
 async def measured_runs(tx: Transaction, keys: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return those of some runs, by repository and id, that have a measured job."""
-    found = await tx.run(_measured_runs(sqlite=tx.sqlite), {"wanted": tx.keys(keys)})
-    return sorted({(row.repository_id, row.run_id) for row in found})
+    runs = await tx.run(_measured_runs(sqlite=tx.sqlite), {"wanted": tx.keys(keys)})
+    return sorted({(row.repository_id, row.run_id) for row in runs})
 
 
 @functools.cache

@@ -39,23 +39,23 @@ def split_periods(first: int, last: int, granularity: str) -> list[Period]:
     """Return the periods of a window, the oldest first; those at its edges are as long as they are inside."""
     if granularity == "all":
         return [Period(first, last)]
-    found: list[Period] = []
+    periods: list[Period] = []
     start = first
     while start <= last:
         end = min(_end_of_period(start, granularity), last)
-        found.append(Period(start, end))
+        periods.append(Period(start, end))
         start = end + 1
-    return found
+    return periods
 
 
 def sum_pieces(period: Period) -> list[SumPiece]:
     """Return what a period is made of: whole weeks where there are any, else days."""
-    found, day = [], period.first
+    pieces, day = [], period.first
     while day <= period.last:
         whole = first_day(day, 7) == day and day + 6 <= period.last
-        found.append(SumPiece(7 if whole else 1, day))
+        pieces.append(SumPiece(7 if whole else 1, day))
         day += 7 if whole else 1
-    return found
+    return pieces
 
 
 def iso_date(day: int) -> str:
@@ -71,10 +71,10 @@ def date_of(day: int) -> date:
 def day_of(text: str) -> int | None:
     """Return the day of a date or time as ISO writes it, UTC; None where it is neither."""
     try:
-        found = datetime.fromisoformat(text)
+        at_midnight = datetime.fromisoformat(text)
     except ValueError:
         return None
-    at = found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    at = at_midnight.replace(tzinfo=UTC) if at_midnight.tzinfo is None else at_midnight
     return int(at.timestamp() // SECONDS)
 
 
@@ -83,9 +83,9 @@ def _end_of_period(start: int, granularity: str) -> int:
         return start
     if granularity == "week":
         return first_day(start, 7) + 6
-    found = date_of(start)
-    following = date(found.year + found.month // 12, found.month % 12 + 1, 1)
-    return start + (following - found).days - 1
+    date_of_start = date_of(start)
+    following = date(date_of_start.year + date_of_start.month // 12, date_of_start.month % 12 + 1, 1)
+    return start + (following - date_of_start).days - 1
 
 
 Key = TypeVar("Key", bound="Hashable")
@@ -135,7 +135,9 @@ def numbers_of(sums: UsageSums, costs: Costs = ()) -> Numbers:
     idle, gpu = sums.counts["idle_gpu_s"], sums.counts["gpu_s"]
     share = min(1.0, idle / gpu) if gpu else None
     with_gpu = cost_of(((label, each[1]) for label, each in sums.seconds.items()), costs)
-    distributions: Any = {metric: distribution_of(one) for metric, one in sums.histograms().items()}
+    distributions: Any = {
+        metric: distribution_of(histogram) for metric, histogram in sums.histograms().items()
+    }
     return Numbers(
         jobs=sums.counts["jobs"],
         records=sums.counts["records"],
@@ -157,31 +159,31 @@ def distribution_of(histogram: Histogram) -> Distribution:
 
 def cost_of(seconds: Iterable[tuple[str, int]], costs: Costs) -> float | None:
     """Return what running on some labels costs; None where no cost is set for any of them."""
-    found = [
+    costs_of_labels = [
         (next((money for glob, money in costs if fnmatchcase(label, glob)), None), each)
         for label, each in seconds
     ]
-    known = [money * each / HOUR for money, each in found if money is not None]
+    known = [money * each / HOUR for money, each in costs_of_labels if money is not None]
     return sum(known) if known else None
 
 
 def add_up(rows: Iterable[PeriodRow], key: Callable[[PeriodRow], Key]) -> dict[Key, UsageSums]:
     """Return the sums of rows that share a key."""
-    found: defaultdict[Key, UsageSums] = defaultdict(UsageSums)
+    totals: defaultdict[Key, UsageSums] = defaultdict(UsageSums)
     for row in rows:
-        found[key(row)].add_row(row)
-    return found
+        totals[key(row)].add_row(row)
+    return totals
 
 
 def sort_groups(groups: Mapping[JobGroup, Numbers], sort: str) -> list[tuple[JobGroup, Numbers]]:
     """Return groups, the worst first."""
     ways: dict[str, Callable[[Numbers], float]] = {
-        "memory": lambda one: one.memory.p98 or 0,
-        "cpu": lambda one: one.cpu.p90 or 0,
-        "gpu": lambda one: one.gpu.p90 or 0,
-        "idle": lambda one: one.idle_gpu_hours,
-        "jobs": lambda one: one.jobs,
-        "cost": lambda one: one.cost or 0.0,
+        "memory": lambda numbers: numbers.memory.p98 or 0,
+        "cpu": lambda numbers: numbers.cpu.p90 or 0,
+        "gpu": lambda numbers: numbers.gpu.p90 or 0,
+        "idle": lambda numbers: numbers.idle_gpu_hours,
+        "jobs": lambda numbers: numbers.jobs,
+        "cost": lambda numbers: numbers.cost or 0.0,
         "name": lambda _: 0,
     }
     return sorted(groups.items(), key=lambda pair: (-ways[sort](pair[1]), pair[0]))
@@ -189,4 +191,4 @@ def sort_groups(groups: Mapping[JobGroup, Numbers], sort: str) -> list[tuple[Job
 
 def default_sort(groups: Sequence[Numbers]) -> str:
     """Return the order that says most: the idlest accelerators first where there are any, else memory."""
-    return "idle" if any(one.idle_gpu_hours for one in groups) else "memory"
+    return "idle" if any(numbers.idle_gpu_hours for numbers in groups) else "memory"

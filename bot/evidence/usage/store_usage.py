@@ -51,7 +51,7 @@ async def store_log(
 
 def _usage_row(fetched: Fetched, log: ParsedUsage, owner: LogOwner, blob: str | None, *, now: int) -> JobRow:
     odd = find_contradictions(log, owner)
-    as_read = [list(one) for one in log["row"]["segments"]]  # JSON has no tuples: rows are compared
+    as_read = [list(segment) for segment in log["row"]["segments"]]  # JSON has no tuples: rows are compared
     row: JobRow = {
         **owner.key,
         **owner.names,
@@ -94,14 +94,14 @@ class LogOwner(NamedTuple):
 
 def with_owner(row: JobRow, owner: LogOwner) -> JobRow:
     """Return a log's row as that of a job; of one whose end is not known, its time and day stay as they are."""
-    found: JobRow = {**row, **owner.key, **owner.names}
+    owned: JobRow = {**row, **owner.key, **owner.names}
     started, ended = owner.started_at, owner.completed_at
-    found["machine_s"] = round(row["observed_s"])
+    owned["machine_s"] = round(row["observed_s"])
     if ended is not None:
-        found["day"] = ended // DAY
+        owned["day"] = ended // DAY
         if started is not None:
-            found["machine_s"] = max(0, ended - started) // 1000
-    return found
+            owned["machine_s"] = max(0, ended - started) // 1000
+    return owned
 
 
 def number_elsewhere(*parts: str) -> int:
@@ -126,7 +126,7 @@ async def find_owner(tx: Transaction, fetched: Fetched, claimed_job: str) -> Log
     if job_id is None:
         known = [Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in jobs]
         job_id = reported_job(claimed_job, known).job_id
-    job = next((one for one in jobs if one["id"] == job_id), None)
+    job = next((candidate for candidate in jobs if candidate["id"] == job_id), None)
     return owner_from_job(job, jobs) if job is not None else await _owner_from_run(tx, fetched)
 
 
@@ -158,11 +158,11 @@ async def _owner_from_run(tx: Transaction, fetched: Fetched) -> LogOwner:
 def owner_from_job(job: WorkflowJobRow, jobs: Sequence[WorkflowJobRow]) -> LogOwner:
     """Return a job of GitHub's; the others of its run show which numbers in its name are shards."""
     attempt = job["run_attempt"] or 1
-    beside = [one for one in jobs if (one["run_attempt"] or 1) == attempt]
+    beside = [candidate for candidate in jobs if (candidate["run_attempt"] or 1) == attempt]
     names = job_names.resolve_shards(
-        job_names.parse_name(one["workflow_name"], one["name"] or "") for one in beside
+        job_names.parse_name(candidate["workflow_name"], candidate["name"] or "") for candidate in beside
     )
-    name = next(name for name, one in zip(names, beside, strict=True) if one["id"] == job["id"])
+    name = next(name for name, candidate in zip(names, beside, strict=True) if candidate["id"] == job["id"])
     return LogOwner(
         key={
             "repository_id": job["repository_id"],
@@ -192,7 +192,11 @@ async def job_of_upload(tx: Transaction, upload: UploadRow) -> LogOwner:
     run_id, attempt = upload["run_id"], upload["run_attempt"]
     if run_id.isascii() and run_id.isdigit() and len(run_id) < 19:
         jobs = await collected.jobs_of_run(tx, repository_id, int(run_id))
-        same = [one for one in jobs if one["name"] == upload["job"] and (one["run_attempt"] or 1) == attempt]
+        same = [
+            candidate
+            for candidate in jobs
+            if candidate["name"] == upload["job"] and (candidate["run_attempt"] or 1) == attempt
+        ]
         if len(same) == 1:
             return owner_from_job(same[0], jobs)
     name = job_names.parse_name(upload["workflow"], upload["job"])
@@ -224,35 +228,35 @@ SEVERAL = "several_logs"
 
 def find_contradictions(log: ParsedUsage, owner: LogOwner) -> list[str]:
     """Return flags for what of a log does not fit its run; the run's own ids are used all the same."""
-    found = []
+    flags = []
     if any(
         theirs and ours and theirs != ours for theirs, ours in zip(log["claims"], owner.claims, strict=True)
     ):
-        found.append("foreign_ids")
+        flags.append("foreign_ids")
     first, last = log["first_at"], log["row"]["end_at"]
     if first is not None:
         early = owner.started_at is not None and first < owner.started_at // 1000 - AROUND
         late = owner.completed_at is not None and last > owner.completed_at // 1000 + AROUND
         if early or late:
-            found.append("outside_run")
-    return found
+            flags.append("outside_run")
+    return flags
 
 
-def prefer_log(before: JobRow | None, found: JobRow) -> JobRow:
+def prefer_log(before: JobRow | None, after: JobRow) -> JobRow:
     """Return the log of a job that is used: the one with more valid records, then the later artifact.
 
     That there are several is a flag of the one that is used. The same file twice is one.
     """
     if before is None:
-        return found
-    if before["source_id"] != found["source_id"]:
-        if before["digest"] and before["digest"] == found["digest"]:
+        return after
+    if before["source_id"] != after["source_id"]:
+        if before["digest"] and before["digest"] == after["digest"]:
             return before
-        chosen = max(before, found, key=_rank)
+        chosen = max(before, after, key=_rank)
         return {**chosen, "flags": sorted({*chosen["flags"], SEVERAL})}
-    again: JobRow = {**found, "received_at": before["received_at"]}
+    again: JobRow = {**after, "received_at": before["received_at"]}
     if SEVERAL in before["flags"]:
-        again["flags"] = sorted({*found["flags"], SEVERAL})
+        again["flags"] = sorted({*after["flags"], SEVERAL})
     return again
 
 
@@ -314,9 +318,9 @@ def _owner_now(row: JobRow, jobs: Sequence[WorkflowJobRow]) -> LogOwner | None:
     """Return the job of a log as GitHub's records have it now, None where they do not."""
     job_id: int | None = row["job_id"]
     if row["job_id"] < 0:  # its name is the artifact's
-        named = [Job(one["id"], one["name"] or "", one["run_attempt"] or 1) for one in jobs]
+        named = [Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in jobs]
         job_id = attribute_artifact(
             row["job_name"], named, attempt=row["run_attempt"], run_id=row["run_id"]
         ).job_id
-    job = next((one for one in jobs if one["id"] == job_id), None)
+    job = next((candidate for candidate in jobs if candidate["id"] == job_id), None)
     return owner_from_job(job, jobs) if job else None

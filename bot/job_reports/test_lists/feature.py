@@ -46,7 +46,7 @@ def branch_name(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class TimesSettings:
-    """Where times of tests come from."""
+    """Where the times of tests come from."""
 
     ci_times_branch: str | None = option(
         "Branch whose newest commits say how long tests take, such as viable/strict; unset: the newest trusted "

@@ -46,7 +46,7 @@ def periodic(_settings: Settings) -> dict[str, float]:
 
 
 async def request_all_lists(context: Context, _task: Task) -> None:
-    """Request the lists of every repository with results."""
+    """Request the lists of every repository with test results."""
     async with context.store.transaction() as tx:
         ours = await disabled_rows.repositories(tx, context.settings)
         for identifier in await times.with_results(tx, ours):
@@ -55,35 +55,35 @@ async def request_all_lists(context: Context, _task: Task) -> None:
 
 
 async def make_time_lists(context: Context, task: Task) -> None:
-    """Make the lists of one repository (key: its id), if there are new results of stable commits."""
+    """Make the lists of a repository if stable commits have new results. Key: its id."""
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} is not the id of a repository")
     identifier = int(task.key)
     async with context.store.read() as tx:
-        found = await find_stable_jobs(tx, context.settings, identifier)
+        stable_jobs = await find_stable_jobs(tx, context.settings, identifier)
         before = await times.find_source(tx, identifier)
-    generations = sorted(job["generation"] for job in found)
+    generations = sorted(job["generation"] for job in stable_jobs)
     digest = hashlib.sha256(repr(generations).encode()).hexdigest()
-    if not found or digest == before:
+    if not stable_jobs or digest == before:
         return
     async with context.store.read() as tx:
         suites = await times.suites_of_jobs(tx, generations)
         known = await times.stored_times(tx, identifier)
-    slow_tests = await _slow(context, found)
-    kept, pages = await asyncio.to_thread(_made, known, found, suites, slow_tests, context.clock.now())
+    slow_tests = await _slow(context, stable_jobs)
+    kept, pages = await asyncio.to_thread(_made, known, stable_jobs, suites, slow_tests, context.clock.now())
     async with context.store.transaction() as tx:
         await times.replace_times(tx, identifier, kept)
         changed = [name for name, page in pages.items() if await lists.store_list(tx, identifier, name, page)]
         await times.store_source(tx, identifier, digest)
-    log.info("lists made", repository=identifier, lists=changed, jobs=len(found))
+    log.info("lists made", repository=identifier, lists=changed, jobs=len(stable_jobs))
 
 
 async def _slow(context: Context, jobs: Sequence[TestJobRow]) -> dict[str, float]:
-    """Return the slow tests by the names that PyTorch's CI gives them."""
+    """Return the seconds of slow tests, under the names that PyTorch's CI uses."""
     by_generation = {
-        one["generation"]: (one["run_id"], one["family"])
-        for one in jobs
-        if times.SANITIZER not in one["family"].casefold()
+        job["generation"]: (job["run_id"], job["family"])
+        for job in jobs
+        if times.SANITIZER not in job["family"].casefold()
     }
     shards: Counter[Hashable] = Counter(by_generation.values())
     wanted: set[int] = set()
@@ -95,16 +95,16 @@ async def _slow(context: Context, jobs: Sequence[TestJobRow]) -> dict[str, float
     means = times.slow_means(sums)
     async with context.store.read() as tx:
         places = await times.names_of_tests(tx, means)
-    found: dict[str, float] = {}
+    slowest: dict[str, float] = {}
     for test_id, place in places.items():
         if place.file:
             name = times.test_key(place.name, place.suite)
-            found[name] = max(found.get(name, 0.0), round(means[test_id], times.DIGITS))
-    return found
+            slowest[name] = max(slowest.get(name, 0.0), round(means[test_id], times.DIGITS))
+    return slowest
 
 
 async def _blocks(context: Context, generations: Sequence[int]) -> AsyncIterator[dict[int, bytes]]:
-    """Yield the blocks of some jobs, a few at a time: all of them decoded would be hundreds of megabytes."""
+    """Yield the blocks of jobs in small batches: decoded, all of them would take hundreds of megabytes."""
     for start in range(0, len(generations), BLOCKS):
         async with context.store.read() as tx:
             yield await result_rows.blocks_of_jobs(tx, generations[start : start + BLOCKS])
@@ -113,17 +113,17 @@ async def _blocks(context: Context, generations: Sequence[int]) -> AsyncIterator
 def _candidates(
     blocks: Mapping[int, bytes], jobs: Mapping[int, Hashable], shards: Mapping[Hashable, int]
 ) -> set[int]:
-    found: set[int] = set()
-    for generation, one in blocks.items():
-        found |= times.slow_candidates(block.decode(one), shards[jobs[generation]])
-    return found
+    test_ids: set[int] = set()
+    for generation, content in blocks.items():
+        test_ids |= times.slow_candidates(block.decode(content), shards[jobs[generation]])
+    return test_ids
 
 
 def _add(
     sums: times.Sums, blocks: Mapping[int, bytes], jobs: Mapping[int, Hashable], wanted: Collection[int]
 ) -> None:
-    for generation, one in blocks.items():
-        times.add_times(sums, jobs[generation], block.decode(one), wanted)
+    for generation, content in blocks.items():
+        times.add_times(sums, jobs[generation], block.decode(content), wanted)
 
 
 def _made(
@@ -133,20 +133,20 @@ def _made(
     slow_tests: dict[str, float],
     now: int,
 ) -> tuple[dict[tuple[str, str], PackedTimes], dict[str, CachedPage]]:
-    """Return all times that are kept, and the lists made of them."""
-    by_generation = {one["generation"]: one for one in jobs}
+    """Return all times to keep, and the lists made from them."""
+    by_generation = {job["generation"]: job for job in jobs}
     spent = [
         _spent(by_generation[generation], launched_by or file, suite, milliseconds)
         for generation, launched_by, file, suite, milliseconds in suites
         if launched_by or file
     ]
     files, classes = _unpacked(known)
-    newest = {place: one["at"] for place, one in known.items()}
+    newest = {place: row["at"] for place, row in known.items()}
     _renew(files, times.file_times(spent))
     _renew(classes, times.class_times(spent))
-    for one in jobs:
-        place = (one["base_name"], one["config"])
-        newest[place] = max(newest.get(place, 0), one["at"])
+    for job in jobs:
+        place = (job["base_name"], job["config"])
+        newest[place] = max(newest.get(place, 0), job["at"])
     alive = {base_name for (base_name, _), at in newest.items() if at >= now - MONTH}
     files, classes = ({name: each[name] for name in sorted(alive & each.keys())} for each in (files, classes))
     kept = {
@@ -170,14 +170,14 @@ def _made(
 def _unpacked(known: Mapping[tuple[str, str], PackedTimes]) -> tuple[times.Times, times.Times]:
     files: times.Times = {}
     classes: times.Times = {}
-    for (base_name, config), one in known.items():
-        files.setdefault(base_name, {})[config] = times.unpack_times(one["files"])
-        classes.setdefault(base_name, {})[config] = times.unpack_times(one["classes"])
+    for (base_name, config), row in known.items():
+        files.setdefault(base_name, {})[config] = times.unpack_times(row["files"])
+        classes.setdefault(base_name, {})[config] = times.unpack_times(row["classes"])
     return files, classes
 
 
 def _renew(known: times.Times, measured: times.Times) -> None:
-    """Replace what was measured again; the rest stays."""
+    """Replace the times that were measured again; keep the rest."""
     for base_name, configs in measured.items():
         for config, seconds in configs.items():
             before = known.setdefault(base_name, {})
@@ -202,11 +202,11 @@ ENDED = 0.9  # of a commit's jobs that have to have ended
 
 
 async def find_stable_jobs(tx: Transaction, settings: Settings, repository_id: int) -> list[TestJobRow]:
-    """Return the jobs of the newest stable commits; of a job that was run again, its last attempt."""
-    found = await times.jobs_with_results(tx, repository_id)
+    """Return the jobs of the newest stable commits, each with its last attempt only."""
+    jobs_with_results = await times.jobs_with_results(tx, repository_id)
     by_commit: defaultdict[str, list[TestJobRow]] = defaultdict(list)
-    for one in found:
-        by_commit[_commit(one)].append(one)
+    for result in jobs_with_results:
+        by_commit[_commit(result)].append(result)
     branch = settings.of(TimesSettings).ci_times_branch
     if branch:
         commits = await trunk_rows.commits(tx, repository_id, branch, until=None, limit=BRANCH_MOST)
@@ -217,7 +217,7 @@ async def find_stable_jobs(tx: Transaction, settings: Settings, repository_id: i
 
 
 async def _ended(tx: Transaction, repository_id: int, by_commit: dict[str, list[TestJobRow]]) -> list[str]:
-    """Return the newest commits whose jobs have ended, but for a few."""
+    """Return the newest commits on which almost all jobs have ended."""
     newest = sorted(by_commit, key=lambda sha: (min(job["at"] for job in by_commit[sha]), sha), reverse=True)
     chosen: list[str] = []
     for commit in newest[:LOOKED_AT]:
@@ -229,7 +229,7 @@ async def _ended(tx: Transaction, repository_id: int, by_commit: dict[str, list[
 
 
 async def _has_ended(tx: Transaction, repository_id: int, jobs: list[TestJobRow]) -> bool:
-    """Whether nine tenths of the jobs on a commit have ended; of a backend's, those of the same runs.
+    """Whether nine tenths of the jobs on a commit have ended; for a backend, the jobs of the same runs count.
 
     Other CIs report what has ended.
     """
@@ -245,7 +245,7 @@ async def _has_ended(tx: Transaction, repository_id: int, jobs: list[TestJobRow]
 
 
 def _commit(job: TestJobRow) -> str:
-    """Return the commit that a job tested: of a backend's, upstream's."""
+    """Return the commit that a job tested; for a backend's job, upstream's."""
     return job["upstream_sha"] or job["head_sha"]
 
 

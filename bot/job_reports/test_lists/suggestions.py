@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bot.evidence.disabled.lists import Tests
     from bot.evidence.disabled.tables import DisablingRow
     from bot.job_reports.test_lists.tables import RerunRow
-    from bot.job_reports.test_lists.times import TestName
+    from bot.job_reports.test_lists.times import NameOfTest
 
 HOUR = 3_600_000  # milliseconds
 WINDOW, SEEN_WITHIN = 6 * HOUR, 5 * HOUR
@@ -59,7 +59,7 @@ class Issue(NamedTuple):
 
 
 class Disable(NamedTuple):
-    """Tests that should be disabled: by a new issue, by adding to one that is there, or by opening one again."""
+    """Tests that should be disabled: by a new issue, by extending an open one, or by reopening a closed one."""
 
     title: str
     body: str
@@ -80,56 +80,56 @@ class Close(NamedTuple):
 
 def to_disable(
     samples: Iterable[Sample],
-    places: Mapping[int, TestName],
+    places: Mapping[int, NameOfTest],
     listed: Tests,
     now: int,
     closed: Mapping[str, Issue] = NONE,
 ) -> list[Disable]:
-    """Return what was flaky in several jobs of the last hours and is not disabled there, most jobs first.
+    """Suggest disabling the tests that were flaky in several jobs of the last hours, those in the most jobs first.
 
     `closed` holds issues that disabled something once, by their titles.
     """
     by_test: defaultdict[int, list[Sample]] = defaultdict(list)
-    for one in samples:
-        if one.at >= now - WINDOW and one.test_id in places:
-            by_test[one.test_id].append(one)
+    for sample in samples:
+        if sample.at >= now - WINDOW and sample.test_id in places:
+            by_test[sample.test_id].append(sample)
     by_file: defaultdict[str, list[Disable]] = defaultdict(list)
-    for test_id, found in by_test.items():
-        jobs = {one.generation for one in found}
-        if len(jobs) > JOBS_MORE_THAN and max(one.at for one in found) >= now - SEEN_WITHIN:
-            suggested = _single(places[test_id], found, listed, closed)
+    for test_id, failures in by_test.items():
+        jobs = {sample.generation for sample in failures}
+        if len(jobs) > JOBS_MORE_THAN and max(sample.at for sample in failures) >= now - SEEN_WITHIN:
+            suggested = _single(places[test_id], failures, listed, closed)
             if suggested:
                 by_file[places[test_id].file].append(suggested)
     suggestions: list[Disable] = []
     for file, several in by_file.items():
-        new = [one for one in several if one.issue is None and one.nameable]
+        new = [suggestion for suggestion in several if suggestion.issue is None and suggestion.nameable]
         if len(new) > TESTS_MORE_THAN:
             suggestions.append(_several(file, new))
-            suggestions += [one for one in several if one not in new]
+            suggestions += [suggestion for suggestion in several if suggestion not in new]
         else:
             suggestions += several
-    return sorted(suggestions, key=lambda one: (-one.jobs, one.title))
+    return sorted(suggestions, key=lambda suggestion: (-suggestion.jobs, suggestion.title))
 
 
 def to_close(
     issues: Iterable[DisablingRow], reruns: Sequence[RerunRow], flaky: Mapping[str, Collection[str]], now: int
 ) -> list[Close]:
-    """Return the issues whose tests passed in all reruns of a week, on each of their platforms, and long enough.
+    """Suggest closing the issues whose tests passed in all of a week's reruns on each platform, often enough.
 
     `flaky` holds the tests that were flaky in that time, and where.
     """
     by_test: defaultdict[str, list[RerunRow]] = defaultdict(list)
     for row in reruns:
         by_test[test_key(row["name"], row["suite"])].append(row)
-    found: list[Close] = []
+    to_be_closed: list[Close] = []
     for issue in issues:
         touched = issue["updated_at"]
         if not issue["listed"] or issue["kind"] != "test" or touched is None or touched > now - UNTOUCHED:
             continue
         green = [_green(by_test.get(name, ()), on, flaky.get(name, ())) for name, on in issue["entries"]]
         if all(green):
-            found.append(Close(issue, sum(green)))
-    return found
+            to_be_closed.append(Close(issue, sum(green)))
+    return to_be_closed
 
 
 def title_of(test: str) -> str:
@@ -138,7 +138,7 @@ def title_of(test: str) -> str:
 
 
 def form_link(web: str, repo: str, suggestion: Disable) -> str:
-    """Return the address of GitHub's form for a new issue, filled in; what is too long is left out at the end."""
+    """Return the address of GitHub's prefilled form for a new issue; a body that is too long is cut."""
     lines = suggestion.body.splitlines()
     while True:
         fields = {"title": suggestion.title, "labels": LABEL, "body": "\n".join(lines)}
@@ -149,7 +149,7 @@ def form_link(web: str, repo: str, suggestion: Disable) -> str:
 
 
 def _green(reruns: Sequence[RerunRow], platforms: Sequence[str], flaky: Collection[str]) -> int:
-    """Return how often a test passed on its platforms (none: all), 0 where it may not be enabled yet."""
+    """Count the passes of a test on its platforms (none: all); 0 if it may not be enabled yet."""
     if flaky and (not platforms or not {*platforms}.isdisjoint(flaky)):
         return 0
     least = []
@@ -162,19 +162,19 @@ def _green(reruns: Sequence[RerunRow], platforms: Sequence[str], flaky: Collecti
 
 
 def _single(
-    place: TestName, found: Sequence[Sample], listed: Tests, closed: Mapping[str, Issue]
+    place: NameOfTest, failures: Sequence[Sample], listed: Tests, closed: Mapping[str, Issue]
 ) -> Disable | None:
-    """Return the suggestion for a test, None where it is disabled already."""
+    """Suggest disabling a test; None if it is disabled already."""
     name = test_key(place.name, place.suite)
     title = title_of(name)
-    platforms = frozenset(word for one in found for word in one.platforms)
+    platforms = frozenset(word for sample in failures for word in sample.platforms)
     issue = listed.get(name)
     if issue is not None:
         platforms -= set(issue[2])
         if not issue[2] or not platforms:
             return None
-    jobs = len({one.generation for one in found})
-    newest = tuple(sorted(found, key=lambda one: (-one.at, one.generation))[:SAMPLES])
+    jobs = len({sample.generation for sample in failures})
+    newest = tuple(sorted(failures, key=lambda sample: (-sample.at, sample.generation))[:SAMPLES])
     words = tuple(sorted(platforms))
     return Disable(
         title=title,
@@ -188,21 +188,26 @@ def _single(
     )
 
 
-def _several(file: str, found: Sequence[Disable]) -> Disable:
-    """Return one suggestion for several tests of a file."""
-    ordered = sorted(found, key=lambda one: one.title)
+def _several(file: str, single: Sequence[Disable]) -> Disable:
+    """Combine the suggestions for several tests of a file."""
+    ordered = sorted(single, key=lambda suggestion: suggestion.title)
     listing = [
-        f"{one.tests[0]}: {', '.join(one.platforms)}" if one.platforms else one.tests[0] for one in ordered
+        f"{suggestion.tests[0]}: {', '.join(suggestion.platforms)}"
+        if suggestion.platforms
+        else suggestion.tests[0]
+        for suggestion in ordered
     ]
-    names = [name for one in ordered for name in one.tests]
+    names = [name for suggestion in ordered for name in suggestion.tests]
     head = [issue_text.HEADING, issue_text.FENCE, *listing, issue_text.FENCE]
-    samples = sorted((sample for one in ordered for sample in one.samples), key=lambda one: -one.at)
-    jobs = max(one.jobs for one in ordered)
+    samples = sorted(
+        (sample for suggestion in ordered for sample in suggestion.samples), key=lambda sample: -sample.at
+    )
+    jobs = max(suggestion.jobs for suggestion in ordered)
     return Disable(
         title=f"{issue_text.DISABLED} {issue_text.MULTIPLE} flaky tests in {_word(file)}",
         body=_body(head, names, file, jobs),
         tests=tuple(names),
-        platforms=tuple(sorted({word for one in ordered for word in one.platforms})),
+        platforms=tuple(sorted({word for suggestion in ordered for word in suggestion.platforms})),
         jobs=jobs,
         samples=tuple(samples[:SAMPLES]),
         issue=None,
@@ -230,7 +235,7 @@ JOB, FAILURE = test_job.c, test_failure.c
 async def flaky_samples(
     tx: Transaction, repository_id: int, *, since: int, devices: Collection[str]
 ) -> list[Sample]:
-    """Return where tests were flaky in trusted jobs since a time (epoch milliseconds)."""
+    """Read where tests were flaky in trusted jobs since a time (epoch milliseconds)."""
     columns = (
         JOB.generation,
         JOB.run_id,
@@ -252,11 +257,11 @@ async def flaky_samples(
             BASELINE,
         )
     )
-    found = await tx.rows(query.order_by(FAILURE.at.desc()).limit(MOST))
-    environments = await result_rows.environments_by_id(tx, {row["env_id"] for row in found})
+    failures = await tx.rows(query.order_by(FAILURE.at.desc()).limit(MOST))
+    environments = await result_rows.environments_by_id(tx, {row["env_id"] for row in failures})
     known = issue_text.PLATFORMS | set(devices)
     words: dict[int, frozenset[str]] = {}
-    for row in found:
+    for row in failures:
         if row["generation"] not in words:
             job: Any = row  # a part of a job's row, which is enough
             words[row["generation"]] = known & platforms_of(job, environments.get(row["env_id"]))
@@ -270,19 +275,19 @@ async def flaky_samples(
             platforms=words[row["generation"]],
             at=row["at"],
         )
-        for row in found
+        for row in failures
     ]
 
 
 async def closed_issues(
     tx: Transaction, repository_id: int, titles: Collection[str], authors: Collection[str]
 ) -> dict[str, Issue]:
-    """Return the newest closed issue of each of these titles, of people whose issues may count again."""
+    """Return the newest closed issue with each of these titles, by authors whose issues may count again."""
     trusted = sa.or_(
         ISSUE.author_association.in_(ASSOCIATIONS),
         sa.func.lower(ISSUE.user_login).in_(sorted(login.lower() for login in authors)),
     )
-    found: dict[str, Issue] = {}
+    by_title: dict[str, Issue] = {}
     wanted = sorted(titles)
     for at in range(0, len(wanted), BATCH):
         query = sa.select(ISSUE.title, ISSUE.number, ISSUE.html_url).where(
@@ -294,5 +299,5 @@ async def closed_issues(
             trusted,
         )
         for row in await tx.run(query.order_by(ISSUE.number)):
-            found[row.title] = Issue(str(row.number), row.html_url or "", closed=True)
-    return found
+            by_title[row.title] = Issue(str(row.number), row.html_url or "", closed=True)
+    return by_title

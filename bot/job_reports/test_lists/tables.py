@@ -16,7 +16,7 @@ class _TimesOf(TypedDict):
 
 
 class PackedTimes(TypedDict):
-    """Times of a base name and configuration as they are stored; packing takes a thread's time."""
+    """The stored times of a base name and configuration; packing them takes time, so a thread does it."""
 
     files: Bytes  # zlib of JSON: seconds by file
     classes: Bytes  # the same by file and class, with a NUL between
@@ -24,14 +24,14 @@ class PackedTimes(TypedDict):
 
 
 class TimeRow(_TimesOf, PackedTimes):
-    """How long the tests of a job's base name and configuration take."""
+    """How long the tests of jobs with a base name and configuration take."""
 
 
 test_time = table("test_time", TimeRow, key=("repository_id", "base_name", "config"))
 
 
 class TimeSourceRow(TypedDict):
-    """Which jobs the lists of a repository were made of."""
+    """The jobs that a repository's lists were made from."""
 
     repository_id: Big
     digest: Text  # of their generations
@@ -43,7 +43,7 @@ test_time_source.c.repository_id.autoincrement = False  # it is GitHub's id
 
 
 class RerunRow(TypedDict):
-    """How often a disabled test passed and failed in a job that runs such tests over and over."""
+    """How often a disabled test passed and failed in a job that reruns such tests."""
 
     generation: Big  # of the job
     name: Text

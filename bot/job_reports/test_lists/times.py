@@ -1,8 +1,7 @@
-"""How long files, classes and tests take, and how often disabled tests passed: counts and statements."""
+"""How long files, classes and tests take: means over jobs, and the statements on them."""
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections import defaultdict
 from statistics import fmean
@@ -14,7 +13,7 @@ import sqlalchemy as sa
 from bot.db.rows import select
 from bot.evidence.tests import rows as result_rows
 from bot.evidence.tests.parse import block
-from bot.evidence.tests.parse.block import FAILING, NO_TIME, PASSING, Code
+from bot.evidence.tests.parse.block import NO_TIME, PASSING
 from bot.evidence.tests.rows import DAY
 from bot.evidence.tests.tables import BASELINE, TestJobRow, test, test_class, test_job, test_summary
 from bot.ingest.tables import records
@@ -34,7 +33,7 @@ Times = dict[str, dict[str, Seconds]]  # by base name and configuration
 
 
 class Spent(NamedTuple):
-    """What one shard of a job spent on a class."""
+    """The time that one shard of a job spent on a class."""
 
     job: Hashable  # the same for all shards of a job in a run
     base_name: str
@@ -44,20 +43,31 @@ class Spent(NamedTuple):
     milliseconds: int
 
 
+class NameOfTest(NamedTuple):
+    """The name, suite and file of a test."""
+
+    name: str
+    suite: str
+    file: str
+
+
 def file_times(spent: Iterable[Spent]) -> Times:
-    """Return how long files take."""
-    return _means((one.base_name, one.config, one.file, one.job, one.milliseconds) for one in spent)
+    """Return the mean times of files."""
+    return _means(
+        (suite.base_name, suite.config, suite.file, suite.job, suite.milliseconds) for suite in spent
+    )
 
 
 def class_times(spent: Iterable[Spent]) -> Times:
-    """Return how long classes take."""
+    """Return the mean times of classes."""
     return _means(
-        (one.base_name, one.config, f"{one.file}\0{one.suite}", one.job, one.milliseconds) for one in spent
+        (suite.base_name, suite.config, f"{suite.file}\0{suite.suite}", suite.job, suite.milliseconds)
+        for suite in spent
     )
 
 
 def with_defaults(times: Times) -> Times:
-    """Return times with `default` for jobs that are not known: means over base names, and over configurations."""
+    """Add `default` times for unknown jobs: means over base names, and over configurations."""
     known = {base_name: configs for base_name, configs in times.items() if base_name != DEFAULT}
     configs = sorted({config for each in known.values() for config in each})
     over_names = {
@@ -67,7 +77,7 @@ def with_defaults(times: Times) -> Times:
 
 
 def round_times(times: Times) -> Times:
-    """Return times in as many digits as are sent."""
+    """Round times to the digits that are sent."""
     return {
         base_name: {
             config: {name: round(value, DIGITS) for name, value in seconds.items()}
@@ -78,38 +88,38 @@ def round_times(times: Times) -> Times:
 
 
 def by_file_and_class(times: Times) -> dict[str, dict[str, dict[str, Seconds]]]:
-    """Return times of classes in a mapping by file."""
-    found: dict[str, dict[str, dict[str, Seconds]]] = {}
+    """Group the times of classes by file."""
+    by_base_name: dict[str, dict[str, dict[str, Seconds]]] = {}
     for base_name, configs in times.items():
         for config, seconds in configs.items():
-            files = found.setdefault(base_name, {}).setdefault(config, {})
+            files = by_base_name.setdefault(base_name, {}).setdefault(config, {})
             for name, value in seconds.items():
                 file, _, suite = name.partition("\0")
                 files.setdefault(file, {})[suite] = value
-    return found
+    return by_base_name
 
 
 def best_times(
     times: Mapping[str, Mapping[str, Mapping[str, float]]], base_name: str, config: str
 ) -> Seconds:
-    """Return the seconds that are best for a job: its own, then those of its configuration, then of any."""
-    found: Seconds = {}
+    """Return the best known times for a job: its own, else those of its configuration, else of any job."""
+    best: Seconds = {}
     for base, name in ((DEFAULT, DEFAULT), (DEFAULT, config), (base_name, config)):
-        found |= times.get(base, {}).get(name, {})
-    return found
+        best |= times.get(base, {}).get(name, {})
+    return best
 
 
 def _means(measured: Iterable[tuple[str, str, str, Hashable, int]]) -> Times:
-    """Return, in seconds, the mean over jobs of the sum of milliseconds of each."""
+    """Return the mean over jobs, in seconds, of each job's sum of milliseconds."""
     sums: defaultdict[tuple[str, str, str], defaultdict[Hashable, int]] = defaultdict(
         lambda: defaultdict(int)
     )
     for base_name, config, name, job, time_ms in measured:
         sums[base_name, config, name][job] += time_ms
-    found: Times = {}
+    means: Times = {}
     for (base_name, config, name), by_job in sorted(sums.items()):
-        found.setdefault(base_name, {}).setdefault(config, {})[name] = fmean(by_job.values()) / 1000
-    return found
+        means.setdefault(base_name, {}).setdefault(config, {})[name] = fmean(by_job.values()) / 1000
+    return means
 
 
 def _mean(several: Iterable[Mapping[str, float]]) -> Seconds:
@@ -117,7 +127,7 @@ def _mean(several: Iterable[Mapping[str, float]]) -> Seconds:
     for seconds in several:
         for name, value in seconds.items():
             values[name].append(value)
-    return {name: fmean(found) for name, found in sorted(values.items())}
+    return {name: fmean(seconds) for name, seconds in sorted(values.items())}
 
 
 Sums = defaultdict[int, defaultdict["Hashable", int]]  # milliseconds by test and job
@@ -128,111 +138,43 @@ MAIN = "__main__"
 
 
 def slow_candidates(shard: Block, shards: int) -> set[int]:
-    """Return the ids of the tests of a shard that may be slow, if its job has so many shards.
+    """Return the ids of the tests of a shard that may be slow, given the number of its job's shards.
 
     A test on which a job spends over a minute takes its share of that in one of the shards, in one case or, where
     several files launched it, in several.
     """
     share = SLOW * 1000 / max(shards, 1)
-    found = {test_id for test_id, time in zip(shard.ids, shard.times, strict=True) if share <= time < NO_TIME}
+    slow = {test_id for test_id, time in zip(shard.ids, shard.times, strict=True) if share <= time < NO_TIME}
     if len(set(shard.ids)) < len(shard.ids):
         spent: defaultdict[int, int] = defaultdict(int)
         for test_id, time in zip(shard.ids, shard.times, strict=True):
             if time != NO_TIME:
                 spent[test_id] += time
-        found.update(test_id for test_id, time in spent.items() if time >= share)
-    return found
+        slow.update(test_id for test_id, time in spent.items() if time >= share)
+    return slow
 
 
 def add_times(sums: Sums, job: Hashable, shard: Block, wanted: Collection[int]) -> None:
-    """Add what a shard of a job spent on some tests that passed."""
+    """Add the time that a shard of a job spent on tests that passed."""
     for test_id, code, time in zip(*shard, strict=True):
         if test_id in wanted and time != NO_TIME and block.outcome_of(code) in PASSING:
             sums[test_id][job] += time
 
 
 def slow_means(sums: Sums) -> dict[int, float]:
-    """Return the mean seconds over jobs of the tests that are slow."""
-    found = {test_id: fmean(by_job.values()) / 1000 for test_id, by_job in sums.items()}
-    return {test_id: seconds for test_id, seconds in found.items() if seconds > SLOW}
+    """Return the slow tests with their mean seconds over jobs."""
+    means = {test_id: fmean(by_job.values()) / 1000 for test_id, by_job in sums.items()}
+    return {test_id: seconds for test_id, seconds in means.items() if seconds > SLOW}
 
 
 def no_sums() -> Sums:
-    """Return sums with nothing added yet."""
+    """Return empty sums."""
     return defaultdict(lambda: defaultdict(int))
 
 
 def test_key(name: str, suite: str) -> str:
-    """Return a test as PyTorch's CI names it: a suite without a module is one of the main module."""
+    """Return a test's name in PyTorch's CI: a suite without a module is in the main module."""
     return f"{name} ({suite if '.' in suite else f'{MAIN}.{suite}'})"
-
-
-RERUNS_MOST = 1_000_000  # repetitions that a note may speak of
-_REPEAT = re.compile(r"(.*)\[\d+(?:-\d+)?\]", re.DOTALL)
-
-
-class TestName(NamedTuple):
-    """A test, by name."""
-
-    name: str
-    suite: str
-    file: str
-
-
-class RerunCase(NamedTuple):
-    """A case of such a job."""
-
-    place: TestName
-    code: Code
-    message: str  # of one that was skipped
-
-
-class Reruns(NamedTuple):
-    """How often a test passed and failed."""
-
-    green: int
-    red: int
-
-    @property
-    def flaky(self) -> bool:
-        """Whether it is still not to be relied on: it failed, or was never seen to pass."""
-        return self.red > 0 or self.green == 0
-
-
-class _Note(msgspec.Struct):
-    num_green: int
-    num_red: int
-
-
-_NOTE = msgspec.json.Decoder(_Note)
-
-
-def count_reruns(cases: Iterable[RerunCase]) -> dict[TestName, Reruns]:
-    """Return how often each test of a job passed and failed; tests that were only skipped are left out."""
-    found: dict[TestName, Reruns] = {}
-    for case in cases:
-        green, red = _said(case)
-        if not green and not red:
-            continue
-        repeated = _REPEAT.fullmatch(case.place.name)
-        place = case.place._replace(name=repeated[1]) if repeated else case.place
-        before = found.get(place, Reruns(0, 0))
-        found[place] = Reruns(before.green + green, before.red + red)
-    return found
-
-
-def _said(case: RerunCase) -> tuple[int, int]:
-    if case.code is not Code.SKIPPED:
-        return (0, 1) if case.code in FAILING else (1, 0)
-    try:
-        note = _NOTE.decode(case.message.encode("utf-8", "replace"))
-    except msgspec.DecodeError:
-        return 0, 0
-    return _bounded(note.num_green), _bounded(note.num_red)
-
-
-def _bounded(count: int) -> int:
-    return min(max(count, 0), RERUNS_MOST)
 
 
 BATCH = 200  # jobs or tests of one statement
@@ -246,59 +188,59 @@ SuiteTime = tuple[int, str, str, str, int]
 
 
 def pack_times(seconds: Seconds) -> bytes:
-    """Return times as they are stored."""
+    """Pack times for storage."""
     return zlib.compress(msgspec.json.encode(seconds), 6)
 
 
 def unpack_times(content: bytes) -> Seconds:
-    """Return stored times."""
-    found: Seconds = msgspec.json.decode(zlib.decompress(content), type=Seconds)
-    return found
+    """Unpack stored times."""
+    seconds: Seconds = msgspec.json.decode(zlib.decompress(content), type=Seconds)
+    return seconds
 
 
 async def suites_of_jobs(tx: Transaction, generations: Sequence[int]) -> list[SuiteTime]:
-    """Return what some jobs spent on their suites."""
-    found: list[SuiteTime] = []
+    """Return the time that jobs spent on their suites."""
+    suites: list[SuiteTime] = []
     columns = (SUMMARY.generation, SUMMARY.invoking_file, CLASS.file, CLASS.suite, SUMMARY.time_ms)
     query = sa.select(*columns).join_from(test_summary, test_class, CLASS.id == SUMMARY.class_id)
     for start in range(0, len(generations), BATCH):
         some = query.where(SUMMARY.generation.in_(generations[start : start + BATCH]))
-        found += [tuple(row) for row in await tx.run(some)]
-    return found
+        suites += [tuple(row) for row in await tx.run(some)]
+    return suites
 
 
-async def names_of_tests(tx: Transaction, ids: Collection[int]) -> dict[int, TestName]:
-    """Return the names of some tests."""
-    found: dict[int, TestName] = {}
+async def names_of_tests(tx: Transaction, ids: Collection[int]) -> dict[int, NameOfTest]:
+    """Return the names of tests by id."""
+    names: dict[int, NameOfTest] = {}
     ordered = sorted(ids)
     query = sa.select(test.c.id, test.c.name, CLASS.suite, CLASS.file).join_from(
         test, test_class, CLASS.id == test.c.class_id
     )
     for start in range(0, len(ordered), BATCH):
         some = query.where(test.c.id.in_(ordered[start : start + BATCH]))
-        found |= {row.id: TestName(row.name, row.suite, row.file) for row in await tx.run(some)}
-    return found
+        names |= {row.id: NameOfTest(row.name, row.suite, row.file) for row in await tx.run(some)}
+    return names
 
 
 async def with_results(tx: Transaction, repository_ids: Collection[int]) -> list[int]:
-    """Return which of some repositories have results of tests."""
-    found = []
-    for one in sorted(repository_ids):
-        query = sa.select(test_job.c.run_id).where(test_job.c.repository_id == one).limit(1)
+    """Return the repositories that have test results."""
+    having = []
+    for repository_id in sorted(repository_ids):
+        query = sa.select(test_job.c.run_id).where(test_job.c.repository_id == repository_id).limit(1)
         if await tx.row(query) is not None:
-            found.append(one)
-    return found
+            having.append(repository_id)
+    return having
 
 
 async def find_source(tx: Transaction, repository_id: int) -> str | None:
-    """Return the digest of the jobs that the lists of a repository were made of."""
+    """Return the digest of the jobs that a repository's lists were made from."""
     query = sa.select(SOURCE.digest).where(SOURCE.repository_id == repository_id)
-    found: str | None = (await tx.run(query)).scalar()
-    return found
+    digest: str | None = (await tx.run(query)).scalar()
+    return digest
 
 
 async def store_source(tx: Transaction, repository_id: int, digest: str) -> None:
-    """Store what the lists of a repository were made of."""
+    """Store the digest of the jobs that a repository's lists were made from."""
     new = {"digest": digest, "at": tx.now}
     insert = tx.insert(test_time_source).values(repository_id=repository_id, **new)
     await tx.run(insert.on_conflict_do_update(index_elements=["repository_id"], set_=new))
@@ -318,11 +260,11 @@ async def stored_times(tx: Transaction, repository_id: int) -> dict[tuple[str, s
 async def replace_times(
     tx: Transaction, repository_id: int, kept: Mapping[tuple[str, str], PackedTimes]
 ) -> None:
-    """Store all times of a repository in place of those before."""
+    """Replace all times of a repository."""
     await tx.run(sa.delete(test_time).where(TIME.repository_id == repository_id))
     new = [
-        {"repository_id": repository_id, "base_name": base_name, "config": config, **one}
-        for (base_name, config), one in sorted(kept.items())
+        {"repository_id": repository_id, "base_name": base_name, "config": config, **packed}
+        for (base_name, config), packed in sorted(kept.items())
     ]
     for start in range(0, len(new), BATCH):
         await tx.run(sa.insert(test_time), new[start : start + BATCH])
@@ -340,7 +282,7 @@ async def jobs_with_results(tx: Transaction, repository_id: int) -> list[TestJob
 async def count_ended(
     tx: Transaction, repository_id: int, *, run_ids: Collection[int] = (), heads: Collection[str] = ()
 ) -> tuple[int, int]:
-    """Return how many jobs some runs have, or some commits where no runs are given, and how many have ended."""
+    """Count the jobs of runs, or of commits if no runs are given, and how many have ended."""
     same = ANY_JOB.run_id.in_(sorted(run_ids)) if run_ids else ANY_JOB.head_sha.in_(sorted(heads))
     done = sa.func.sum(sa.case((ANY_JOB.status == "completed", 1), else_=0))
     query = sa.select(sa.func.count(), done).where(same, ANY_JOB.repository_id == repository_id)

@@ -76,17 +76,19 @@ def parse_allowlist(text: str | bytes, default_events: frozenset[str] = DEFAULT_
     """
     problems = Problems()
     root = compose(text)
-    found: list[dict[str, Any]] = []
+    backends: list[dict[str, Any]] = []
     if root is None or is_empty(root) or (isinstance(root, MappingNode) and not root.value):
         problems.add(1, "the file is empty: write `L1: []` if nobody is to take part")
     elif isinstance(root, MappingNode):
-        found = [read_entry(*entry, problems, default_events) for entry in spell_out_levels(root, problems)]
+        backends = [
+            read_entry(*entry, problems, default_events) for entry in spell_out_levels(root, problems)
+        ]
     else:
         problems.add(root, "the file has to be a mapping: begin with a level, as in `L1:`")
     for key, what in _UNIQUE.items():
-        _refuse_duplicates(found, key, what, problems)
+        _refuse_duplicates(backends, key, what, problems)
     problems.raise_if_any()
-    entries = [_with_defaults(values, default_events) for values in found]
+    entries = [_with_defaults(values, default_events) for values in backends]
     devices = Counter(entry.device.casefold() for entry in entries if entry.device)
     shared = {device for device, count in devices.items() if count > 1}
     return Allowlist(
@@ -97,7 +99,7 @@ def parse_allowlist(text: str | bytes, default_events: frozenset[str] = DEFAULT_
 
 
 def render_errors(error: AllowlistError) -> str:
-    """Return all problems for people, one a line, in the order of the file."""
+    """Render all problems for people, one a line, in the order of the file."""
     return "\n".join(map(str, error.problems))
 
 
@@ -110,9 +112,9 @@ _UNIQUE = {
 }
 
 
-def _refuse_duplicates(found: Iterable[dict[str, Any]], key: str, what: str, problems: Problems) -> None:
+def _refuse_duplicates(backends: Iterable[dict[str, Any]], key: str, what: str, problems: Problems) -> None:
     first: dict[str, dict[str, Any]] = {}
-    for values in found:
+    for values in backends:
         if values.get(key) is None or "line" not in values:
             continue
         other = first.setdefault(str(values[key]).casefold(), values)
@@ -237,8 +239,8 @@ def _backend(node: Node, problems: Problems) -> Fields | None:
 def _word(node: Node, problems: Problems) -> Fields | None:
     if isinstance(node, ScalarNode) and not is_empty(node):
         return {"repo": Field(node, node)}
-    found = "nothing" if is_empty(node) else describe_value(node)
-    problems.add(node, f"{found} stands where an entry is expected: write `owner/repo`")
+    written = "nothing" if is_empty(node) else describe_value(node)
+    problems.add(node, f"{written} stands where an entry is expected: write `owner/repo`")
     return None
 
 
@@ -261,8 +263,8 @@ def _mapping(node: MappingNode, keys: Fields, problems: Problems, several: str) 
     if wrong is not None:
         problems.add(wrong.at, f"{describe_value(wrong.at)} is not a repository: write `owner/repo`")
         return None
-    found = " and ".join(map(quote_word, [*keys][:3])) or "an empty mapping"
-    problems.add(node, f"{found} cannot be one entry: {several}")
+    keys_written = " and ".join(map(quote_word, [*keys][:3])) or "an empty mapping"
+    problems.add(node, f"{keys_written} cannot be one entry: {several}")
     return None
 
 
@@ -289,7 +291,7 @@ def _by_repository(repo: Field, problems: Problems) -> Fields:
 
 
 def _may_be_backend(node: Node) -> bool:
-    """Whether this could be what a device's name stands above: a repository, or a mapping."""
+    """Whether this could stand below a device's name: a repository, or a mapping."""
     return isinstance(node, MappingNode) or (isinstance(node, ScalarNode) and "/" in str(node.value))
 
 
@@ -360,11 +362,11 @@ async def _from_github(app: GitHubApp, where: OnGitHub) -> bytes:
     client = app.caching(where.repo, contents="read")
     wanted = {"path": where.path} | ({"ref": where.ref} if where.ref else {})
     try:
-        found = await client.getitem(client.path("contents/{+path}{?ref}"), wanted)
+        file = await client.getitem(client.path("contents/{+path}{?ref}"), wanted)
     except GitHubRefused as problem:
         raise NoAllowlistText(f"{problem}; the App needs the permission contents: read there") from problem
-    if not isinstance(found, dict) or found.get("type") != "file":
+    if not isinstance(file, dict) or file.get("type") != "file":
         raise NoAllowlistText(f"{where.path} is no file")
-    if found.get("encoding") != "base64":
+    if file.get("encoding") != "base64":
         raise NoAllowlistText(f"{where.path} is larger than 1 MiB")
-    return base64.b64decode(found["content"])
+    return base64.b64decode(file["content"])

@@ -39,7 +39,7 @@ def reads_as_relay(default_events: frozenset[str]) -> bool:
 
 
 def meant_events(written: frozenset[str] | None, default_events: frozenset[str]) -> frozenset[str]:
-    """Return the events an entry takes part in; `written` None: it names none."""
+    """Return the events an entry takes part in; `written` is None if it names none."""
     if written is None:
         return default_events
     of_relay = reads_as_relay(default_events) and written <= RELAY_EVENTS
@@ -54,7 +54,7 @@ SAMPLE = r"([1-9][0-9]?|100)%"
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What an entry says of the events it wants to run. Without any of it, every event is run at once."""
+    """Which events an entry wants to run, and how many at once. By default every event is run at once."""
 
     paths: tuple[str, ...] = ()  # globs of files, one of which must have changed; empty: whatever changed
     paths_pass: bool = False  # whether the gate passes where no such file changed; only at L4
@@ -92,15 +92,15 @@ class SelectionKey(NamedTuple):
 
 def _labels(node: Node, problems: Problems) -> tuple[str, ...] | None:
     """Read names of labels, each once, whatever its case."""
-    found = yaml_document.words(node, problems)
-    wrong = [(at, word) for at, word in found if not re.fullmatch(LABEL, word)]
+    labels = yaml_document.words(node, problems)
+    wrong = [(at, word) for at, word in labels if not re.fullmatch(LABEL, word)]
     for at, word in wrong:
         problems.add(at, f"{quote_word(word)} is no label: write up to 50 characters without commas")
-    if not found:
+    if not labels:
         problems.add(node, "the list is empty: name at least one label, or leave the key out")
-    if len(found) > MOST_LABELS:
-        problems.add(found[MOST_LABELS][0], f"more than {MOST_LABELS} labels: shorten the list")
-    return tuple({word.casefold(): word for _, word in found}.values())
+    if len(labels) > MOST_LABELS:
+        problems.add(labels[MOST_LABELS][0], f"more than {MOST_LABELS} labels: shorten the list")
+    return tuple({word.casefold(): word for _, word in labels}.values())
 
 
 def _sample(node: Node, problems: Problems) -> int | None:
@@ -137,24 +137,24 @@ _OF_PULLS = ("labels", "not_labels", "draft")
 
 
 def check_selection(
-    found: Mapping[str, Any], fields: Mapping[str, Field], events: frozenset[str] | None, problems: Problems
+    values: Mapping[str, Any], fields: Mapping[str, Field], events: frozenset[str] | None, problems: Problems
 ) -> None:
-    """Add what is wrong with keys that stand beside one another; `events` None: they are not readable."""
-    if "paths_pass" in found and "paths" not in fields:
+    """Add what is wrong with keys in combination; `events` is None if they cannot be read."""
+    if "paths_pass" in values and "paths" not in fields:
         fix = "add `paths`, or remove it"
         problems.add(fields["paths_pass"].at, f"`paths_pass` is about `paths`, and there are none: {fix}")
-    both = {name.casefold() for name in found.get("labels") or ()}
-    for name in found.get("not_labels") or ():
+    both = {name.casefold() for name in values.get("labels") or ()}
+    for name in values.get("not_labels") or ():
         if name.casefold() in both:
             fix = "remove it from one of the two"
             problems.add(fields["not_labels"].at, f"{quote_word(name)} is wanted and refused at once: {fix}")
     if events is None:
         return
     for name in _OF_PULLS:
-        if name in found and "pull_request" not in events:
+        if name in values and "pull_request" not in events:
             fix = f"add `pull_request` to `events`, or remove `{name}`"
             problems.add(fields[name].at, f"`{name}` is about pull requests, and none are asked for: {fix}")
-    if "sample" in found and "push" not in events:
+    if "sample" in values and "push" not in events:
         fix = "add `push` to `events`, or remove `sample`"
         problems.add(fields["sample"].at, f"`sample` is about pushes, and none are asked for: {fix}")
 
@@ -306,15 +306,15 @@ def _bisect(node: Node, problems: Problems) -> BisectTerms | None:
     if not isinstance(node, MappingNode):
         mode = BISECT_KEYS["mode"](node, problems)
         return mode and BisectTerms(mode=mode)
-    found: dict[str, Any] = {}
+    terms: dict[str, Any] = {}
     for name, field in read_pairs(node, problems).items():
         if read := BISECT_KEYS.get(name):
-            found[name] = read(field.value, problems)
+            terms[name] = read(field.value, problems)
         else:
             guess = nearest(name, BISECT_KEYS)
             instead = f"did you mean `{guess}`?" if guess else f"it knows {', '.join(BISECT_KEYS)}"
             problems.add(field.at, f"{quote_word(name)} is no key of `bisect`: {instead}")
-    return None if None in found.values() else BisectTerms(**found)
+    return None if None in terms.values() else BisectTerms(**terms)
 
 
 _UNCHECKED = "only L3 and L4 have check runs"
@@ -383,8 +383,8 @@ RESERVED_DEVICES = frozenset({"gate", *ENTRY_KEYS})
 def read_entry(
     level: Level, fields: Fields, problems: Problems, default_events: frozenset[str]
 ) -> dict[str, Any]:
-    """Return an entry's values by key; what is wrong with them or their company is added."""
-    found: dict[str, Any] = {"level": level}
+    """Return an entry's values by key; what is wrong with them, alone or together, is added to `problems`."""
+    values: dict[str, Any] = {"level": level}
     for name, field in fields.items():
         key = ENTRY_KEYS.get(name)
         if key is None:
@@ -396,12 +396,12 @@ def read_entry(
         elif name != "oncalls" and field.value is not field.at and is_empty(field.value):
             problems.add(field.at, f"`{name}` has no value: write one, or leave the key out")
         else:
-            found[name] = key.read(field.value, problems)
-    _check_names(found, fields, problems)
-    unreadable = "events" in found and found["events"] is None
-    events = None if unreadable else meant_events(found.get("events"), default_events)
-    _check_company(found, fields, problems, events, strict=not reads_as_relay(default_events))
-    return found
+            values[name] = key.read(field.value, problems)
+    _check_names(values, fields, problems)
+    unreadable = "events" in values and values["events"] is None
+    events = None if unreadable else meant_events(values.get("events"), default_events)
+    _check_company(values, fields, problems, events, strict=not reads_as_relay(default_events))
+    return values
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -418,23 +418,23 @@ def _suggestion(name: str, level: Level) -> str:
     return f"{level.name} knows {', '.join(here)}"
 
 
-def _check_names(found: dict[str, Any], fields: Fields, problems: Problems) -> None:
+def _check_names(values: dict[str, Any], fields: Fields, problems: Problems) -> None:
     start = next(iter(fields.values())).at
     if "repo" not in fields:
         problems.add(start, "the entry names no repository: add `repo: owner/repo`")
         return
-    found["line"] = line_of(fields["repo"].at)
-    if found["level"] is Level.L3 and "device" not in fields:
-        repo = found["repo"] or "owner/repo"
+    values["line"] = line_of(fields["repo"].at)
+    if values["level"] is Level.L3 and "device" not in fields:
+        repo = values["repo"] or "owner/repo"
         fix = f"write `npu: {repo}` or add `device: npu`, with your device's name"
         problems.add(start, f"an L3 entry needs a device, the name of its label: {fix}")
-    device = found.get("device")
+    device = values.get("device")
     if device is not None and device.casefold() in RESERVED_DEVICES:
         problems.add(fields["device"].at, f"{quote_word(device)} is reserved: name the device otherwise")
 
 
 def _check_company(
-    found: dict[str, Any],
+    values: dict[str, Any],
     fields: Fields,
     problems: Problems,
     events: frozenset[str] | None,
@@ -442,18 +442,18 @@ def _check_company(
     strict: bool,
 ) -> None:
     if events is not None:  # None: not readable, and said so
-        _check_events(found["level"], events, fields, problems, strict=strict)
-        if found.get("nightly") == "refused" and "nightly" in events:
+        _check_events(values["level"], events, fields, problems, strict=strict)
+        if values.get("nightly") == "refused" and "nightly" in events:
             fix = "remove one of the two"
             problems.add(fields["nightly"].at, f"`nightly` is refused here and among the `events`: {fix}")
-    _check_actions(found, fields, events, problems)
-    check_selection(found, fields, events, problems)
-    if found["level"] is Level.L4 and found.get("answers") == "some":
+    _check_actions(values, fields, events, problems)
+    check_selection(values, fields, events, problems)
+    if values["level"] is Level.L4 and values.get("answers") == "some":
         fix = "remove it, or move the entry to L3"
         problems.add(
             fields["answers"].at, f"a gate cannot wait for a backend that need not answer at L4: {fix}"
         )
-    by_workflow = found.get("dispatch") == "workflow"
+    by_workflow = values.get("dispatch") == "workflow"
     if by_workflow and "workflow_file" not in fields:
         fix = "add the file's name, as in `workflow_file: ci.yml`"
         problems.add(fields["dispatch"].at, f"`dispatch: workflow` starts one workflow: {fix}")
@@ -479,15 +479,15 @@ def _check_events(
 
 
 def _check_actions(
-    found: dict[str, Any], fields: Fields, events: frozenset[str] | None, problems: Problems
+    values: dict[str, Any], fields: Fields, events: frozenset[str] | None, problems: Problems
 ) -> None:
-    actions = found.get("actions")
+    actions = values.get("actions")
     if actions is None:
         return
     if events is not None and "pull_request" not in events:
         fix = "add `pull_request` to `events`, or remove `actions`"
         problems.add(fields["actions"].at, f"`actions` filters pull requests, and none are asked for: {fix}")
     missing = [name for name in ("opened", "reopened", "synchronize") if name not in actions]
-    if found["level"] is Level.L4 and missing:
+    if values["level"] is Level.L4 and missing:
         fix = f"add {', '.join(f'`{name}`' for name in missing)}, or move the entry to L3"
         problems.add(fields["actions"].at, f"a gate would wait for commits L4 is not told of: {fix}")

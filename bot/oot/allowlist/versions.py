@@ -14,7 +14,6 @@ from bot.db.rows import Big, Bool, Int, Millis, Text, select, table
 from bot.db.statements import RowStatement
 from bot.ingest.repositories import Watched, owner_of
 from bot.oot.allowlist import allowlist
-from bot.oot.allowlist import allowlist as source_file
 from bot.oot.allowlist.allowlist import parse_github_source
 from bot.oot.allowlist.entry import DEFAULT_EVENTS
 from bot.oot.allowlist.yaml_document import AllowlistError
@@ -70,7 +69,7 @@ async def read_in_force(tx: Transaction) -> Allowlist | None:
 
 
 def parse_version(row: VersionRow) -> Allowlist:
-    """Return a valid version as it was read."""
+    """Parse a valid version again."""
     return parse_cached(row["content"], _events(row["default_events"]))
 
 
@@ -120,17 +119,17 @@ async def record_version(
 
 
 async def read_levels(tx: Transaction) -> dict[str, tuple[int, int]]:
-    """Return level and since when (epoch milliseconds) of every backend that was ever listed; 0: not any more."""
+    """Return level and start (epoch milliseconds) of every backend ever listed; level 0: no longer listed."""
     level = oot_level.c
-    found = await tx.run(sa.select(level.backend_key, level.level, level.since).order_by(level.since))
-    return {key: (level, since) for key, level, since in found}
+    rows = await tx.run(sa.select(level.backend_key, level.level, level.since).order_by(level.since))
+    return {key: (level, since) for key, level, since in rows}
 
 
 async def read_level_history(tx: Transaction, backend: str) -> list[tuple[int, int]]:
-    """Return the levels a backend had and since when (epoch milliseconds), newest first; 0: not listed."""
+    """Return the levels of a backend and their starts (epoch milliseconds), newest first; level 0: not listed."""
     level = oot_level.c
     query = sa.select(level.level, level.since).where(level.backend_key == backend.casefold())
-    return [(one, since) for one, since in await tx.run(query.order_by(level.since.desc()))]
+    return [(number, since) for number, since in await tx.run(query.order_by(level.since.desc()))]
 
 
 async def _record_levels(tx: Transaction, version: Allowlist) -> None:
@@ -163,12 +162,12 @@ async def refresh(context: Context) -> None:
     default_events = frozenset(context.settings.default_events)
     content, error, unreachable = "", None, None
     try:
-        content = await source_file.read_source(source, context.app_for)
+        content = await allowlist.read_source(source, context.app_for)
         parse_cached(content, default_events)
     except RetryLater as problem:
         unreachable = problem
         error = f"{source} cannot be read: GitHub cannot be reached: {problem}"
-    except source_file.NoAllowlistText as problem:
+    except allowlist.NoAllowlistText as problem:
         error = f"{source} cannot be read: {problem}"
     except AllowlistError as problem:
         error = allowlist.render_errors(problem)
@@ -189,7 +188,7 @@ async def refresh(context: Context) -> None:
 
 
 async def watch_backends(tx: Transaction, settings: Settings) -> Watched:
-    """Return every backend that is or was listed, and the accounts of those that are, and of the allowlist's file."""
+    """Return every backend that is or was listed, and the accounts of the listed ones and of the allowlist's file."""
     in_force = await read_in_force(tx)
     source = parse_github_source(settings.allowlist)
     repos = [entry.repo for entry in (in_force.entries if in_force else ())] + (

@@ -58,11 +58,11 @@ class Problems:
         self._found: list[Problem] = []
 
     def add(self, where: Node | int, message: str) -> None:
-        """Remember `message` for the line of a node, or for a line by its number."""
+        """Add `message` for the line of a node, or for a line by its number."""
         self._found.append(Problem(where if isinstance(where, int) else line_of(where), message))
 
     def raise_if_any(self) -> None:
-        """Raise AllowlistError with everything remembered, if there is anything."""
+        """Raise AllowlistError with all problems, if there are any."""
         if self._found:
             raise AllowlistError(self._found)
 
@@ -108,13 +108,13 @@ def is_empty(node: Node) -> bool:
 
 
 def quote_word(text: str) -> str:
-    """Return a word of the file for use in a message: quoted, on one line, inert, not too long."""
+    """Quote a word of the file for a message: on one line, inert, not too long."""
     cut = text if len(text) <= 60 else f"{text[:60]}..."
     return f"`{cut.encode('unicode_escape').decode()}`"
 
 
 def describe_value(node: Node) -> str:
-    """Return what a message calls this value."""
+    """Describe a value for a message."""
     if isinstance(node, ScalarNode):
         return quote_word(node.value)
     return "a list" if isinstance(node, SequenceNode) else "a mapping"
@@ -135,7 +135,7 @@ def read_pairs(node: MappingNode, problems: Problems) -> dict[str, Field]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes, and refuses what would make them more than what is written."""
+    """Composes nodes and refuses whatever expands to more than what is written."""
 
     def __init__(self, text: str, problems: Problems) -> None:
         super().__init__(text)
@@ -179,9 +179,9 @@ def _decoded(text: str | bytes, problems: Problems) -> str:
         problems.add(line, "a byte here is not UTF-8: save the file as UTF-8")
         return ""
     words = words.replace("\r\n", "\n").replace("\r", "\n")
-    for found in _UNREADABLE.finditer(words):
-        line = words.count("\n", 0, found.start()) + 1
-        problems.add(line, f"the invisible character U+{ord(found[0]):04X}: remove it")
+    for match in _UNREADABLE.finditer(words):
+        line = words.count("\n", 0, match.start()) + 1
+        problems.add(line, f"the invisible character U+{ord(match[0]):04X}: remove it")
     return words
 
 
@@ -236,13 +236,13 @@ def choices(allowed: tuple[str, ...]) -> Reader:
     """Make a reader of one or more words out of `allowed`, as a set."""
 
     def read(node: Node, problems: Problems) -> frozenset[str] | None:
-        found = words(node, problems)
-        for at, word in found:
+        listed = words(node, problems)
+        for at, word in listed:
             if word not in allowed:
                 wanted = " or ".join(allowed)
                 problems.add(at, f"{quote_word(word)} is not allowed here: write {wanted}")
-        _refuse_none(node, found, problems)
-        read = frozenset(word for _, word in found)
+        _refuse_none(node, listed, problems)
+        read = frozenset(word for _, word in listed)
         return read if read and read <= frozenset(allowed) else None
 
     return read
@@ -289,36 +289,36 @@ def timeout(node: Node, problems: Problems) -> int | None:
 
 def logins(node: Node, problems: Problems) -> tuple[str, ...]:
     """Read GitHub logins, with or without @, each once and in the order written."""
-    found: dict[str, str] = {}
+    by_login: dict[str, str] = {}
     for at, word in words(node, problems):
         if re.fullmatch(LOGIN, word):
             login = word.removeprefix("@")
-            found.setdefault(login.casefold(), login)
+            by_login.setdefault(login.casefold(), login)
         else:
             problems.add(at, f"{quote_word(word)} is not a login: name people (not teams) as in `alice`")
-    return tuple(found.values())
+    return tuple(by_login.values())
 
 
 def refs(node: Node, problems: Problems) -> tuple[str, ...]:
     """Read patterns of branch names or full refs."""
-    found = words(node, problems)
-    for at, word in found:
+    patterns = words(node, problems)
+    for at, word in patterns:
         if not re.fullmatch(REF, word):
             wanted = "write a branch name or a full ref, with * ? [] as wildcards"
             problems.add(at, f"{quote_word(word)} is no pattern of refs: {wanted}")
-    _refuse_none(node, found, problems)
-    return tuple(word for _, word in found)
+    _refuse_none(node, patterns, problems)
+    return tuple(word for _, word in patterns)
 
 
 def device_words(node: Node, problems: Problems) -> tuple[str, ...]:
     """Read words that name a device, in lower case."""
-    found = words(node, problems)
-    for at, word in found:
+    listed = words(node, problems)
+    for at, word in listed:
         if not re.fullmatch(DEVICE_WORD, word):
             wanted = "use up to 50 of A-Z a-z 0-9, first a letter"
             problems.add(at, f"{quote_word(word)} is no word in the name of a test: {wanted}")
-    _refuse_none(node, found, problems)
-    return tuple(dict.fromkeys(word.lower() for _, word in found))
+    _refuse_none(node, listed, problems)
+    return tuple(dict.fromkeys(word.lower() for _, word in listed))
 
 
 def words(node: Node, problems: Problems) -> list[tuple[Node, str]]:
@@ -342,10 +342,10 @@ def _items(node: SequenceNode, problems: Problems) -> Iterator[tuple[Node, str]]
             problems.add(item, f"{describe_value(item)} stands where a word is expected: write a word")
 
 
-def _refuse_none(node: Node, found: list[tuple[Node, str]], problems: Problems) -> None:
+def _refuse_none(node: Node, listed: list[tuple[Node, str]], problems: Problems) -> None:
     # An empty list could mean "none" or "no limit"; leaving the key out says what the docs say.
     nothing = isinstance(node, ScalarNode) or (isinstance(node, SequenceNode) and not node.value)
-    if nothing and not found:
+    if nothing and not listed:
         problems.add(node, "the list is empty: name at least one, or leave the key out")
 
 
@@ -357,27 +357,26 @@ MOST_GLOBS = 200
 LONGEST_GLOB = 255
 _WRITABLE = re.compile(rf"[^\x00-\x1f\x7f]{{1,{LONGEST_GLOB}}}")
 
-_NESTED_SET = re.compile(
-    r"\[[^]]*(\[|--|&&|\|\||~~)"
-)  # means one thing to git and another to regular expressions
+# means one thing to git and another to regular expressions
+_NESTED_SET = re.compile(r"\[[^]]*(\[|--|&&|\|\||~~)")
 
 
 def read_globs(node: Node, problems: Problems) -> tuple[str, ...] | None:
     """Read globs, at most MOST_GLOBS; each that is wrong is a problem of its own line."""
-    found = words(node, problems)
-    if not found:
+    globs = words(node, problems)
+    if not globs:
         problems.add(node, "the list is empty: name at least one glob, or leave the key out")
         return None
-    wrong = [(at, why) for at, word in found if (why := _problem(word))]
-    if found[0][1].startswith("!"):
-        wrong.append((found[0][0], "the first glob takes away from nothing: write `**` before it"))
-    if len(found) > MOST_GLOBS:
+    wrong = [(at, why) for at, word in globs if (why := _problem(word))]
+    if globs[0][1].startswith("!"):
+        wrong.append((globs[0][0], "the first glob takes away from nothing: write `**` before it"))
+    if len(globs) > MOST_GLOBS:
         wrong.append(
-            (found[MOST_GLOBS][0], f"more than {MOST_GLOBS} globs: write shorter ones for more files")
+            (globs[MOST_GLOBS][0], f"more than {MOST_GLOBS} globs: write shorter ones for more files")
         )
     for at, why in wrong:
         problems.add(at, why)
-    return None if wrong else tuple(word for _, word in found)
+    return None if wrong else tuple(word for _, word in globs)
 
 
 def _problem(glob: str) -> str | None:
@@ -409,7 +408,7 @@ def _can_be_compiled(glob: str) -> bool:
 
 @lru_cache(maxsize=256)  # pure: the same globs are the same matcher, for all backends that share them
 def compile_globs(globs: tuple[str, ...]) -> PathSpec[GitIgnoreBasicPattern]:
-    """Return what matches paths: in time linear in a path's length, as paths are chosen by anyone."""
+    """Compile globs; matching takes time linear in a path's length, since anyone may choose paths."""
     return PathSpec.from_lines(GitIgnoreBasicPattern, globs, backend="re2")
 
 

@@ -9,9 +9,8 @@ import structlog
 
 from bot.core.errors import GitHubRefused, GiveUp, OotbotError, RetryLater
 from bot.core.json_fields import Kind, read_member
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.dispatch import redispatch
-from bot.oot.dispatch.redispatch import redispatch as redispatch_of_redispatch
 from bot.oot.publish import check_text, rows
 from bot.oot.reports import lifecycle
 from bot.oot.results import dispatches, jobs, runs, task_keys
@@ -35,7 +34,7 @@ GOES_ON, OFTEN = 120.0, 4  # and, asked that often, about one that goes on: it m
 
 
 class RunGoesOn(OotbotError):
-    """GitHub runs nothing again while the run goes on."""
+    """GitHub re-runs nothing while the run is in progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +50,7 @@ class ButtonPress:
 async def handle_button(context: Context, task: Task) -> None:
     """Request the re-runs that a button asks for, if it is ours (key: the delivery's GUID).
 
-    On the gate there is nothing to run: it is written again.
+    The gate runs nothing: it is published again.
     """
     async with context.store.transaction() as tx:
         _, body = await task_keys.read_delivery(context, tx, task)
@@ -63,7 +62,7 @@ async def handle_button(context: Context, task: Task) -> None:
 
 
 async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
-    """Have the `failed` jobs, or `all`, of a backend's runs run again; without any run it is dispatched again.
+    """Request a re-run of the `failed` jobs, or `all`, of a backend's runs; without a run, dispatch again.
 
     Returns False when that was requested already.
     """
@@ -72,7 +71,7 @@ async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str
     if not attempts:
         if dispatch["state"] in {"pending", "waiting"} or await redispatch.is_held(tx, dispatch):
             return False
-        await redispatch_of_redispatch(tx, dispatch, cause)
+        await redispatch.redispatch(tx, dispatch, cause)
         return True
     failed = {row["run_id"] for row in facts.latest if is_red(row) or not is_finished(row)}
     scope = scope if failed else "all"  # nothing failed: there are no failed jobs to run again
@@ -81,7 +80,7 @@ async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str
         vain = any(_never_started(row, run_id, attempt) for row in facts.reruns)
         if vain and _has_reported(facts, run_id) < attempt:
             again = await dispatches.get_dispatch(tx, facts.dispatch_of(run_id)) or dispatch
-            await redispatch_of_redispatch(tx, again, cause)  # once, however many runs there were
+            await redispatch.redispatch(tx, again, cause)  # once, however many runs there were
             requested = True
         elif (scope == "all" or run_id in failed) and _has_reported(facts, run_id) == attempt:
             mine = facts.dispatch_of(run_id)
@@ -99,7 +98,7 @@ async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str
 
 
 async def run_again(context: Context, task: Task) -> None:
-    """Ask GitHub to run a run again unless it does so already (key: `dispatch/attempt/run_id`, its attempt until now).
+    """Re-run a run at GitHub unless it already runs again (key: `dispatch/attempt/run_id`, the attempt so far).
 
     If it cannot, dispatch again, unless the pull request is closed or has a newer commit.
     """
@@ -123,9 +122,8 @@ async def run_again(context: Context, task: Task) -> None:
         await dispatches.lock_pull(tx, dispatch["upstream_repo"], dispatch["pr_number"])
         await runs.settle_rerun(tx, rerun, "sent" if started else "impossible")
         if not started:
-            await redispatch_of_redispatch(
-                tx, dispatch, rerun["cause"]
-            )  # once, however many runs that asked for
+            # once, however many runs that asked for
+            await redispatch.redispatch(tx, dispatch, rerun["cause"])
         request_publish(tx, dispatch["upstream_repo"], dispatch["pr_number"])
     log.info("re-run", backend=dispatch["backend"], run=run_id, at_github=started, cause=rerun["cause"])
 
@@ -150,7 +148,7 @@ def _read_press(body: dict[str, Any], app_id: int) -> ButtonPress | None:
 
 
 async def _choose_backends(tx: Transaction, context: Context, press: ButtonPress) -> list[Facts]:
-    """Return the backends to run again: the check run's own, or every red one of a suite's head."""
+    """Return the backends to re-run: the check run's own, or every failed one of a suite's head."""
     repo, sha = press.repo, press.head_sha
     check = await rows.check_by_id(tx, press.check_run_id) if press.check_run_id else None
     if press.check_run_id and check is None:
@@ -163,7 +161,7 @@ async def _choose_backends(tx: Transaction, context: Context, press: ButtonPress
     else:
         numbers = {row["pr_number"] for row in await dispatches.read_dispatches_of_head(tx, repo, sha)}
         numbers |= {row["pr_number"] for row in await rows.gates_on(tx, repo, [sha], gate)}
-    found = []
+    chosen = []
     for number in sorted(number for number in numbers if number is not None):
         await dispatches.lock_pull(tx, repo, number)
         request_publish(tx, repo, number)
@@ -173,8 +171,8 @@ async def _choose_backends(tx: Transaction, context: Context, press: ButtonPress
             facts = head.facts.get(backend.repo.casefold()) if head else None
             mine = check["basis"].startswith(f"{facts.dispatch['id']}/") if check and facts else False
             if facts and (mine or (check is None and backend.state.red)):
-                found.append(facts)
-    return found
+                chosen.append(facts)
+    return chosen
 
 
 def _never_started(rerun: RerunRow, run_id: str, attempt: int) -> bool:
@@ -187,17 +185,17 @@ def _has_reported(facts: Facts, run_id: str) -> int:
 
 
 async def _start_at_github(context: Context, dispatch: DispatchRow, rerun: RerunRow) -> bool:
-    """Return whether GitHub runs the run again; False when it never will."""
+    """Re-run at GitHub; returns False if GitHub never will."""
     run_id = rerun["run_id"]
     if not (run_id.isascii() and run_id.isdigit()):
         return False
     client = context.backend_github.client(dispatch["backend"], actions="write")
     everything, failed = f"actions/runs/{run_id}/rerun", f"actions/runs/{run_id}/rerun-failed-jobs"
     try:
-        found = await client.getitem(client.path(f"actions/runs/{run_id}"))
-        if found["run_attempt"] > rerun["from_attempt"]:
+        run = await client.getitem(client.path(f"actions/runs/{run_id}"))
+        if run["run_attempt"] > rerun["from_attempt"]:
             return True
-        if found["status"] != "completed":
+        if run["status"] != "completed":
             raise RunGoesOn(f"run {run_id} has not ended yet")
         await client.post(client.path(everything if rerun["scope"] == "all" else failed), data={})
     except GitHubRefused as error:
@@ -210,7 +208,7 @@ ALREADY_ENDED = 409  # the run's own conclusion stands
 
 
 async def cancel_run(context: Context, task: Task) -> None:
-    """Ask GitHub to cancel the run, then conclude its jobs: cancelled jobs do not report."""
+    """Ask GitHub to cancel the run, then finish its jobs: cancelled jobs do not report."""
     identifier, _, run_id = task.key.partition("/")
     async with context.store.read() as tx:
         dispatch = await dispatches.get_dispatch(tx, identifier)
@@ -237,16 +235,16 @@ async def cancel_run(context: Context, task: Task) -> None:
 
 async def _was_cancelled(client: Client, run_id: str) -> bool:
     """Whether a run that has ended was cancelled, perhaps by us: our first answer may have been lost."""
-    found = await client.getitem(client.path(f"actions/runs/{run_id}"))
-    return bool(found["conclusion"] == "cancelled")
+    run = await client.getitem(client.path(f"actions/runs/{run_id}"))
+    return bool(run["conclusion"] == "cancelled")
 
 
 async def _correct_answer(tx: Transaction, dispatch: DispatchRow, run_id: str, reason: str) -> None:
-    """Replace the answer that the run is being cancelled: it goes on."""
+    """Replace the answer that the run is being cancelled, since it continues."""
     repo, number = dispatch["upstream_repo"], dispatch["pr_number"]
     if number is None:
         return
-    listed = await allowlists.read_in_force(tx)
+    listed = await versions.read_in_force(tx)
     entry = listed.find(dispatch["backend"]) if listed else None
     name = entry.label if entry else dispatch["device"] or dispatch["backend"]
     before, end = view.being_cancelled(name), view.not_cancelled(name)

@@ -12,7 +12,7 @@ import structlog
 from bot.core import escaping
 from bot.core.errors import GitHubRefused, GiveUp, RetryLater
 from bot.core.json_fields import as_time
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.commands import syntax
 from bot.oot.commands.execute_command import CommandRequest, execute_command
 from bot.oot.commands.syntax import further_commands
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.oot.commands.comment_commands")
 
 MOST_PER_PERSON = 60  # commands in an hour of one person in one repository; further ones get no answer at all
-MOST_ON_PULL = (
-    100  # commands in an hour on one pull request; then only people with write access may give more
-)
+# commands in an hour on one pull request; then only people with write access may give more
+MOST_ON_PULL = 100
 HOUR = 3_600_000  # milliseconds
 REACTION_SEEN = "eyes"
 REACTIONS = {"done": "rocket", "refused": "confused"}  # by the command's state
@@ -82,10 +81,10 @@ async def carry_out_comment(context: Context, task: Task) -> None:
     if not context.settings.is_upstream(comment.request.repo):
         await carry_out_ping(context, comment)
         return
-    usages = {verb: one.usage for verb, one in further_commands(context.features).items()}
+    usages = {verb: command.usage for verb, command in further_commands(context.features).items()}
     given = await asyncio.to_thread(syntax.parse_commands, comment.body, usages)
     if not comment.on_pull:
-        given = tuple(one for one in given if one.verb in usages)
+        given = tuple(command for command in given if command.verb in usages)
     recorded = await _record_commands(context, comment, given)
     fresh = [(row, command) for row, command in recorded if row["state"] == "seen"]
     if fresh:
@@ -102,7 +101,7 @@ async def carry_out_comment(context: Context, task: Task) -> None:
 async def _record_commands(
     context: Context, comment: Comment, given: Sequence[Command]
 ) -> list[tuple[CommandRow, Command]]:
-    """Record the commands of a comment within the limits; those recorded before are returned in any case."""
+    """Record the commands of a comment within the limits; commands recorded before are returned in any case."""
     repo, number, login = comment.request.repo, comment.request.number, comment.request.login
     async with context.store.read() as tx:
         on_pull = await dispatches.count_commands_on_pull(tx, repo, number, since=tx.now - HOUR)
@@ -145,7 +144,7 @@ async def _execute_recorded(context: Context, comment: Comment, row: CommandRow,
         outcome = await further[command.verb].carry_out(context, request, command.words)
     async with context.store.transaction() as tx:
         if outcome is None:
-            usage = syntax.usage({verb: one.usage for verb, one in further.items()})
+            usage = syntax.usage({verb: command.usage for verb, command in further.items()})
             outcome = await execute_command(tx, context.settings, request, command, usage=usage)
         state = "done" if outcome.done else "refused"
         await dispatches.settle_command(
@@ -182,7 +181,7 @@ def answer_key(repo: str, comment_id: int, position: int) -> str:
 
 
 async def answer_command(context: Context, task: Task) -> None:
-    """Write the answer once: an earlier one is looked for first."""
+    """Write the answer once: an earlier answer is looked for first."""
     repo, _, rest = task.key.rpartition("/")
     repo, _, comment_id = repo.rpartition("/")
     if not (comment_id.isdigit() and rest.isdigit()):
@@ -204,9 +203,11 @@ async def answer_command(context: Context, task: Task) -> None:
 
 async def _is_answered(context: Context, client: Client, command: CommandRow) -> bool:
     url = client.path(f"issues/{command['pr_number']}/comments{{?per_page}}")
-    async for one in client.getiter(url, {"per_page": "100"}):
-        app_id = (one.get("performed_via_github_app") or {}).get("id")
-        if app_id == context.github.app_id and str(one.get("body", "")).startswith(_answer_marker(command)):
+    async for comment in client.getiter(url, {"per_page": "100"}):
+        app_id = (comment.get("performed_via_github_app") or {}).get("id")
+        if app_id == context.github.app_id and str(comment.get("body", "")).startswith(
+            _answer_marker(command)
+        ):
             return True
     return False
 
@@ -224,10 +225,10 @@ TAKEN, REFUSED = "rocket", "confused"  # reactions
 
 
 async def carry_out_ping(context: Context, comment: Comment) -> None:
-    """Ping the backend where a comment asks for it and its author may; in other repositories nothing is done."""
+    """Ping the backend if a comment asks for it and its author may; do nothing in other repositories."""
     repo, login = comment.request.repo, comment.request.login
     async with context.store.read() as tx:
-        allowlist = await allowlists.read_in_force(tx)
+        allowlist = await versions.read_in_force(tx)
     entry = allowlist.find(repo) if allowlist else None
     given = await asyncio.to_thread(syntax.parse_commands, comment.body) if entry else ()
     if entry is None or not any(command.verb == "ping" for command in given):
@@ -249,7 +250,7 @@ def _is_on_call(entry: Entry, login: str) -> bool:
 
 
 async def _react_to_ping(context: Context, comment: Comment, content: str) -> None:
-    """Add a reaction, where the App may; the outcome is on the backend's page in any case.
+    """Add a reaction if the App may; the outcome is on the backend's page in any case.
 
     The App does not ask for the permission: backends would have to grant it for nothing else.
     """

@@ -120,16 +120,16 @@ async def _carry_out(
 
 
 def _answer_status(head: PullHead, chosen: Sequence[str]) -> str:
-    shown = [one for one in head.view.backends if not chosen or one.repo.casefold() in chosen]
+    shown = [backend for backend in head.view.backends if not chosen or backend.repo.casefold() in chosen]
     if not chosen:
         return f"{view.tally_states(shown) or 'nothing was dispatched'} on commit {text.short(head.view.head_sha)}"
     if not shown:
         raise CommandRefused(f"nothing is known of {_label(head, chosen[0])} on this commit")
-    return "; ".join(f"{one.label}: {view.headline(one)}" for one in shown)
+    return "; ".join(f"{backend.label}: {view.headline(backend)}" for backend in shown)
 
 
 async def _dispatch_again(tx: Transaction, state: PullState, key: str, request: CommandRequest) -> str:
-    """Dispatch to a backend again, whatever became of it before."""
+    """Dispatch to a backend again, whatever the earlier outcome."""
     head = state.heads[0]
     label, entry = _label(head, key), head.entries.get(key)
     if entry is None or not entry.wants("pull_request"):
@@ -174,9 +174,8 @@ async def _request_cancels(tx: Transaction, head: PullHead, key: str, request: C
     if facts.dispatch["state"] == "held":
         raise CommandRefused(f"{label} is held back: nothing of it runs")
     unsent, identifier = facts.dispatch["state"] in {"pending", "waiting"}, facts.dispatch["id"]
-    reason = (
-        f"dropped by {request.login} before it was sent"  # with a reason it is not dispatched again later
-    )
+    # with a reason it is not dispatched again later
+    reason = f"dropped by {request.login} before it was sent"
     # settled only if it was not sent meanwhile
     if unsent and await dispatches.settle_dispatch(tx, identifier, state="superseded", error=reason):
         return f"{label} is not run on this commit."
@@ -237,11 +236,15 @@ def _find_backend(head: PullHead, name: str) -> str:
 
 
 def _implied(head: PullHead, verb: str, request: CommandRequest) -> list[str]:
-    """Return the backends of a command that names none: those it fits, only the person's own if there are any."""
-    fits = [one for one in head.view.backends if _fits(one, head.facts.get(one.repo.casefold()), verb)]
+    """Return the backends of a command that names none: those it applies to, or only the person's own, if any."""
+    fits = [
+        backend
+        for backend in head.view.backends
+        if _fits(backend, head.facts.get(backend.repo.casefold()), verb)
+    ]
     if not fits:
         raise CommandRefused("nothing has failed here" if verb == "rerun" else "nothing runs here")
-    keys = [one.repo.casefold() for one in fits if one.repo.casefold() in head.facts]
+    keys = [backend.repo.casefold() for backend in fits if backend.repo.casefold() in head.facts]
     return [key for key in keys if _may_give(request, verb, head.entries.get(key))] or keys
 
 

@@ -129,7 +129,7 @@ def _parse_ignore(text: str, rest: list[str]) -> Command:
 
 @dataclass(frozen=True, kw_only=True)
 class FurtherCommand:
-    """A command that is none of this capability's own, on pull requests, open or closed, and on issues."""
+    """A command that another capability adds, on pull requests, open or closed, and on issues."""
 
     verb: str
     usage: str  # without `/oot`
@@ -140,8 +140,8 @@ class FurtherCommand:
 
 
 def further_commands(features: Features) -> dict[str, FurtherCommand]:
-    """Return the commands that capabilities bring, by their verbs."""
-    return {one.verb: one for some in load_each(features, "comment_commands") for one in some}
+    """Return the commands that other capabilities add, by verb."""
+    return {command.verb: command for some in load_each(features, "comment_commands") for command in some}
 
 
 NEAR = "the author of the pull request, people with write access, those on call for the backend"
@@ -199,9 +199,12 @@ OWN_COMMANDS = (
 
 
 def describe_commands(features: Features) -> list[CommandDescription]:
-    """Return all commands: our own, then those that capabilities bring."""
+    """Describe all commands: the built-in ones, then those of other capabilities."""
     further = further_commands(features).values()
     return [
         *OWN_COMMANDS,
-        *(CommandDescription(verb=one.verb, usage=one.usage, does=one.does, who=one.who) for one in further),
+        *(
+            CommandDescription(verb=command.verb, usage=command.usage, does=command.does, who=command.who)
+            for command in further
+        ),
     ]

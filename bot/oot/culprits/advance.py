@@ -13,11 +13,10 @@ from bot.core.json_fields import iso_time
 from bot.jobs import branch_history
 from bot.oot.allowlist import versions as allowlists
 from bot.oot.culprits import finish, job_runs, rows, scan, start
-from bot.oot.culprits import steps as outcomes
-from bot.oot.culprits import steps as record_steps
 from bot.oot.culprits.search import VAIN_MOST, End, SearchTerms, SeenCommit, next_steps
 from bot.oot.culprits.signals import signal_of
 from bot.oot.culprits.start import LEAST_LEVEL, SEARCH_KIND, terms_of
+from bot.oot.culprits.steps import record_steps, settle_steps
 from bot.oot.statistics import daily_sums, stats
 from bot.oot.statistics.stats import DAY
 
@@ -71,7 +70,7 @@ def _seen(sha: str, runs: Sequence[SignalRun], steps: Sequence[StepRow]) -> Seen
 
 def silent_commits(seen: Iterable[SeenCommit]) -> int:
     """Return on how many commits nothing was answered, as often as is tried."""
-    return sum(one.silent >= VAIN_MOST for one in seen)
+    return sum(commit.silent >= VAIN_MOST for commit in seen)
 
 
 UPSTREAM = "upstream"
@@ -151,7 +150,7 @@ async def read_times(tx: Transaction, backend: str) -> BackendStats:
     """Return how long a backend's runs wait and take, by its newest days."""
     last = tx.now // DAY
     days = await daily_sums.read_days(tx, last - TIMES_DAYS + 1, last=last, backends={backend.casefold()})
-    return stats.measure_backend(stats.add_tallies(one.tally for one in days))
+    return stats.measure_backend(stats.add_tallies(day.tally for day in days))
 
 
 async def _longest_wait(tx: Transaction, entry: Entry) -> float | None:
@@ -192,20 +191,25 @@ async def _advance(tx: Transaction, settings: Settings, search: BisectRow) -> No
         await rows.end_search(tx, search["id"], state="gave_up", why=problem)
         return
     for _ in range(finish.MOVES_MOST + 2):
-        found = await read_situation(tx, settings, search, entry)
-        if found is None:
+        situation = await read_situation(tx, settings, search, entry)
+        if situation is None:
             why = scan.describe_force_pushed(search, await scan.find_gone(tx, search))
             await rows.end_search(tx, search["id"], state="gave_up", why=why)
             return
-        waiting = await outcomes.settle_steps(
-            tx, found.branch, found.signal, found.steps, found.runs, job_timeout=found.job_timeout(settings)
+        waiting = await settle_steps(
+            tx,
+            situation.branch,
+            situation.signal,
+            situation.steps,
+            situation.runs,
+            job_timeout=situation.job_timeout(settings),
         )
-        found = found.observed(observe(found.commits, found.runs, found.steps))
-        decision = next_steps(found.seen, found.terms)
-        if decision.end is End.GOOD_IS_BAD and await finish.look_before(tx, settings, found):
+        situation = situation.observed(observe(situation.commits, situation.runs, situation.steps))
+        decision = next_steps(situation.seen, situation.terms)
+        if decision.end is End.GOOD_IS_BAD and await finish.look_before(tx, settings, situation):
             search = await rows.get_search(tx, search["id"]) or search
             continue
-        await _act(tx, settings, found, decision, waiting)
+        await _act(tx, settings, situation, decision, waiting)
         return
 
 
@@ -253,44 +257,44 @@ async def _entry(tx: Transaction, search: BisectRow) -> tuple[Entry | None, str]
 
 
 async def _act(
-    tx: Transaction, settings: Settings, found: Situation, decision: Decision, waiting: WaitingSteps
+    tx: Transaction, settings: Settings, situation: Situation, decision: Decision, waiting: WaitingSteps
 ) -> None:
-    search = found.search
+    search = situation.search
     if decision.end is End.FOUND:
-        await finish.finish_found(tx, found, decision)
+        await finish.finish_found(tx, situation, decision)
         return
     if decision.end is not None:
-        state, why = finish.describe_end(found, decision)
+        state, why = finish.describe_end(situation, decision)
         await rows.end_search(tx, search["id"], state=state, why=why)
         return
-    if refused := next((step for step in found.steps if step["outcome"] == "refused"), None):
-        why = f"{found.label} could not be run: {refused['detail']}"
+    if refused := next((step for step in situation.steps if step["outcome"] == "refused"), None):
+        why = f"{situation.label} could not be run: {refused['detail']}"
         await rows.end_search(tx, search["id"], state="gave_up", why=why)
         return
-    hours = terms_of(found.entry).max_hours
+    hours = terms_of(situation.entry).max_hours
     if tx.now - search["created_at"] >= hours * HOUR:
-        why = f"not found within {text.duration(hours * 3600)}: {found.between(decision)}"
+        why = f"not found within {text.duration(hours * 3600)}: {situation.between(decision)}"
         await rows.end_search(tx, search["id"], state="gave_up", why=why)
         return
-    await _send(tx, settings, found, decision, waiting)
+    await _send(tx, settings, situation, decision, waiting)
 
 
 async def _send(
-    tx: Transaction, settings: Settings, found: Situation, decision: Decision, waiting: WaitingSteps
+    tx: Transaction, settings: Settings, situation: Situation, decision: Decision, waiting: WaitingSteps
 ) -> None:
     """Record the steps that may be sent now; where none may, when the search goes on."""
-    search, limit = found.search, NO_LIMIT
+    search, limit = situation.search, NO_LIMIT
     if decision.steps:
-        limit = await find_limit(tx, found.entry, search)
+        limit = await find_limit(tx, situation.entry, search)
     allowed = decision.steps[: limit.allowed] if limit.allowed is not None else decision.steps
-    made = await record_steps.record_steps(tx, settings, found, allowed)
+    made = await record_steps(tx, settings, situation, allowed)
     held_back = bool(decision.steps) and not made and not waiting.steps
     why = limit.why if held_back else ""
     await rows.change_search(
         tx,
         search["id"],
         state="waiting" if held_back else "running",
-        why=why or found.progress(decision),
+        why=why or situation.progress(decision),
         waits_until=limit.until if held_back else None,
         used=search["used"] + len(made),
     )

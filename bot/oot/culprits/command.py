@@ -58,13 +58,13 @@ def read_words(request: CommandRequest, words: Sequence[str]) -> WantedSearch:
     ranges = [word for word in rest if RANGE.fullmatch(word)]
     if len(ranges) > 1:
         raise Refused(f"name one range of commits: /oot {USAGE}")
-    found = RANGE.fullmatch(ranges[0]) if ranges else None
+    match = RANGE.fullmatch(ranges[0]) if ranges else None
     return WantedSearch(
         repo=request.repo,
         backend=backend.removeprefix("@").strip(","),
         what=" ".join(word for word in rest if word not in ranges),
-        good=found["good"] if found else "",
-        bad=found["bad"] if found else "",
+        good=match["good"] if match else "",
+        bad=match["bad"] if match else "",
         by=request.login,
         reason=f"asked for in #{request.number}",
         comment_on=request.number,
@@ -109,7 +109,7 @@ async def _words_of_github(context: Context, repo: str, unknown: UnknownCommit) 
     client = context.github.client(repo, contents="read")
     branch = unknown.branch
     try:
-        found = await client.getitem(
+        compared = await client.getitem(
             client.path("compare/{basehead}"), {"basehead": f"{unknown.sha}...{branch}"}
         )
     except GitHubRefused as error:
@@ -117,7 +117,7 @@ async def _words_of_github(context: Context, repo: str, unknown: UnknownCommit) 
         if not error.gone:
             return f"{unknown.sha} is not known here, and GitHub does not say what it is: {error.message}"
         return f"GitHub knows no commit {unknown.sha} in {repo}"
-    if found.get("status") in {"ahead", "identical"}:
+    if compared.get("status") in {"ahead", "identical"}:
         older = f"{unknown.sha} is on {branch}, but not known here"
         return f"{older}: `ootbot ci backfill {repo}` reads what was before the App"
     return f"{unknown.sha} is not on {branch}: both ends have to be"

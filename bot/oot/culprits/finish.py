@@ -120,13 +120,13 @@ FOLDED_MOST = 100  # commits that came with another one
 FOUND = "bisect_found"  # kind of the task that follows
 
 
-async def finish_found(tx: Transaction, found: Situation, decision: Decision) -> None:
+async def finish_found(tx: Transaction, situation: Situation, decision: Decision) -> None:
     """Record the culprit: one commit, or a range where some cannot be told apart."""
     assert decision.good is not None
     assert decision.bad is not None
-    search = found.search
-    good, bad = found.commits[decision.good], found.commits[decision.bad]
-    lines = found.commits[decision.good + 1 : decision.bad + 1]
+    search = situation.search
+    good, bad = situation.commits[decision.good], situation.commits[decision.bad]
+    lines = situation.commits[decision.good + 1 : decision.bad + 1]
     heads = [line["sha"] for line in lines if line["folded"]]
     folded = await branch_commits.commits_of_heads(
         tx, search["repository_id"], search["branch"], heads, most=FOLDED_MOST
@@ -142,8 +142,8 @@ async def finish_found(tx: Transaction, found: Situation, decision: Decision) ->
         "parent_sha": good["sha"],
         "confidence": "range" if several else "commit",
         "suspects": shas,
-        "good_runs": found.seen[decision.good].good,
-        "bad_runs": found.seen[decision.bad].bad,
+        "good_runs": situation.seen[decision.good].good,
+        "bad_runs": situation.seen[decision.bad].bad,
         "pr_number": number,
         "author": (pull and pull["user_login"]) or bad["author"],
         "title": (pull and pull["title"]) or bad["title"],
@@ -154,19 +154,19 @@ async def finish_found(tx: Transaction, found: Situation, decision: Decision) ->
         suspects = Suspects(
             shas=tuple(shas),
             untestable=tuple(untestable),
-            why=_why_untestable(found, untestable),
+            why=_why_untestable(situation, untestable),
             folded=sum(line["folded"] for line in lines),
         )
-        why = range_sentence(ended, found.label, suspects)
+        why = range_sentence(ended, situation.label, suspects)
     else:
-        why = found_sentence(ended, found.label)
+        why = found_sentence(ended, situation.label)
     await rows.end_search(tx, search["id"], state="found", why=why, **values)
     tx.enqueue(FOUND, search["id"])
 
 
-def describe_end(found: Situation, decision: Decision) -> tuple[str, str]:
+def describe_end(situation: Situation, decision: Decision) -> tuple[str, str]:
     """Return the state of a search that ends without a culprit, and why."""
-    search = found.search
+    search = situation.search
     bad, good = text.short(search["bad_sha"]), text.short(search["good_sha"])
     match decision.end:
         case End.FLAKY:
@@ -174,33 +174,35 @@ def describe_end(found: Situation, decision: Decision) -> tuple[str, str]:
         case End.GOOD_IS_BAD:
             return "not_found", f"it fails on {good} as well, and on everything before it that was tried"
         case End.SILENT:
-            count = sum(one.silent > 0 for one in found.seen)
-            return "gave_up", f"{found.label} did not answer on {text.plural(count, 'commit')}"
+            count = sum(commit.silent > 0 for commit in situation.seen)
+            return "gave_up", f"{situation.label} did not answer on {text.plural(count, 'commit')}"
         case _:
-            last = [step for step in found.steps if step["sha"] == decision.unconfirmed and step["detail"]]
+            last = [
+                step for step in situation.steps if step["sha"] == decision.unconfirmed and step["detail"]
+            ]
             why = f": {last[-1]['detail']}" if last else ""
             return "gave_up", f"what ran on {text.short(decision.unconfirmed)} could not be confirmed{why}"
 
 
-async def look_before(tx: Transaction, settings: Settings, found: Situation) -> bool:
+async def look_before(tx: Transaction, settings: Settings, situation: Situation) -> bool:
     """Have a search whose good end fails begin further back; returns False where that was done often enough."""
-    search = found.search
+    search = situation.search
     if search["moved"] >= MOVES_MOST:
         return False
     older, _ = await branch_reads.newest_commits(
-        tx, found.branch, before=search["good_sha"], limit=signals.LINES
+        tx, situation.branch, before=search["good_sha"], limit=signals.LINES
     )
     older = [row for row in older if not row["gone"]]
     if not older:
         return False
     shas = [row["sha"] for row in older]
     known = job_runs.KnownFailure(signature=search["bad_signature"], kind=search["bad_kind"])
-    runs = await job_runs.read_job_runs(tx, settings, found.branch, found.signal, shas, known=known)
+    runs = await job_runs.read_job_runs(tx, settings, situation.branch, situation.signal, shas, known=known)
     failed = {run.sha for run in runs if run.word == "bad"}
     passed = {run.sha for run in runs if run.word == "good"} - failed
     good = next((sha for sha in shas if sha in passed), None)
     if good is None:  # as far back as the search is long
-        good = shas[min(len(shas), len(found.commits)) - 1]
+        good = shas[min(len(shas), len(situation.commits)) - 1]
     await rows.change_search(
         tx,
         search["id"],
@@ -211,8 +213,8 @@ async def look_before(tx: Transaction, settings: Settings, found: Situation) -> 
     return True
 
 
-def _why_untestable(found: Situation, shas: list[str]) -> str:
-    whys = {run.why for run in found.runs if run.sha in shas and run.word == "unbuildable"}
+def _why_untestable(situation: Situation, shas: list[str]) -> str:
+    whys = {run.why for run in situation.runs if run.sha in shas and run.word == "unbuildable"}
     if whys == {job_runs.NO_BUILD}:
         return "cannot be built"
     return "cannot be tested"
@@ -265,11 +267,11 @@ async def follow_find(context: Context, task: Task) -> None:
 async def _read_files(context: Context, search: BisectRow) -> list[str]:
     client = context.github.client(search["upstream_repo"], contents="read")
     try:
-        found = await client.getitem(client.path(f"commits/{search['culprit_sha']}"))
+        commit = await client.getitem(client.path(f"commits/{search['culprit_sha']}"))
     except GitHubRefused as error:
         log.info("the culprit's files are not known", search=search["id"], reason=str(error))
         return []
-    names = [str(one.get("filename") or "")[:FILE_MOST] for one in found.get("files") or ()]
+    names = [str(file.get("filename") or "")[:FILE_MOST] for file in commit.get("files") or ()]
     return [name for name in names if name][:FILES_MOST]
 
 
@@ -319,8 +321,8 @@ async def _find(context: Context, client: Client, search: BisectRow, number: int
     """Return the id of our comment, looked for on all pages: an answer may have been lost."""
     marker = comment_marker(search["id"])
     url = client.path(f"issues/{number}/comments{{?per_page}}")
-    async for one in client.getiter(url, {"per_page": "100"}):
-        app_id = (one.get("performed_via_github_app") or {}).get("id")
-        if app_id == context.github.app_id and str(one.get("body", "")).startswith(marker):
-            return int(one["id"])
+    async for comment in client.getiter(url, {"per_page": "100"}):
+        app_id = (comment.get("performed_via_github_app") or {}).get("id")
+        if app_id == context.github.app_id and str(comment.get("body", "")).startswith(marker):
+            return int(comment["id"])
     return None

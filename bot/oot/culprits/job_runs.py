@@ -49,7 +49,7 @@ async def reported_jobs(
 
     Whatever it was dispatched for: a pull request at the same commit counts as well. Heavy columns are left out.
     """
-    found: list[JobRow] = []
+    jobs: list[JobRow] = []
     light = select(JobRow, oot_workflow_job, failed_tests_json=sa.null(), environment=sa.null())
     for start in range(0, len(shas), SHAS_AT_ONCE):
         query = light.where(
@@ -57,8 +57,8 @@ async def reported_jobs(
             BACKEND_OF_HEAD.in_([backend.casefold()]),
             sa.func.lower(REPORTED.upstream_repo).in_(sorted(names)),
         )
-        found += await tx.fetch(query.order_by(REPORTED.received_at, REPORTED.job_key))
-    return [row for row in found if "refused" not in row["flags"]]
+        jobs += await tx.fetch(query.order_by(REPORTED.received_at, REPORTED.job_key))
+    return [row for row in jobs if "refused" not in row["flags"]]
 
 
 async def failed_tests(tx: Transaction, job_keys: Collection[str]) -> dict[str, list[dict[str, Any]]]:
@@ -108,12 +108,12 @@ async def tested_jobs(
     """Return the jobs with test results of a repository on some commits: upstream's own, or those of a backend."""
     ids = sorted(await repositories.read_ids(tx, repo))
     tested = JOB.head_sha if of_upstream else JOB.upstream_sha
-    found: list[TestedJob] = []
+    rows: list[TestedJob] = []
     for start in range(0, len(shas), SHAS_AT_ONCE):
         some = shas[start : start + SHAS_AT_ONCE]
         query = select(TestedJob, test_job).where(JOB.repository_id.in_(ids), tested.in_(some))
-        found += await tx.fetch(query)
-    return found
+        rows += await tx.fetch(query)
+    return rows
 
 
 async def outcomes_of_test(
@@ -127,14 +127,14 @@ async def outcomes_of_test(
     failed = sa.select(failure.generation).where(
         failure.generation.in_(wanted), failure.test_id.in_(sorted(ids)), failure.outcome.in_(sorted(FAILING))
     )
-    found = dict.fromkeys((await tx.run(failed)).scalars(), False)
-    rest = [one for one in wanted if one not in found]
+    outcomes = dict.fromkeys((await tx.run(failed)).scalars(), False)
+    rest = [asked for asked in wanted if asked not in outcomes]
     blocks = sa.select(JOB.generation, JOB.block).where(JOB.generation.in_(rest), JOB.block.is_not(None))
     for generation, block in await tx.run(blocks):
         cases = decode(block)
-        if any(case.code in PASSING for one in ids for case in cases.find(one)):
-            found[generation] = True
-    return found
+        if any(case.code in PASSING for test_id in ids for case in cases.find(test_id)):
+            outcomes[generation] = True
+    return outcomes
 
 
 RunWord = Literal["good", "bad", "pending", "unbuildable", "no_result"]
@@ -201,9 +201,9 @@ async def read_job_runs(
     known = known or KnownFailure()
     attempts = await _attempts(tx, settings, branch, signal, shas)
     if not signal["test"]:
-        return [_judged(one, signal, known) for one in attempts]
+        return [_judged(attempt, signal, known) for attempt in attempts]
     told = await _outcomes_of_test(tx, branch, signal, attempts)
-    return [_judged_test(one, told, known) for one in attempts]
+    return [_judged_test(attempt, told, known) for attempt in attempts]
 
 
 async def runs_without_job(
@@ -211,18 +211,18 @@ async def runs_without_job(
 ) -> dict[str, list[str]]:
     """Return, by dispatch, the jobs that a backend finished for it, none of which is the signal's."""
     wanted = set(dispatch_ids)
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    names_of: defaultdict[str, list[str]] = defaultdict(list)
     running = set()
     for row in await reported_jobs(tx, branch.names, signal["backend"], shas):
         identifier = row["dispatch_id"]
         if identifier in wanted and identifier:
             name = job_names.parse_name(row["workflow_name"], row["job_name"])
-            found[identifier].append(name.shard_free)
+            names_of[identifier].append(name.shard_free)
             if row["status"] != "completed":
                 running.add(identifier)
     return {
         identifier: sorted(set(names))
-        for identifier, names in found.items()
+        for identifier, names in names_of.items()
         if identifier not in running and signal["job"] not in names
     }
 
@@ -232,7 +232,7 @@ async def _attempts(
 ) -> list[_Attempt]:
     if not signal["backend"]:
         runs = await branch_reads.read_runs(tx, settings, branch, shas, signal["job"])
-        return [one for sha, several in runs.items() for one in _of_upstream(sha, several)]
+        return [attempt for sha, several in runs.items() for attempt in _of_upstream(sha, several)]
     reported = await reported_jobs(tx, branch.names, signal["backend"], shas)
     mine = _of_job(reported, signal["job"])
     failing = {(row["run_id"], row["run_attempt"]) for row in mine if row["conclusion"] in FAILED}
@@ -250,13 +250,13 @@ def _of_job(reported: Iterable[JobRow], job: str) -> list[JobRow]:
     by_commit: defaultdict[str, list[JobRow]] = defaultdict(list)
     for row in reported:
         by_commit[row["head_sha"] or ""].append(row)
-    found = []
+    of_job = []
     for several in by_commit.values():
         names = job_names.resolve_shards(
             job_names.parse_name(row["workflow_name"], row["job_name"]) for row in several
         )
-        found += [row for row, name in zip(several, names, strict=True) if name.shard_free == job]
-    return found
+        of_job += [row for row, name in zip(several, names, strict=True) if name.shard_free == job]
+    return of_job
 
 
 def _of_backend(
@@ -283,7 +283,7 @@ def _of_backend(
 
 
 def _reported_shard(row: JobRow, logs: Sequence[FailedJob]) -> _Shard:
-    log = next((one for one in logs if one["name"] == row["job_name"]), None)
+    log = next((failed for failed in logs if failed["name"] == row["job_name"]), None)
     log = log or (logs[0] if len(logs) == 1 else None)
     failure: Failure | None = None
     if log is not None:
@@ -313,32 +313,34 @@ def _of_upstream(sha: str, runs: Iterable[Run]) -> list[_Attempt]:
                 run_id=str(run_id),
                 attempt=attempt,
                 word="no_result",
-                at=max((one.completed_at or 0 for one in several), default=0) or None,
+                at=max((job_run.completed_at or 0 for job_run in several), default=0) or None,
             ),
-            shards=tuple(_Shard(conclusion=one.conclusion, failure=one.failure) for one in several),
+            shards=tuple(
+                _Shard(conclusion=job_run.conclusion, failure=job_run.failure) for job_run in several
+            ),
         )
         for (run_id, attempt), several in by_attempt.items()
     ]
 
 
-def _judged(one: _Attempt, signal: Signal, known: KnownFailure) -> SignalRun:
+def _judged(attempt: _Attempt, signal: Signal, known: KnownFailure) -> SignalRun:
     """Return what a run says of the job, or of one way in which it fails."""
-    failures = [shard for shard in one.shards if shard.conclusion in FAILED]
+    failures = [shard for shard in attempt.shards if shard.conclusion in FAILED]
     words = [_word_of_failure(shard, signal, known) for shard in failures]
     failure = next((shard.failure for shard in failures if shard.failure), None)
     telling: tuple[RunWord, RunWord] = ("bad", "unbuildable")
     for wanted in telling:
         if why := next((why for word, why in words if word == wanted), None):
-            return replace(one.run, word=wanted, why=why, failure=failure)
-    if any(not shard.conclusion for shard in one.shards):
-        return replace(one.run, word="pending")
+            return replace(attempt.run, word=wanted, why=why, failure=failure)
+    if any(not shard.conclusion for shard in attempt.shards):
+        return replace(attempt.run, word="pending")
     if words:
-        return replace(one.run, why=words[0][1], failure=failure)
-    if any(shard.conclusion == "success" for shard in one.shards) and all(
-        shard.conclusion in {"success", "skipped", "neutral"} for shard in one.shards
+        return replace(attempt.run, why=words[0][1], failure=failure)
+    if any(shard.conclusion == "success" for shard in attempt.shards) and all(
+        shard.conclusion in {"success", "skipped", "neutral"} for shard in attempt.shards
     ):
-        return replace(one.run, word="good", why="it passed")
-    return replace(one.run, why=_ended(one))
+        return replace(attempt.run, word="good", why="it passed")
+    return replace(attempt.run, why=_ended(attempt))
 
 
 def _word_of_failure(shard: _Shard, signal: Signal, known: KnownFailure) -> tuple[RunWord, str]:
@@ -364,36 +366,38 @@ def _is_other_build(kind: str | None, signature: str | None, known: KnownFailure
     return known.kind != BUILD or (signature != known.signature and known.signature is not None)
 
 
-def _judged_test(one: _Attempt, told: Mapping[tuple[str, int], bool], known: KnownFailure) -> SignalRun:
+def _judged_test(attempt: _Attempt, told: Mapping[tuple[str, int], bool], known: KnownFailure) -> SignalRun:
     """Return what a run says of a test: what its reports do not say is not known, unless every job passed."""
-    passed = told.get((one.run.run_id, one.run.attempt))
+    passed = told.get((attempt.run.run_id, attempt.run.attempt))
     if passed is not None:
         outcome: tuple[RunWord, str] = ("good", "it passed") if passed else ("bad", "it failed")
-    elif any(not shard.conclusion for shard in one.shards):
+    elif any(not shard.conclusion for shard in attempt.shards):
         outcome = ("pending", "")
     else:
-        outcome = _untold(one, known)
+        outcome = _untold(attempt, known)
     word, why = outcome
-    return replace(one.run, word=word, why=why)
+    return replace(attempt.run, word=word, why=why)
 
 
-def _untold(one: _Attempt, known: KnownFailure) -> tuple[RunWord, str]:
+def _untold(attempt: _Attempt, known: KnownFailure) -> tuple[RunWord, str]:
     """Return what a run that has ended says of a test that its reports do not tell of."""
-    if all(shard.conclusion == "success" for shard in one.shards):
-        nothing_ran = any(shard.tests == 0 for shard in one.shards)
+    if all(shard.conclusion == "success" for shard in attempt.shards):
+        nothing_ran = any(shard.tests == 0 for shard in attempt.shards)
         return ("no_result", "no test ran") if nothing_ran else ("good", "the job passed")
-    if any(shard.swept for shard in one.shards):
+    if any(shard.swept for shard in attempt.shards):
         return "no_result", SILENT
-    failures = [shard.failure or NO_FAILURE for shard in one.shards if shard.conclusion in FAILED]
+    failures = [shard.failure or NO_FAILURE for shard in attempt.shards if shard.conclusion in FAILED]
     if any(_is_other_build(each["failure_kind"], each["signature"], known) for each in failures):
         return "unbuildable", NO_BUILD
     if failures and not any(each["failure_kind"] in NO_EVENT for each in failures):
         return "unbuildable", "it fails before the test says how it ends"
-    return "no_result", _ended(one)
+    return "no_result", _ended(attempt)
 
 
-def _ended(one: _Attempt) -> str:
-    return f"it ended as {', '.join(sorted({shard.conclusion for shard in one.shards}))}".replace("_", " ")
+def _ended(attempt: _Attempt) -> str:
+    return f"it ended as {', '.join(sorted({shard.conclusion for shard in attempt.shards}))}".replace(
+        "_", " "
+    )
 
 
 async def _outcomes_of_test(
@@ -402,20 +406,25 @@ async def _outcomes_of_test(
     """Return whether the test passed, by run and attempt, where test results or reports say."""
     wanted = split_test(signal["test"])
     repo = signal["backend"] or branch.repository["full_name"]
-    shas = sorted({one.run.sha for one in attempts})
+    shas = sorted({attempt.run.sha for attempt in attempts})
     jobs = await tested_jobs(tx, repo, shas, of_upstream=not signal["backend"])
     ids = await test_ids(tx, repo, wanted) if jobs else set()
     passed = await outcomes_of_test(tx, ids, [job["generation"] for job in jobs])
-    found: dict[tuple[str, int], bool] = {}
+    outcomes: dict[tuple[str, int], bool] = {}
     for job in jobs:
         if (outcome := passed.get(job["generation"])) is not None:
             run = (str(job["run_id"]), job["run_attempt"])
-            found[run] = found.get(run, True) and outcome
-    failing = {shard.key: one.run for one in attempts for shard in one.shards if shard.conclusion in FAILED}
+            outcomes[run] = outcomes.get(run, True) and outcome
+    failing = {
+        shard.key: attempt.run
+        for attempt in attempts
+        for shard in attempt.shards
+        if shard.conclusion in FAILED
+    }
     for key, tests in (await failed_tests(tx, set(failing) - {""})).items():
         if any(_is_reported(wanted, each) for each in tests):
-            found[failing[key].run_id, failing[key].attempt] = False
-    return found
+            outcomes[failing[key].run_id, failing[key].attempt] = False
+    return outcomes
 
 
 def _is_reported(wanted: TestName, reported: Mapping[str, Any]) -> bool:

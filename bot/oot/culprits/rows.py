@@ -162,8 +162,8 @@ async def read_found_of_pull(tx: Transaction, repository_id: int, number: int) -
 
 async def count_states(tx: Transaction) -> dict[str, int]:
     """Return how many searches there are in each state."""
-    found = await tx.run(sa.select(SEARCH.state, sa.func.count()).group_by(SEARCH.state))
-    counted: dict[str, int] = dict(map(tuple, found))
+    states = await tx.run(sa.select(SEARCH.state, sa.func.count()).group_by(SEARCH.state))
+    counted: dict[str, int] = dict(map(tuple, states))
     return {state: counted.get(state, 0) for state in STATES}
 
 
@@ -181,10 +181,10 @@ async def steps_of(tx: Transaction, identifier: str) -> list[StepRow]:
 async def steps_of_searches(tx: Transaction, identifiers: Collection[str]) -> dict[str, list[StepRow]]:
     """Return the steps of some searches, each in the order of their numbers."""
     query = select(StepRow, bisect_step).where(STEP.bisect_id.in_(sorted(identifiers)))
-    found: dict[str, list[StepRow]] = {}
+    by_search: dict[str, list[StepRow]] = {}
     for step in await tx.fetch(query.order_by(STEP.bisect_id, STEP.number)):
-        found.setdefault(step["bisect_id"], []).append(step)
-    return found
+        by_search.setdefault(step["bisect_id"], []).append(step)
+    return by_search
 
 
 async def get_step(tx: Transaction, identifier: str, number: int) -> StepRow | None:
@@ -265,12 +265,12 @@ STEP_TYPE = (
 
 async def read_searches(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
     """Return searches with their steps."""
-    found = await read_rows(tx, export, keys)
-    identifiers = [str(key[0]) for key in found]
+    searches = await read_rows(tx, export, keys)
+    identifiers = [str(key[0]) for key in searches]
     steps: dict[str, list[StepRow]] = {}
     for start in range(0, len(identifiers), KEYS_PER_QUERY):
         steps |= await steps_of_searches(tx, identifiers[start : start + KEYS_PER_QUERY])
-    return {key: {**row, "steps": _described(steps.get(row["id"], []))} for key, row in found.items()}
+    return {key: {**row, "steps": _described(steps.get(row["id"], []))} for key, row in searches.items()}
 
 
 def _described(steps: Sequence[StepRow]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from bot.core import text
 from bot.core.errors import GitHubRefused
 from bot.ingest.tables import records
 from bot.jobs import branch_history, branch_reads
-from bot.jobs import rows as trunk_rows
+from bot.jobs import rows as branch_rows
 from bot.jobs.branches import HEADS
 from bot.jobs.tables import branch_commit
 from bot.oot.allowlist import versions as allowlists
@@ -83,12 +83,12 @@ async def check_branch(context: Context, task: Task) -> None:
 
 async def find_gone(tx: Transaction, search: BisectRow) -> list[str]:
     """Return which ends of a search are known to be no longer on its branch."""
-    found = []
+    gone = []
     for sha in (search["good_sha"], search["bad_sha"]):
-        row = await trunk_rows.commit(tx, search["repository_id"], search["branch"], sha)
+        row = await branch_rows.commit(tx, search["repository_id"], search["branch"], sha)
         if row is None or row["gone"]:
-            found.append(sha)
-    return found
+            gone.append(sha)
+    return gone
 
 
 def describe_force_pushed(search: BisectRow, gone: list[str]) -> str:
@@ -106,11 +106,11 @@ async def _is_on_branch(context: Context, search: BisectRow) -> bool:
     client = context.github.client(search["upstream_repo"], contents="read")
     compared = {"basehead": f"{search['bad_sha']}...{search['branch']}"}
     try:
-        found = await client.getitem(client.path("compare/{basehead}"), compared)
+        comparison = await client.getitem(client.path("compare/{basehead}"), compared)
     except GitHubRefused as error:
         log.info("the branch cannot be compared", search=search["id"], reason=str(error))
         return not error.gone
-    return found.get("status") in HOLDS
+    return comparison.get("status") in HOLDS
 
 
 COMMIT, PUSH = branch_commit.c, records["push"].c
@@ -133,15 +133,15 @@ async def read_later_commits(tx: Transaction, search: BisectRow) -> list[LaterCo
     query = sa.select(COMMIT.sha, COMMIT.title).where(
         *here, COMMIT.at >= at, COMMIT.sha != search["culprit_sha"]
     )
-    found = (await tx.run(query.order_by(COMMIT.at, COMMIT.sha).limit(LATER_MOST))).all()
+    later = (await tx.run(query.order_by(COMMIT.at, COMMIT.sha).limit(LATER_MOST))).all()
     messages: dict[str, str] = {}
-    for start in range(0, len(found), COMMITS_AT_ONCE):
-        shas = [sha for sha, _ in found[start : start + COMMITS_AT_ONCE]]
+    for start in range(0, len(later), COMMITS_AT_ONCE):
+        shas = [sha for sha, _ in later[start : start + COMMITS_AT_ONCE]]
         told = sa.select(PUSH.after, PUSH.head_commit_message).where(
             PUSH.repository_id == search["repository_id"], PUSH.after.in_(shas)
         )
         messages |= {sha: message or "" for sha, message in await tx.run(told)}
-    return [LaterCommit(sha, title, messages.get(sha, "")) for sha, title in found]
+    return [LaterCommit(sha, title, messages.get(sha, "")) for sha, title in later]
 
 
 RECOVERED_WITHIN = 60 * 86_400_000  # milliseconds after a find
@@ -173,8 +173,8 @@ def find_recovery(search: BisectRow, later: Iterable[LaterCommit]) -> str | None
     """Return the first commit that says that it reverts or fixes the culprit."""
     sha, number = (search["culprit_sha"] or "")[:SHA_LEAST], search["pr_number"]
     title = (search["title"] or "").removesuffix(f" (#{number})").casefold()
-    for one in later:
-        words, message = one.title.casefold(), one.message.casefold()
+    for commit in later:
+        words, message = commit.title.casefold(), commit.message.casefold()
         reverts = words.startswith("revert") and (bool(title) and title in words)
         names_sha = bool(sha) and (f"reverts commit {sha}" in message or f"fixes {sha}" in message)
         names_pull = bool(number) and any(
@@ -183,20 +183,22 @@ def find_recovery(search: BisectRow, later: Iterable[LaterCommit]) -> str | None
             for verb in ("reverts", "revert")
         )
         if reverts or names_sha or names_pull:
-            return one.sha
+            return commit.sha
     return None
 
 
 async def read_measures(tx: Transaction, repository_id: int | None) -> SearchCounts:
     """Return how the searches of a year did."""
-    found = await rows.read_found_since(tx, repository_id, tx.now - rows.RECENT)
-    hours = sorted((row["ended_at"] - row["created_at"]) / 3_600_000 for row in found if row["ended_at"])
+    searches = await rows.read_found_since(tx, repository_id, tx.now - rows.RECENT)
+    hours = sorted((row["ended_at"] - row["created_at"]) / 3_600_000 for row in searches if row["ended_at"])
     middle = len(hours) // 2
     median = None
     if hours:
         median = hours[middle] if len(hours) % 2 else (hours[middle - 1] + hours[middle]) / 2
     return SearchCounts(
-        found=len(found), mended=sum(row["mended_sha"] is not None for row in found), median_hours=median
+        found=len(searches),
+        mended=sum(row["mended_sha"] is not None for row in searches),
+        median_hours=median,
     )
 
 
@@ -238,11 +240,11 @@ async def _begin_due(context: Context, repo: str, entry: Entry) -> None:
 
 
 async def _due(tx: Transaction, settings: Settings, repo: str, entry: Entry) -> list[str]:
-    found = await branch_history.find_branch_of(tx, repo, "")
-    name = found and found.repository["default_branch"]
-    if found is None or not name:
+    known_branch = await branch_history.find_branch_of(tx, repo, "")
+    name = known_branch and known_branch.repository["default_branch"]
+    if known_branch is None or not name:
         return []
-    branch = branch_reads.Branch(repository=found.repository, names=found.names, name=name)
+    branch = branch_reads.Branch(repository=known_branch.repository, names=known_branch.names, name=name)
     commits, _ = await branch_reads.newest_commits(tx, branch, before=None, limit=signals.LINES)
     seen = await signals.read_history(tx, settings, branch, entry.repo, commits)
     place = SignalPlace(branch=branch, backend=entry.repo, label=entry.label)

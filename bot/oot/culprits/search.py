@@ -177,10 +177,10 @@ def _bounds(commits: Sequence[SeenCommit]) -> tuple[int | None, int | None]:
     """Return the places of the newest good commit and of the oldest bad one after it."""
     bad = None
     for at in range(len(commits) - 1, -1, -1):
-        one = commits[at]
-        if one.is_good:
+        commit = commits[at]
+        if commit.is_good:
             return at, bad
-        if one.is_bad:
+        if commit.is_bad:
             bad = at
     return None, bad
 
@@ -189,7 +189,7 @@ def _end_without_result(commits: Sequence[SeenCommit], good: int | None) -> End 
     last = commits[-1]
     if good is None and (commits[0].is_bad or commits[0].is_left_alone):
         return End.GOOD_IS_BAD
-    if sum(one.silent >= VAIN_MOST for one in commits) >= SILENT_MOST:
+    if sum(commit.silent >= VAIN_MOST for commit in commits) >= SILENT_MOST:
         return End.SILENT
     if good == len(commits) - 1:
         return End.FLAKY
@@ -201,7 +201,7 @@ def _end_without_result(commits: Sequence[SeenCommit], good: int | None) -> End 
 def _is_confirmed_bad(commits: Sequence[SeenCommit], good: int | None) -> bool:
     """Whether some commit after the good ones certainly fails."""
     after = 1 if good is None else good + 1
-    return any(one.is_bad and one.bad >= BAD_RUNS for one in commits[after:])
+    return any(commit.is_bad and commit.bad >= BAD_RUNS for commit in commits[after:])
 
 
 def _unconfirmed_ends(commits: Sequence[SeenCommit], good: int | None) -> list[tuple[SeenCommit, Purpose]]:
@@ -216,7 +216,7 @@ def _unconfirmed_ends(commits: Sequence[SeenCommit], good: int | None) -> list[t
 
 def _passes(commits: Sequence[SeenCommit], good: int) -> int:
     """Return how many runs passed up to a good commit."""
-    return sum(one.good for one in commits[: good + 1])
+    return sum(commit.good for commit in commits[: good + 1])
 
 
 def _unconfirmed_pair(
@@ -240,12 +240,12 @@ def _confirm(
     wanted: Sequence[tuple[SeenCommit, Purpose]], terms: SearchTerms, good: int | None, bad: int | None
 ) -> Decision:
     """Return steps on what is not under way yet, as many as may be at once; what was tried in vain ends the search."""
-    for one, _ in wanted:
-        if one.vain >= VAIN_MOST and not one.asked:
-            end = End.SILENT if one.silent else End.UNCONFIRMED
-            return Decision(end=end, good=good, bad=bad, unconfirmed=one.sha)
-    under_way = sum(one.asked for one, _ in wanted)
-    steps = [NextStep(one.sha, purpose) for one, purpose in wanted if not one.asked]
+    for commit, _ in wanted:
+        if commit.vain >= VAIN_MOST and not commit.asked:
+            end = End.SILENT if commit.silent else End.UNCONFIRMED
+            return Decision(end=end, good=good, bad=bad, unconfirmed=commit.sha)
+    under_way = sum(commit.asked for commit, _ in wanted)
+    steps = [NextStep(commit.sha, purpose) for commit, purpose in wanted if not commit.asked]
     return Decision(steps=tuple(steps[: max(0, terms.parallel - under_way)]), good=good, bad=bad)
 
 
@@ -279,7 +279,7 @@ def _near(places: Sequence[int], middle: int, untestable: Sequence[int], reach: 
 
     def unlikeness(place: int) -> tuple[int, int]:
         after = bisect_left(tried, place)
-        apart = min(abs(place - one) for one in tried[max(0, after - 1) : after + 1])
+        apart = min(abs(place - other) for other in tried[max(0, after - 1) : after + 1])
         return -min(apart, far), abs(place - places[middle])
 
     return min(nearby, key=unlikeness)

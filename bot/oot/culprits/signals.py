@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 from bot.jobs import branch_history, branch_reads, grid
-from bot.jobs import rows as trunk_rows
+from bot.jobs import rows as branch_rows
 from bot.jobs.settings import TrunkSettings
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def nearest_names(word: str, known: Iterable[str]) -> list[str]:
     """Return the known names most like a word."""
     by_folded = {name.casefold(): name for name in known}
     close = get_close_matches(word.casefold()[:NAME_MOST], by_folded, n=NEAREST, cutoff=0.3)
-    return [by_folded[one] for one in close] or sorted(by_folded.values())[:NEAREST]
+    return [by_folded[name] for name in close] or sorted(by_folded.values())[:NEAREST]
 
 
 LINES = 400  # newest commits that are looked at
@@ -100,7 +100,7 @@ class History:
     def column(self, job: str) -> list[Cell | None]:
         """Return what a job did, newest first; empty where there is no such job."""
         wanted = column_name(self.label, job)
-        place = next((at for at, one in enumerate(self.grid.columns) if one.name == wanted), None)
+        place = next((at for at, column in enumerate(self.grid.columns) if column.name == wanted), None)
         return [] if place is None else self.grid.column(place)
 
     def broken_jobs(self) -> list[str]:
@@ -130,23 +130,23 @@ async def read_history(
     """Return how the jobs of a backend, or with an empty name upstream's own, fared on some commits."""
     options = settings.of(TrunkSettings)
     if not backend:
-        found = grid.build_grid(await branch_reads.read_facts(tx, settings, branch, commits), options)
-        own = tuple(column for column in found.columns if column.source == "actions")
-        places = {at: place for place, at in enumerate(found.columns.index(one) for one in own)}
+        built = grid.build_grid(await branch_reads.read_facts(tx, settings, branch, commits), options)
+        own = tuple(column for column in built.columns if column.source == "actions")
+        places = {at: place for place, at in enumerate(built.columns.index(column) for column in own)}
         lines = tuple(
             grid.GridLine(
                 commit=line.commit,
                 gone=line.gone,
                 cells={places[at]: cell for at, cell in line.cells.items() if at in places},
             )
-            for line in found.lines
+            for line in built.lines
         )
         return History(label="", grid=grid.Grid(columns=own, lines=lines).on_branch())
     devices = await branch_reads.device_names(tx)
     shas = [row["sha"] for row in commits]
     jobs = [
         row
-        for row in await trunk_rows.backend_jobs(tx, branch.names, shas)
+        for row in await branch_rows.backend_jobs(tx, branch.names, shas)
         if row["downstream_repo"].casefold() == backend.casefold()
     ]
     label = devices.get(backend.casefold(), jobs[0]["downstream_repo"] if jobs else backend)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bot.core import text
 from bot.jobs import branch_history, branch_reads, grid
-from bot.jobs import rows as trunk_rows
+from bot.jobs import rows as branch_rows
 from bot.oot.allowlist import versions as allowlists
 from bot.oot.allowlist.entry import BisectTerms
 from bot.oot.culprits import job_runs, rows, signals
@@ -122,8 +122,8 @@ def _named_jobs(jobs: Iterable[str], what: str) -> list[str]:
 
 def _failing_commits(seen: History, job: str) -> list[str]:
     cells = zip(seen.grid.lines, seen.column(job), strict=True)
-    found = [line.commit["sha"] for line, cell in cells if cell is not None and cell.broken]
-    return found[:FAILING_READ]
+    failing = [line.commit["sha"] for line, cell in cells if cell is not None and cell.broken]
+    return failing[:FAILING_READ]
 
 
 async def _failing_tests(
@@ -186,23 +186,23 @@ async def find_ends(
 
 async def read_range(tx: Transaction, branch: Branch, *, good: str, bad: str) -> list[CommitRow] | None:
     """Return the commits of a branch from a good to a bad one, oldest first; None where they are not on it so."""
-    last = await trunk_rows.commit(tx, branch.repository["repository_id"], branch.name, bad)
+    last = await branch_rows.commit(tx, branch.repository["repository_id"], branch.name, bad)
     if last is None or last["gone"]:
         return None
     size = 200
     while True:
         older, more = await branch_reads.newest_commits(tx, branch, before=bad, limit=min(size, COMMITS_MOST))
-        found = [last, *older]
-        place = next((at for at, row in enumerate(found) if row["sha"] == good), None)
+        commits = [last, *older]
+        place = next((at for at, row in enumerate(commits) if row["sha"] == good), None)
         if place is not None:
             break
         if not more or size >= COMMITS_MOST:
             return None
         size *= 4
-    gone = grid.gone_commits(found)
+    gone = grid.gone_commits(commits)
     if {good, bad} & gone:
         return None
-    return [row for row in reversed(found[: place + 1]) if row["sha"] not in gone]
+    return [row for row in reversed(commits[: place + 1]) if row["sha"] not in gone]
 
 
 async def failure_on(
@@ -217,12 +217,12 @@ async def _named(tx: Transaction, seen: History, branch: Branch, written: str) -
     sha = written.casefold()
     if not SHA.fullmatch(sha):
         raise Refused(f"{written[:64]} is not a commit: write at least 7 digits of its SHA")
-    found = {line.commit["sha"] for line in seen.grid.lines if line.commit["sha"].startswith(sha)}
-    if len(found) > 1:
+    shas = {line.commit["sha"] for line in seen.grid.lines if line.commit["sha"].startswith(sha)}
+    if len(shas) > 1:
         raise Refused(f"{written} is the beginning of several commits: write more of it")
-    if found:
-        return found.pop()
-    row = await trunk_rows.commit(tx, branch.repository["repository_id"], branch.name, sha)
+    if shas:
+        return shas.pop()
+    row = await branch_rows.commit(tx, branch.repository["repository_id"], branch.name, sha)
     if row is None:
         raise UnknownCommit(sha, branch.name)
     if row["gone"]:
@@ -301,7 +301,7 @@ async def find_entry(tx: Transaction, repo: str, word: str) -> Entry | None:
     listed = await allowlists.read_in_force(tx)
     entry = _find(listed, wanted) if listed else None
     if entry is None:
-        known = [one.label for one in listed.entries] if listed else []
+        known = [listed_entry.label for listed_entry in listed.entries] if listed else []
         near = text.listing(nearest_names(word, [*known, "upstream"]))
         raise Refused(f"no backend is called {word[:100]}; the nearest are: {near}")
     if entry.level < LEAST_LEVEL:
@@ -312,7 +312,7 @@ async def find_entry(tx: Transaction, repo: str, word: str) -> Entry | None:
 
 
 def _find(listed: Allowlist, wanted: str) -> Entry | None:
-    return next((one for one in listed.entries if wanted in {one.key, one.label.casefold()}), None)
+    return next((entry for entry in listed.entries if wanted in {entry.key, entry.label.casefold()}), None)
 
 
 async def start_search(tx: Transaction, settings: Settings, wanted: WantedSearch) -> StartedSearch:
@@ -328,10 +328,10 @@ async def start_search(tx: Transaction, settings: Settings, wanted: WantedSearch
     )
     if known := await rows.find_open(tx, signal):
         return StartedSearch(row=known, is_new=False)
-    found = await find_ends(tx, settings, seen, branch, signal, good=wanted.good, bad=wanted.bad)
+    ends = await find_ends(tx, settings, seen, branch, signal, good=wanted.good, bad=wanted.bad)
     if sum(row["state"] in {"running", "waiting"} for row in await _open(tx, branch)) >= OPEN_MOST:
         raise Refused(f"{OPEN_MOST} searches are under way in {wanted.repo}: cancel one, or wait")
-    row = await _new_row(tx, settings, branch, signal, found=found, wanted=wanted)
+    row = await _new_row(tx, settings, branch, signal, ends=ends, wanted=wanted)
     row["flaky_rate"] = seen.flaky_rate(signal["job"], since=tx.now - signals.FLAKY_WITHIN)
     if not await rows.add_search(tx, row):  # another request was a moment earlier
         known = await rows.find_open(tx, signal)
@@ -346,11 +346,11 @@ async def find_branch(tx: Transaction, settings: Settings, wanted: WantedSearch)
     """Return the branch that is searched; raises Refused."""
     if not settings.is_upstream(wanted.repo):
         raise Refused(f"{wanted.repo[:200]} is not an upstream repository")
-    found = await branch_history.find_branch_of(tx, wanted.repo, wanted.branch)
-    if found is None:
+    branch = await branch_history.find_branch_of(tx, wanted.repo, wanted.branch)
+    if branch is None:
         raise Refused(f"nothing is known of {wanted.repo[:200]} yet")
-    name = wanted.branch or found.repository["default_branch"] or ""
-    return branch_reads.Branch(repository=found.repository, names=found.names, name=name)
+    name = wanted.branch or branch.repository["default_branch"] or ""
+    return branch_reads.Branch(repository=branch.repository, names=branch.names, name=name)
 
 
 async def cancel_search(tx: Transaction, identifier: str, *, by: str) -> BisectRow:
@@ -374,9 +374,9 @@ async def _open(tx: Transaction, branch: Branch) -> list[BisectRow]:
 
 
 async def _new_row(
-    tx: Transaction, settings: Settings, branch: Branch, signal: Signal, *, found: Ends, wanted: WantedSearch
+    tx: Transaction, settings: Settings, branch: Branch, signal: Signal, *, ends: Ends, wanted: WantedSearch
 ) -> BisectRow:
-    failure = await failure_on(tx, settings, branch, signal, found.bad)
+    failure = await failure_on(tx, settings, branch, signal, ends.bad)
     known = job_runs.KnownFailure(
         signature=failure and failure["signature"], kind=failure and failure["failure_kind"]
     )
@@ -389,8 +389,8 @@ async def _new_row(
         "job": signal["job"],
         "test": signal["test"],
         "signature": signal["signature"],
-        "good_sha": found.good,
-        "bad_sha": found.bad,
+        "good_sha": ends.good,
+        "bad_sha": ends.bad,
         "state": "running",
         "why": "",
         "requested_by": wanted.by,

@@ -40,26 +40,26 @@ OWN_RUNS = "bisect_run"  # kind of the task that has upstream's own CI run a com
 
 
 async def record_steps(
-    tx: Transaction, settings: Settings, found: Situation, steps: Sequence[NextStep]
+    tx: Transaction, settings: Settings, situation: Situation, steps: Sequence[NextStep]
 ) -> list[StepRow]:
     """Record steps together with what sends them: whatever happens then, none is lost, and none made twice."""
-    number = max((step["number"] for step in found.steps), default=0)
-    commits = {row["sha"]: row for row in found.commits}
+    number = max((step["number"] for step in situation.steps), default=0)
+    commits = {row["sha"]: row for row in situation.commits}
     made: list[StepRow] = []
     for at, step in enumerate(steps, number + 1):
-        row = _new_step(tx, found, step, at)
-        if found.entry is None:
-            tx.enqueue(OWN_RUNS, f"{found.search['id']}/{at}")
+        row = _new_step(tx, situation, step, at)
+        if situation.entry is None:
+            tx.enqueue(OWN_RUNS, f"{situation.search['id']}/{at}")
         else:
-            await _dispatch(tx, settings, found, found.entry, step=row, commit=commits[step.sha])
+            await _dispatch(tx, settings, situation, situation.entry, step=row, commit=commits[step.sha])
         made.append(row)
     await rows.add_steps(tx, made)
     return made
 
 
-def _new_step(tx: Transaction, found: Situation, step: NextStep, number: int) -> StepRow:
+def _new_step(tx: Transaction, situation: Situation, step: NextStep, number: int) -> StepRow:
     return {
-        "bisect_id": found.search["id"],
+        "bisect_id": situation.search["id"],
         "number": number,
         "sha": step.sha,
         "purpose": step.purpose.value,
@@ -77,11 +77,17 @@ def _new_step(tx: Transaction, found: Situation, step: NextStep, number: int) ->
 
 
 async def _dispatch(
-    tx: Transaction, settings: Settings, found: Situation, entry: Entry, *, step: StepRow, commit: CommitRow
+    tx: Transaction,
+    settings: Settings,
+    situation: Situation,
+    entry: Entry,
+    *,
+    step: StepRow,
+    commit: CommitRow,
 ) -> None:
-    search = found.search
+    search = situation.search
     guid = deliveries.content_guid(f"bisect {search['id']} {step['number']}")
-    body = push_body(settings, found.branch, search, step, commit)
+    body = push_body(settings, situation.branch, search, step, commit)
     # its event has no handler: it was never pushed, and is no record
     await inbox.store_delivery(tx, deliveries.to_incoming(guid, BISECT, body, source=BISECT))
     event: DispatchEvent = {
@@ -94,7 +100,7 @@ async def _dispatch(
         "head_sha": commit["sha"],
         "base_sha": commit["parent"],
         "base_ref": None,
-        "ref": f"refs/heads/{found.branch.name}",
+        "ref": f"refs/heads/{situation.branch.name}",
         "labels": [],
     }
     row = new_dispatch(tx, event, backend_columns(entry, event["event_type"]), state="pending")
@@ -171,8 +177,8 @@ async def _runs(context: Context, search: BisectRow, step: StepRow) -> list[Run]
         if branch is None:
             return []
         sha = step["sha"]
-        found = await branch_reads.read_runs(tx, context.settings, branch, [sha], search["job"])
-    return found.get(sha, [])
+        runs = await branch_reads.read_runs(tx, context.settings, branch, [sha], search["job"])
+    return runs.get(sha, [])
 
 
 async def _start(context: Context, search: BisectRow, step: StepRow, runs: Sequence[Run]) -> None:
@@ -200,12 +206,12 @@ async def _start(context: Context, search: BisectRow, step: StepRow, runs: Seque
 async def _run_again(context: Context, client: Client, step: StepRow, jobs: Sequence[Run]) -> None:
     """Run a job again, or where it has shards the whole run; the attempt it was at is recorded first."""
     run_id = jobs[0].run_id
-    found = await client.getitem(client.path(f"actions/runs/{run_id}"))
-    attempt = int(found["run_attempt"])
+    run = await client.getitem(client.path(f"actions/runs/{run_id}"))
+    attempt = int(run["run_attempt"])
     if step["from_attempt"] is not None and attempt > step["from_attempt"]:
         await _sent(context, step)  # an earlier request has done it
         return
-    if found["status"] != "completed":
+    if run["status"] != "completed":
         raise RetryLater(f"run {run_id} has not ended yet", after=GOES_ON)
     async with context.store.transaction() as tx:
         await rows.change_step(tx, step, run_id=run_id, from_attempt=attempt)

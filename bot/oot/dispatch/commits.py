@@ -92,8 +92,8 @@ async def commits_of_tree(tx: Transaction, repo: str, tree_sha: str, *, but: str
     query = sa.select(tree.head_sha).where(
         tree.upstream_repo == repo, tree.tree_sha == tree_sha, tree.head_sha != but
     )
-    found = await tx.run(query.order_by(tree.asked_at.desc(), tree.head_sha).limit(SAME_MOST))
-    return list(found.scalars())
+    shas = await tx.run(query.order_by(tree.asked_at.desc(), tree.head_sha).limit(SAME_MOST))
+    return list(shas.scalars())
 
 
 log = structlog.get_logger("bot.oot.dispatch.commits")
@@ -142,17 +142,17 @@ async def _list_files(client: Client, number: int) -> tuple[list[str], int]:
     url = client.path(f"pulls/{number}/files{{?per_page}}")
     paths: list[str] = []
     counted = 0
-    async for one in client.getiter(url, {"per_page": "100"}):
-        paths += _names(one)
+    async for listed in client.getiter(url, {"per_page": "100"}):
+        paths += _names(listed)
         counted += 1
         if counted == MOST_FILES:
             break
     return paths, counted
 
 
-def _names(one: dict[str, Any]) -> list[str]:
+def _names(listed: dict[str, Any]) -> list[str]:
     """Return the names of a changed file, as they can be stored: a name need not be UTF-8."""
-    names = [one["filename"], one.get("previous_filename")]
+    names = [listed["filename"], listed.get("previous_filename")]
     return [name.encode("utf-8", "replace").decode() for name in names if isinstance(name, str)]
 
 
@@ -204,7 +204,7 @@ async def read_same(
     """Return, by backend, the newest commit with the files of this one on which it has passed."""
     wanted = {entry.key: entry for entry in entries if entry.skip_if_same_tree}
     tree = await get_tree(tx, repo, sha) if wanted else None
-    found: dict[str, SameTree] = {}
+    same: dict[str, SameTree] = {}
     for other in await commits_of_tree(tx, repo, tree, but=sha) if tree else ():
         rows = [
             row
@@ -215,12 +215,12 @@ async def read_same(
         known = await read_facts(tx, [*counting.values(), *pushed])
         for facts in merge_facts(known, counting, pushed).values():
             key, number = facts.dispatch["backend_key"], facts.dispatch["pr_number"]
-            if key not in found and state_of(facts, wanted[key], now=tx.now) is State.SUCCESS:
+            if key not in same and state_of(facts, wanted[key], now=tx.now) is State.SUCCESS:
                 page = f"{settings.url}/{repo}/commit/{other}"
                 if number is not None:
                     page = f"{settings.url}/{repo}/pull/{number}?sha={other}#{anchor_of(key)}"
-                found[key] = SameTree(sha=other, url=page)
-    return found
+                same[key] = SameTree(sha=other, url=page)
+    return same
 
 
 async def known_commit(tx: Transaction, allowlist: Allowlist, record: PullRow) -> Commit:
@@ -303,10 +303,10 @@ async def _ask_for_tree(context: Context, repo: str, sha: str, *, since: int | N
             return
     client = context.github.client(repo, since=since, contents="read")
     try:
-        found = await client.getitem(client.path("commits/{sha}"), {"sha": sha})
+        commit = await client.getitem(client.path("commits/{sha}"), {"sha": sha})
     except GitHubRefused as error:
         log.warning("the tree of a commit cannot be read", repo=repo, sha=sha, reason=str(error))
         return
-    if tree := read_member(found, ("commit", "tree", "sha"), Kind.TEXT):
+    if tree := read_member(commit, ("commit", "tree", "sha"), Kind.TEXT):
         async with context.store.transaction() as tx:
             await store_tree(tx, repo, sha, tree)

@@ -90,8 +90,8 @@ def _against(entry: Entry, commit: Commit) -> Iterator[Decision]:
         if entry.labels and not labels & _folded(entry.labels):
             words = " or ".join(f"`{label}`" for label in entry.labels[:3])
             yield Decision(send=False, rule="labels", why=f"it has no label {words}")
-        if found := labels & _folded(entry.not_labels):
-            yield Decision(send=False, rule="not_labels", why=f"it has the label `{min(found)}`")
+        if excluded := labels & _folded(entry.not_labels):
+            yield Decision(send=False, rule="not_labels", why=f"it has the label `{min(excluded)}`")
     if entry.branches and commit.branch is not None and not _on_branch(entry, commit.branch):
         yield Decision(send=False, rule="branches", why=f"the branch {commit.branch} is none of its branches")
     if commit.event == "push" and not in_sample(commit.sha, entry.sample):

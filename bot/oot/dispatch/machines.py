@@ -48,7 +48,7 @@ async def read_waiting(tx: Transaction, backend_key: str) -> list[DispatchRow]:
 async def end_wait(tx: Transaction, row: DispatchRow, **values: Any) -> bool:
     """Set columns of a dispatch that waits; returns False when it has been dropped."""
     ended = sa.update(oot_dispatch).where(DISPATCH.id == row["id"], WAITING).values(values)
-    done = [dict(one) for one in (await tx.run(ended.returning(*COUNTED_BY))).mappings()]
+    done = [dict(changed) for changed in (await tx.run(ended.returning(*COUNTED_BY))).mappings()]
     tx.note_changed("oot_dispatch", done)
     return bool(done)
 

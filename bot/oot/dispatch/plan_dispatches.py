@@ -217,8 +217,8 @@ async def plan_pull_request(
             choice = chooser.choose(entry, state)
             if columns and await _record(tx, columns, entry, choice):
                 recorded += 1
-    for one in {number, *await _gate_deciders(tx, repo, number, record)}:
-        request_publish(tx, repo, one)
+    for decider in {number, *await _gate_deciders(tx, repo, number, record)}:
+        request_publish(tx, repo, decider)
     log.info(
         "dispatches recorded",
         repo=repo,
@@ -310,7 +310,7 @@ async def _already_dispatched(tx: Transaction, event: PullEvent, allowlist: Allo
         return set()
     same_action = Counter(row["backend_key"] for row in rows if row["action"] == action)
     facts = await read_facts(tx, list(newest_by_backend(rows).values()))
-    found = set()
+    dispatched = set()
     for known in facts.values():
         key = known.dispatch["backend_key"]
         state = state_of(known, allowlist.find(key), now=tx.now)
@@ -318,8 +318,8 @@ async def _already_dispatched(tx: Transaction, event: PullEvent, allowlist: Allo
         # closing makes a backend cancel its run, which it need not report
         may_be_cancelled = reopened and not state.finished and same_action[key] < MOST_REOPENED
         if state not in WORTHLESS and not may_be_cancelled:
-            found.add(key)
-    return found & set(same_action) if action == "ready_for_review" and not late else found
+            dispatched.add(key)
+    return dispatched & set(same_action) if action == "ready_for_review" and not late else dispatched
 
 
 async def _is_late(tx: Transaction, rows: Sequence[DispatchRow], event: PullEvent) -> bool:
@@ -339,8 +339,8 @@ async def _is_late(tx: Transaction, rows: Sequence[DispatchRow], event: PullEven
 
 
 def _updated_at(body: dict[str, Any]) -> int | None:
-    found: int | None = read_member(body, ("pull_request", "updated_at"), Kind.TIME)
-    return found
+    updated_at: int | None = read_member(body, ("pull_request", "updated_at"), Kind.TIME)
+    return updated_at
 
 
 async def _columns(tx: Transaction, event: PullEvent, entry: Entry, *, held: bool) -> DispatchEvent | None:

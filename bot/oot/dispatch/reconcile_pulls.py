@@ -103,9 +103,9 @@ async def _missed(
     missed += [
         _closed(row) for number, row in recorded.items() if row["state"] == "open" and number not in open_now
     ]
-    found = [event for event in missed if event is not None]
-    stored = await inbox.stored_guids(tx, [event.guid for event in found])
-    return [event for event in found if event.guid not in stored]
+    events = [event for event in missed if event is not None]
+    stored = await inbox.stored_guids(tx, [event.guid for event in events])
+    return [event for event in events if event.guid not in stored]
 
 
 def _missed_event(

@@ -101,11 +101,11 @@ async def recorded_pulls(tx: Transaction, repo: str, numbers: Sequence[int]) -> 
     of_repo = select(PullRow, records["pull_request"], body=sa.null()).where(
         sa.func.lower(pull.repo) == repo.lower()
     )
-    found = await tx.fetch(of_repo.where(pull.state == "open"))
+    pulls = await tx.fetch(of_repo.where(pull.state == "open"))
     for start in range(0, len(numbers), NUMBERS_PER_QUERY):
         some = numbers[start : start + NUMBERS_PER_QUERY]
-        found += await tx.fetch(of_repo.where(pull.number.in_(some)))
-    newest_last = sorted(found, key=lambda row: row["received_at"])
+        pulls += await tx.fetch(of_repo.where(pull.number.in_(some)))
+    newest_last = sorted(pulls, key=lambda row: row["received_at"])
     return {number: row for row in newest_last if (number := row["number"]) is not None}
 
 
@@ -114,7 +114,7 @@ async def dispatched_heads(
 ) -> dict[int, set[tuple[str, str | None]]]:
     """Return, by number, which heads of these pull requests were dispatched for which base branch."""
     sent = oot_dispatch.c
-    found: dict[int, set[tuple[str, str | None]]] = {}
+    heads: dict[int, set[tuple[str, str | None]]] = {}
     for start in range(0, len(numbers), NUMBERS_PER_QUERY):
         query = sa.select(sent.pr_number, sent.head_sha, sent.base_ref).distinct()
         query = query.where(
@@ -123,8 +123,8 @@ async def dispatched_heads(
             sent.action != "closed",  # nor a push, which has none
         )
         for number, head_sha, base_ref in await tx.run(query):
-            found.setdefault(number, set()).add((head_sha, base_ref))
-    return found
+            heads.setdefault(number, set()).add((head_sha, base_ref))
+    return heads
 
 
 async def superseded_unsent(tx: Transaction, repo: str, numbers: Sequence[int]) -> list[DispatchRow]:
@@ -139,7 +139,7 @@ async def superseded_unsent(tx: Transaction, repo: str, numbers: Sequence[int]) 
     replaced = sa.exists().where(
         *(other.c[name] == mine[name] for name in same), other.c.id != mine.id, newer | counts
     )
-    found: list[DispatchRow] = []
+    superseded: list[DispatchRow] = []
     for start in range(0, len(numbers), NUMBERS_PER_QUERY):
         query = select(DispatchRow, oot_dispatch).where(
             mine.upstream_repo == repo,
@@ -150,5 +150,5 @@ async def superseded_unsent(tx: Transaction, repo: str, numbers: Sequence[int]) 
             mine.action != "closed",
             ~replaced,
         )
-        found += await tx.fetch(query.order_by(mine.id))
-    return found
+        superseded += await tx.fetch(query.order_by(mine.id))
+    return superseded

@@ -54,8 +54,8 @@ def missing_annotations(
     wanted: Sequence[dict[str, Any]], present: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the annotations that a check run on GitHub does not have yet."""
-    known = {_identity(one) for one in present}
-    return [one for one in wanted if _identity(one) not in known]
+    known = {_identity(annotation) for annotation in present}
+    return [annotation for annotation in wanted if _identity(annotation) not in known]
 
 
 def split_annotations(annotations: Sequence[dict[str, Any]]) -> list[Sequence[dict[str, Any]]]:
@@ -72,7 +72,7 @@ def _annotated(
     files: Collection[str],
 ) -> CheckRun:
     """Add what backends reported with a line, then what their reports of tests say of other lines."""
-    found = [
+    annotations = [
         _annotation(
             path,
             test.line,
@@ -84,14 +84,14 @@ def _annotated(
         for test in job.failed_tests
         if test.line is not None and (path := _path(test)) in files
     ]
-    lines = {(one["path"], one["start_line"]) for one in found}
+    lines = {(annotation["path"], annotation["start_line"]) for annotation in annotations}
     for mark in marks if files else ():
         path = changed_file(mark.file, files)
         if path is not None and (path, mark.line) not in lines:  # variants of a test fail at one line
             lines.add((path, mark.line))
             title = f"{mark.name} failed in {mark.job}"
-            found.append(_annotation(path, mark.line, title, mark.message, level=_level(backend, None)))
-    return replace(check, annotations=tuple(found[:ANNOTATIONS_MOST])) if found else check
+            annotations.append(_annotation(path, mark.line, title, mark.message, level=_level(backend, None)))
+    return replace(check, annotations=tuple(annotations[:ANNOTATIONS_MOST])) if annotations else check
 
 
 def changed_file(named: str, files: Collection[str]) -> str | None:
@@ -103,8 +103,10 @@ def changed_file(named: str, files: Collection[str]) -> str | None:
     if named in files:
         return named
     if named.startswith("/"):  # the name alone may be that of any other file
-        return max((one for one in files if "/" in one and named.endswith(f"/{one}")), key=len, default=None)
-    below = [one for one in files if one.endswith(f"/{named}")]
+        return max(
+            (path for path in files if "/" in path and named.endswith(f"/{path}")), key=len, default=None
+        )
+    below = [path for path in files if path.endswith(f"/{named}")]
     return below[0] if len(below) == 1 else None
 
 
@@ -182,9 +184,9 @@ async def _create_once(context: Context, client: Client, state: PullState, wante
     }
     first, *others = split_annotations(check.annotations)
     async with create_once(context, partial(rows.intend_check, row=row)) as creation:
-        found = None if creation.fresh else await _find(context, client, wanted)
-        created = found or await creation.create(partial(_create, client, wanted, first))
-    if found is None:
+        earlier = None if creation.fresh else await _find(context, client, wanted)
+        created = earlier or await creation.create(partial(_create, client, wanted, first))
+    if earlier is None:
         for batch in others:
             await client.patch(client.path(f"check-runs/{created}"), data=_changes(wanted, batch))
     elif not await _update(client, created, wanted):
@@ -206,14 +208,14 @@ async def _find(context: Context, client: Client, wanted: CheckWrite) -> int | N
         "app_id": str(context.github.app_id),
         "per_page": "100",
     }
-    found = [
+    ids = [
         int(run["id"])
         async for run in client.getiter(url, about, iterable_key="check_runs")
         if run["external_id"] == body["external_id"] and run["app"]["id"] == context.github.app_id
     ]
     async with context.store.read() as tx:
-        known = await rows.count_recorded(tx, found)
-    return next((one for one in found if one not in known), None)
+        known = await rows.count_recorded(tx, ids)
+    return next((identifier for identifier in ids if identifier not in known), None)
 
 
 async def _create(client: Client, wanted: CheckWrite, batch: Sequence[dict[str, Any]]) -> int:
@@ -244,7 +246,7 @@ async def _not_annotated(client: Client, check_run_id: int, wanted: CheckWrite) 
     if not wanted.check.annotations:
         return []
     url = client.path(f"check-runs/{check_run_id}/annotations{{?per_page}}")
-    present = [one async for one in client.getiter(url, {"per_page": "100"})]
+    present = [annotation async for annotation in client.getiter(url, {"per_page": "100"})]
     return missing_annotations(wanted.check.annotations, present)
 
 

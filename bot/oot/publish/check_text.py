@@ -153,14 +153,14 @@ def crcr_job_name(repo: str, workflow: str, job: str) -> str:
 
 def number_names(names: Iterable[str]) -> list[str]:
     """Return the names, repeated ones numbered: two runs of one dispatch may have jobs of the same name."""
-    found: dict[str, None] = {}
+    numbered: dict[str, None] = {}
     for name in names:
         chosen, count = name, 1
-        while chosen in found:
+        while chosen in numbered:
             count += 1
             chosen = _marked(name, f" ({count})")
-        found[chosen] = None
-    return list(found)
+        numbered[chosen] = None
+    return list(numbered)
 
 
 def _marked(name: str, mark: str) -> str:

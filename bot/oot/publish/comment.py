@@ -115,7 +115,7 @@ async def request_comment(tx: Transaction, settings: Settings, state: PullState)
 def _is_due(settings: Settings, pull: Pull, present: CommentRow | None) -> bool:
     """Whether a comment is created, not only edited, for what there is to say; also after it was deleted."""
     since = present["written_at"] if present else 0
-    answering = any(one.awaited and one.at > since for one in pull.answers)
+    answering = any(answer.awaited and answer.at > since for answer in pull.answers)
     return settings.comment == "always" or comment_text.has_failures(pull) or answering
 
 
@@ -130,12 +130,13 @@ async def _desired(tx: Transaction, state: PullState, *, replacing: bool = False
     pull = state.current.view
     over = await rows.read_mentions(tx, state.repo, state.number, pull.head_sha)
     calling = [
-        one
-        for one in comment_text.needing_oncalls(pull)
-        if not over.get(one.repo.casefold(), False) and not (replacing and one.repo.casefold() in over)
+        backend
+        for backend in comment_text.needing_oncalls(pull)
+        if not over.get(backend.repo.casefold(), False)
+        and not (replacing and backend.repo.casefold() in over)
     ]
-    logins = {(one.repo, login) for one in calling for login in one.oncalls}
-    keys = tuple(one.repo.casefold() for one in calling)
+    logins = {(backend.repo, login) for backend in calling for login in backend.oncalls}
+    keys = tuple(backend.repo.casefold() for backend in calling)
     return Comment(body=comment_text.render_comment(pull, mention=logins), mentions=keys)
 
 
@@ -149,8 +150,8 @@ def _lacks_permission(error: GitHubRefused) -> bool:
 
 async def _edit_found(context: Context, client: Client, number: int, body: str) -> int | None:
     """Find and edit a comment of ours whose id was lost; returns its id, None when there is none."""
-    found = await _find(context, client, number)
-    return found if found is not None and await _edit(client, found, body) else None
+    comment_id = await _find(context, client, number)
+    return comment_id if comment_id is not None and await _edit(client, comment_id, body) else None
 
 
 async def _create(client: Client, state: PullState, body: str) -> int:
@@ -173,8 +174,8 @@ async def _edit(client: Client, comment_id: int, body: str) -> bool:
 async def _find(context: Context, client: Client, number: int) -> int | None:
     """Return the id of our comment, looked for on all pages."""
     url = client.path(f"issues/{number}/comments{{?per_page}}")
-    async for one in client.getiter(url, {"per_page": "100"}):
-        app_id = (one.get("performed_via_github_app") or {}).get("id")
-        if app_id == context.github.app_id and str(one.get("body", "")).startswith(comment_text.MARKER):
-            return int(one["id"])
+    async for comment in client.getiter(url, {"per_page": "100"}):
+        app_id = (comment.get("performed_via_github_app") or {}).get("id")
+        if app_id == context.github.app_id and str(comment.get("body", "")).startswith(comment_text.MARKER):
+            return int(comment["id"])
     return None

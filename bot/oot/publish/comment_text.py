@@ -35,46 +35,51 @@ def describe_verdict(backends: Sequence[Backend], failures: FailureList, *, unkn
     """
     if not backends and not unknown:
         return NOT_ASKED
-    found = gate.judge_gate(backends, unknown=unknown)
-    red = [one for one in backends if one.state.red and not one.decides and not one.ignored_by]
-    unrelated = [one for one in red if _is_unrelated(one, failures)]
-    theirs = [one for one in red if one not in unrelated]
-    parts = [*_of_gate(found, failures), *_failing(theirs, failures)]
+    judged = gate.judge_gate(backends, unknown=unknown)
+    red = [
+        backend
+        for backend in backends
+        if backend.state.red and not backend.decides and not backend.ignored_by
+    ]
+    unrelated = [backend for backend in red if _is_unrelated(backend, failures)]
+    theirs = [backend for backend in red if backend not in unrelated]
+    parts = [*_of_gate(judged, failures), *_failing(theirs, failures)]
     if unrelated:
         parts.append(f"{_count_unrelated(unrelated, failures)} unrelated")
     return " · ".join(parts)
 
 
-def _of_gate(found: Gate, failures: FailureList) -> list[str]:
-    match found.state:
+def _of_gate(judged: Gate, failures: FailureList) -> list[str]:
+    match judged.state:
         case GateState.FAILED:
             blocking = [
-                f"{escaping.code(one.label)} blocks merging: {gate.describe_gate_failure(one, failures)}"
-                for one in found.stopping[:NAMED_MOST]
+                f"{escaping.code(backend.label)} blocks merging: {gate.describe_gate_failure(backend, failures)}"
+                for backend in judged.stopping[:NAMED_MOST]
             ]
             blocking[0] = f"❌ {blocking[0]}"
-            rest = len(found.stopping) - NAMED_MOST
+            rest = len(judged.stopping) - NAMED_MOST
             return [*blocking, f"{rest} more block merging"] if rest > 0 else blocking
         case GateState.WAITING:
-            return [_waiting(found)]
-        case _ if not found.blocking:
+            return [_waiting(judged)]
+        case _ if not judged.blocking:
             return [f"✅ {NOT_BLOCKED}"]
         case _:
-            return [f"✅ {found.sentence(open_=True)}"]
+            return [f"✅ {judged.sentence(open_=True)}"]
 
 
-def _waiting(found: Gate) -> str:
-    if found.unknown:
-        return f"⏳ waiting: {escaping.text(found.unknown)}"
-    awaited = [escaping.code(one.label) for one in found.awaited]
+def _waiting(judged: Gate) -> str:
+    if judged.unknown:
+        return f"⏳ waiting: {escaping.text(judged.unknown)}"
+    awaited = [escaping.code(backend.label) for backend in judged.awaited]
     parts = [f"⏳ waiting for {text.listing(awaited)}"] if awaited else []
-    held = [escaping.code(one.label) for one in found.deciding if one.state is State.HELD]
+    held = [escaping.code(backend.label) for backend in judged.deciding if backend.state is State.HELD]
     return " · ".join([*parts, *([f"✋ {text.listing(held)} held back"] if held else [])])
 
 
 def _failing(red: Sequence[Backend], failures: FailureList) -> list[str]:
     named = [
-        f"{escaping.code(one.label)}: {gate.describe_gate_failure(one, failures)}" for one in red[:NAMED_MOST]
+        f"{escaping.code(backend.label)}: {gate.describe_gate_failure(backend, failures)}"
+        for backend in red[:NAMED_MOST]
     ]
     rest = len(red) - NAMED_MOST
     return [*named, f"{rest} more failed"] if rest > 0 else named
@@ -82,14 +87,18 @@ def _failing(red: Sequence[Backend], failures: FailureList) -> list[str]:
 
 def _is_unrelated(backend: Backend, failures: FailureList) -> bool:
     """Whether all that failed there is likely not the change's."""
-    found = failures.on_backend(backend.repo)
-    return bool(found and backend.failing) and all(one.is_known_on(backend.repo) for one in found)
+    on_backend = failures.on_backend(backend.repo)
+    return bool(on_backend and backend.failing) and all(
+        failure.is_known_on(backend.repo) for failure in on_backend
+    )
 
 
 def _count_unrelated(backends: Sequence[Backend], failures: FailureList) -> int:
     """Return how many failures some backends have, one of several of them once."""
-    found = {id(one): one.count for backend in backends for one in failures.on_backend(backend.repo)}
-    return sum(found.values())
+    counts = {
+        id(failure): failure.count for backend in backends for failure in failures.on_backend(backend.repo)
+    }
+    return sum(counts.values())
 
 
 TESTS_MOST = 10  # that are named
@@ -100,28 +109,28 @@ def describe_tests(
     failures: FailureList, backends: Sequence[Backend], detail: FailureExtent, page: str
 ) -> str:
     """Return the list of tests that fail on some backends; empty without any. `page`: where all are."""
-    repos = {one.repo.lower() for one in backends}
-    found = [one for one in failures.all if one.is_test and repos & one.on.keys()]
-    total = len(found) + failures.tests_left
-    if not found:
+    repos = {backend.repo.lower() for backend in backends}
+    tests = [failure for failure in failures.all if failure.is_test and repos & failure.on.keys()]
+    total = len(tests) + failures.tests_left
+    if not tests:
         return ""
-    items = [_describe_test(one, repos, detail) for one in found[:TESTS_MOST]]
+    items = [_describe_test(test, repos, detail) for test in tests[:TESTS_MOST]]
     rest = total - len(items)
     more = [f"- …and {rest:,} more: {failure_text.link_line(('all of them', page))}"] if rest else []
     return "\n".join([f"**{text.plural(total, 'failing test')}**, each once:", "", *items, *more]).rstrip()
 
 
-def _describe_test(one: Failure, repos: set[str], detail: FailureExtent) -> str:
-    told = next((each for each in one.details if each.message), next(iter(one.details), None))
-    place = told.place if told and not one.url else ""
-    labels = dict.fromkeys(job.label for job in one.jobs if job.key.repo in repos)
+def _describe_test(test: Failure, repos: set[str], detail: FailureExtent) -> str:
+    told = next((each for each in test.details if each.message), next(iter(test.details), None))
+    place = told.place if told and not test.url else ""
+    labels = dict.fromkeys(job.label for job in test.jobs if job.key.repo in repos)
     where = f"fails on {text.listing([escaping.code(label) for label in labels], limit=TEST_BACKENDS_MOST)}"
     parts = [
-        f"- {escaping.code(one.name)}" + (f" at {escaping.code(place)}" if place else ""),
-        escaping.text(one.words) if one.words else where,
-        f"**{one.kind}**" if one.kind else "",
-        *(f"{escaping.code(label)}: {other.word}" for label, other in one.differing if other.word),
-        failure_text.link_line(("history", one.url)),
+        f"- {escaping.code(test.name)}" + (f" at {escaping.code(place)}" if place else ""),
+        escaping.text(test.words) if test.words else where,
+        f"**{test.kind}**" if test.kind else "",
+        *(f"{escaping.code(label)}: {other.word}" for label, other in test.differing if other.word),
+        failure_text.link_line(("history", test.url)),
     ]
     line = " · ".join(part for part in parts if part)
     block = failure_text.message_block(told.message, told.trace, detail) if told else ""
@@ -134,7 +143,7 @@ STOPPED = frozenset({State.CANCELLED, State.NEUTRAL, State.NOT_RUN, State.SKIPPE
 
 def show_table(backends: Sequence[Backend], most: int, page_url: str) -> str:
     """Return a table of at most so many backends that did not just pass; empty without any."""
-    listed = [one for one in backends if not _is_plain(one)]
+    listed = [backend for backend in backends if not _is_plain(backend)]
     lines = ["| Backend | Result | Level | Jobs | Took | |", "|---|---|---|---|---:|---|"]
     lines += [_row(backend) for backend in listed[:most]]
     rest = len(listed) - most
@@ -146,8 +155,8 @@ def show_table(backends: Sequence[Backend], most: int, page_url: str) -> str:
 
 def list_passed(backends: Sequence[Backend]) -> str:
     """Return one line on the backends that passed, of which nothing else is to be said."""
-    plain = [one for one in backends if _is_plain(one)]
-    names = text.listing([escaping.code(one.label) for one in plain], limit=BACKENDS_LISTED)
+    plain = [backend for backend in backends if _is_plain(backend)]
+    names = text.listing([escaping.code(backend.label) for backend in plain], limit=BACKENDS_LISTED)
     return f"{view.tally_states(plain)}: {names}" if plain else ""
 
 
@@ -257,14 +266,17 @@ def has_failures(pull: Pull) -> bool:
     """Whether a comment is due when only failures call for one: red now, or on the head still shown."""
     shown = (*pull.backends, *_shown_head(pull).backends)
     return any(
-        one.state.red and (one.level == Level.L2 or (one.requested and one.has_checks)) for one in shown
+        backend.state.red and (backend.level == Level.L2 or (backend.requested and backend.has_checks))
+        for backend in shown
     )
 
 
 def needing_oncalls(pull: Pull) -> list[Backend]:
     """Return the backends whose on-calls are to be mentioned: red on this very head, at L3 or L4."""
     backends = _listed(pull) if _shown_head(pull) is pull else []
-    return [one for one in backends if one.state.red and one.oncalls and not one.ignored_by]
+    return [
+        backend for backend in backends if backend.state.red and backend.oncalls and not backend.ignored_by
+    ]
 
 
 def _extents() -> Iterator[CommentExtent]:
@@ -312,7 +324,7 @@ def _paragraphs(
     table = show_table(backends, extent.rows, shown.page_url)
     yield from filter(None, [table, list_passed(backends)])
     if extent.tests:
-        red = [one for one in backends if one.state.red]
+        red = [listed for listed in backends if listed.state.red]
         tests = describe_tests(_failures(shown), red, extent.detail, shown.page_url)
         yield from filter(None, [tests, failure_text.describe_missing_baseline(red)])
     for backend in backends:
@@ -338,7 +350,7 @@ def _head(pull: Pull) -> Iterator[str]:
     yield f"**{verdict if pull.reported else f'nothing reported yet · {verdict}'}**"
     commit = escaping.code(text.short(pull.head_sha))
     yield " · ".join(part for part in (f"{commit}{_base(pull)}", NOT_JUDGED) if part)
-    if held := next((one for one in backends if one.state is State.HELD), None):
+    if held := next((backend for backend in backends if backend.state is State.HELD), None):
         yield failure_text.what_now(held)
     if shown is not pull:
         before = escaping.code(text.short(shown.head_sha))

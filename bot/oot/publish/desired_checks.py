@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bot.oot.allowlist.entry import Level
-from bot.oot.publish import check as annotate
-from bot.oot.publish.check import CheckPlan, write_needed
+from bot.oot.publish.check import CheckPlan, annotate_backend, annotate_job, write_needed
 from bot.oot.publish.check_text import CheckRun, backend_check, job_checks
 from bot.oot.verdict.pull_state import labels_ask_for
 
@@ -174,7 +173,7 @@ def _of_backend(case: _Case) -> Iterator[CheckWrite | None]:
     basis = f"{case.dispatch['id']}/{case.backend.attempt}"
     check = backend_check(case.backend, external_id=_new_id(case, basis), **case.common_arguments)
     if not case.per_job:
-        check = annotate.annotate_backend(check, case.backend, case.terms.marks, case.terms.files)
+        check = annotate_backend(check, case.backend, case.terms.marks, case.terms.files)
     row = _continued(case, check.name, basis)
     if case.by_job:
         yield _ended(check, row, case.terms, BY_JOB)
@@ -193,8 +192,8 @@ def _continued(case: _Case, name: str, basis: str) -> CheckRow | None:
     row = case.newest.get(name) or case.renamed(basis)
     if row is None or row["basis"] == basis:
         return row
-    attempts = [one for one in case.present if one["basis"].startswith(f"{case.dispatch['id']}/")]
-    if sum(one["name"] == name for one in attempts) >= MOST_ATTEMPTS:
+    attempts = [check for check in case.present if check["basis"].startswith(f"{case.dispatch['id']}/")]
+    if sum(check["name"] == name for check in attempts) >= MOST_ATTEMPTS:
         return row
     if row["status"] != "completed" and (case.demoted or not (case.requested and case.awaited)):
         return row  # it ends, whatever its basis
@@ -210,7 +209,7 @@ def _of_jobs(case: _Case) -> Iterator[CheckWrite | None]:
         begins = row is None and wanted and case.per_job and case.may_begin(check.name)
         allowed -= begins
         if begins or row is not None:
-            full = annotate.annotate_job(check, case.backend, job, case.terms.marks, case.terms.files)
+            full = annotate_job(check, case.backend, job, case.terms.marks, case.terms.files)
             write = _write(case, full, full.external_id, row)
             yield replace(write, urgent=False) if write else None  # any number of jobs may be reported
 

@@ -61,7 +61,7 @@ def failing_job(job: Job, detail: FailureExtent) -> str:
     """Return the line on a failing job and its first failed tests."""
     shown = job.failed_tests[: detail.tests]
     rest = max(job.failed or 0, len(job.failed_tests)) - len(shown)
-    why = [_why(one) for one in job.lines]
+    why = [_why(line) for line in job.lines]
     if not shown:
         return "\n\n".join([job_line(job, failed=rest), *why])
     items = [_test(test, detail) for test in shown]
@@ -115,16 +115,16 @@ def by_urgency(jobs: Sequence[Job]) -> list[Job]:
 def describe_missing_baseline(backends: Sequence[Backend]) -> str:
     """Return, once, of which backends nothing is known to compare failures with; empty for none."""
     names = [
-        escaping.code(one.label)
-        for one in backends
-        if one.state.red and any(job.history in (None, History.NO_BASELINE) for job in one.failing)
+        escaping.code(backend.label)
+        for backend in backends
+        if backend.state.red and any(job.history in (None, History.NO_BASELINE) for job in backend.failing)
     ]
     return f"No baseline yet for {text.listing(names)}: nothing to compare with." if names else ""
 
 
 def describe_cause(backends: Sequence[Backend]) -> str:
     """Return whether this change is the likely cause of the failures: one sentence, empty without failures."""
-    histories = [job.history or History.NO_BASELINE for one in backends for job in one.failing]
+    histories = [job.history or History.NO_BASELINE for backend in backends for job in backend.failing]
     kinds = [(histories.count(kind), phrase) for kind, phrase in _WHOSE.items()]
     if not histories:
         return ""
@@ -183,8 +183,8 @@ def _test(test: FailedTest, detail: FailureExtent) -> str:
 
 def message_block(message: str | None, trace: str | None, detail: FailureExtent) -> str:
     """Return message and stack trace below a line of a list; empty where nothing is to be shown."""
-    found = _message(message, trace, detail)
-    return _indented(escaping.fence(found)) if found else ""
+    body = _message(message, trace, detail)
+    return _indented(escaping.fence(body)) if body else ""
 
 
 def _message(message: str | None, trace: str | None, detail: FailureExtent) -> str:

@@ -56,23 +56,23 @@ def decide_gate(head: PullHead, present: Sequence[CheckRow], *, ever: bool, curr
     blocked = any(backend.blocks for backend in pull.backends)
     if not (blocked or (ever and head.expecting)) or (row is None and not current):
         return None
-    found = gate.judge_gate(pull.backends, unknown=pull.gate_unknown)
+    judged = gate.judge_gate(pull.backends, unknown=pull.gate_unknown)
     was_green = row is not None and row["conclusion"] == "success"
-    if head.undispatched and found.state is GateState.PASSED and not was_green:
-        missing = {one.repo.casefold() for one in head.undispatched}
-        others = [one for one in pull.backends if one.repo.casefold() not in missing]
+    if head.undispatched and judged.state is GateState.PASSED and not was_green:
+        missing = {backend.repo.casefold() for backend in head.undispatched}
+        others = [backend for backend in pull.backends if backend.repo.casefold() not in missing]
         return gate.judge_gate((*others, *head.undispatched), unknown=pull.gate_unknown)
-    return found
+    return judged
 
 
 def _writes(commit: _Commit, present: Sequence[CheckRow], terms: CheckTerms) -> CheckPlan:
     """Return what has to be written of a commit's gate."""
-    found = decide_gate(commit.head, present, ever=terms.gate, current=commit.current)
-    if found is None:
+    decided = decide_gate(commit.head, present, ever=terms.gate, current=commit.current)
+    if decided is None:
         return CheckPlan()
     pull = commit.head.view
     check = gate_check(
-        found, prefix=terms.prefix, head_sha=commit.sha, external_id="", page_url=pull.page_url
+        decided, prefix=terms.prefix, head_sha=commit.sha, external_id="", page_url=pull.page_url
     )
     row = present[-1] if present else None
     number = int(row["external_id"].rpartition("/")[2]) if row else 1
@@ -136,15 +136,15 @@ async def read_shown_gates(
     commits = await _Judge(tx=tx, settings=settings, state=state).on_heads(chosen, everyones=True)
     written = await rows.gates_on(tx, state.repo, [commit.sha for commit in commits], name)
     ever = bool(written) or await rows.gate_exists(tx, state.repo, name)
-    found = {}
+    shown = {}
     for commit in commits:
         present = [row for row in written if row["head_sha"] == commit.sha]
-        one = decide_gate(commit.head, present, ever=ever, current=commit.current) or _left(present)
-        if one is not None:
+        decided = decide_gate(commit.head, present, ever=ever, current=commit.current) or _left(present)
+        if decided is not None:
             check_run_id = present[-1]["check_run_id"] if present else None
             number = commit.head.view.number
-            found[commit.sha] = ShownGate(gate=one, number=number, check_run_id=check_run_id)
-    return found
+            shown[commit.sha] = ShownGate(gate=decided, number=number, check_run_id=check_run_id)
+    return shown
 
 
 def _left(present: Sequence[CheckRow]) -> Gate | None:
@@ -162,16 +162,16 @@ async def dependent_pulls(tx: Transaction, state: PullState, plan: CheckPlan, ga
     Those behind it in a merge queue only while a gate has to be written: two pull requests can each be behind the
     other, once in the queue as it was and once as it is. The one that writes the gate of a common commit always.
     """
-    found: set[int] = set()
-    if any(one.check.name == gate_name for one in plan.writes):
-        found |= merge_queue.pulls_behind(await merge_queue.waiting_groups(tx, state.repo), state.number)
+    numbers: set[int] = set()
+    if any(write.check.name == gate_name for write in plan.writes):
+        numbers |= merge_queue.pulls_behind(await merge_queue.waiting_groups(tx, state.repo), state.number)
     if state.current:
         sha = state.current.view.head_sha
         first, *rest = (await record_store.read_deciding_pulls(tx, state.repo, [sha])).get(
             sha, [state.number]
         )
-        found |= {first} if state.number in rest else set()
-    return found
+        numbers |= {first} if state.number in rest else set()
+    return numbers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,11 +143,11 @@ async def _is_base_on_branch(tx: Transaction, group: MergeGroupRow) -> bool:
     push, pull = records["push"].c, records["pull_request"].c
     pushed = (push.after == base, push.ref == f"refs/heads/{branch}", push.deleted.is_not(True))
     based = (pull.number == group["pr_number"], pull.base_sha == base, pull.base_ref == branch)
-    found = [
+    queries = [
         sa.select(sa.literal(1)).where(sa.func.lower(columns.repo) == repo.lower(), *conditions).limit(1)
         for columns, conditions in ((push, pushed), (pull, based))
     ]
-    return any([await tx.row(query) is not None for query in found])
+    return any([await tx.row(query) is not None for query in queries])
 
 
 def pulls_behind(groups: Sequence[MergeGroupRow], number: int) -> set[int]:
@@ -200,15 +200,15 @@ async def reconcile_queue_bases(context: Context, repo: str, _window: Window) ->
 
 
 async def _ask(context: Context, groups: Sequence[MergeGroupRow]) -> int:
-    found = 0
+    answered = 0
     for group in groups:
         known = await _is_on_branch(context, group)
         async with context.store.transaction() as tx:
             await note_base(tx, group, known=known)
             if known:
                 request_publish(tx, group["upstream_repo"], group["pr_number"])
-        found += known
-    return found
+        answered += known
+    return answered
 
 
 async def _is_on_branch(context: Context, group: MergeGroupRow) -> bool:
@@ -219,8 +219,8 @@ async def _is_on_branch(context: Context, group: MergeGroupRow) -> bool:
     client = context.github.client(repo, since=group["created_at"], contents="read")
     url = client.path("compare/{base}...{head}{?page,per_page}")  # the first page alone lists files
     try:
-        found = await client.getitem(url, {"base": base, "head": branch, "page": "2", "per_page": "1"})
+        compared = await client.getitem(url, {"base": base, "head": branch, "page": "2", "per_page": "1"})
     except GitHubRefused as error:
         log.warning("GitHub does not tell what a queue builds on", repo=repo, base=base, reason=str(error))
         return False
-    return found["status"] in CONTAINS
+    return compared["status"] in CONTAINS

@@ -17,8 +17,8 @@ from bot.oot.publish import check_text, comment, desired_checks, gates, merge_qu
 from bot.oot.publish.check import CheckTerms, write_check
 from bot.oot.results import task_keys
 from bot.oot.results.task_keys import request_publish
-from bot.oot.verdict import comparison as verdict_rows
 from bot.oot.verdict import pull_state, verdict
+from bot.oot.verdict.comparison import store_compared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,7 +77,7 @@ async def publish_pull(context: Context, task: Task) -> float:
     async with context.store.transaction() as tx:
         _schedule(tx, task.key, plan, wait, now)
         _schedule_confirmation(tx, task.key, heads)
-        await verdict_rows.store_compared(tx, state.compared)
+        await store_compared(tx, state.compared)
         await comment.request_comment(tx, context.settings, state)
     if wait and wait.after is None:
         raise wait
@@ -119,7 +119,7 @@ async def request_all_open(tx: Transaction, settings: Settings, *, account: str 
 
 def _schedule(tx: Transaction, key: str, plan: CheckPlan, wait: RetryLater | None, now: int) -> None:
     """Enqueue the next run for when the first of the remaining writes is due."""
-    later = [(one.not_before - now) / 1000 for one in plan.writes if one.not_before > now]
+    later = [(write.not_before - now) / 1000 for write in plan.writes if write.not_before > now]
     if wait and wait.after is not None:  # not raised: a task that waits already may be due before
         log.info("some checks have to wait", reason=str(wait), after=wait.after)
         later.append(wait.after)
@@ -144,15 +144,15 @@ async def _write_all(
     full: set[tuple[bool, bool]] = (
         set()
     )  # kinds over the budget: trying each of a thousand writes takes seconds
-    for one in plan.writes:
-        kind = one.urgent, one.check_run_id is None
-        if one.not_before > now or kind in full:
+    for write in plan.writes:
+        kind = write.urgent, write.check_run_id is None
+        if write.not_before > now or kind in full:
             continue
         try:
-            await write_check(context, state, one)
+            await write_check(context, state, write)
         except GitHubRefused as error:
-            log.warning("check run refused", name=one.check.name, reason=str(error))
-            refusals.append(f"{one.check.name}: {error}")
+            log.warning("check run refused", name=write.check.name, reason=str(error))
+            refusals.append(f"{write.check.name}: {error}")
         except RetryLater as error:
             if error.after is None:  # GitHub is down or out of reach: the others would fail too
                 return error, refusals
@@ -199,8 +199,8 @@ async def _plan(
         here = replace(terms, current=current, files=files if current else frozenset(), marks=marks)
         plan += desired_checks.plan_backend_checks(head.view, dispatches, head.entries, on_head, here)
 
-    def order(one: CheckWrite) -> tuple[bool, bool]:
-        return not one.urgent, not one.urgent and one.check.name == gate_name
+    def order(write: CheckWrite) -> tuple[bool, bool]:
+        return not write.urgent, not write.urgent and write.check.name == gate_name
 
     return replace(plan, writes=tuple(sorted(plan.writes, key=order)))
 

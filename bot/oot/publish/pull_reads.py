@@ -14,9 +14,8 @@ from bot.ingest import record_store
 from bot.oot.dispatch import commits
 from bot.oot.dispatch.commits import HeadFiles
 from bot.oot.publish import rows
-from bot.oot.verdict import comparison as verdict_rows
 from bot.oot.verdict import pull_state
-from bot.oot.verdict.comparison import MergeBase
+from bot.oot.verdict.comparison import MergeBase, read_merge_bases, store_merge_base
 from bot.oot.verdict.failure import list_judged, list_passed, list_reported
 from bot.oot.verdict.failure_list import list_failures, settle_histories
 from bot.oot.verdict.pull_state import hide_private_names, in_doubt
@@ -95,7 +94,7 @@ async def _labels(context: Context, repo: str, number: int, *, since: int | None
     client = context.github.caching(repo, since=since, pull_requests="read")
     url = client.path(f"issues/{number}/labels{{?per_page}}")
     try:
-        return frozenset([one["name"] async for one in client.getiter(url, {"per_page": "100"})])
+        return frozenset([label["name"] async for label in client.getiter(url, {"per_page": "100"})])
     except GitHubRefused as error:
         log.warning("labels cannot be read", repo=repo, pull=number, reason=str(error))
         return None
@@ -109,7 +108,7 @@ async def read_merge_base(context: Context, state: PullState) -> bool:
     sha, base_ref = head.view.head_sha, state.base_ref or ""
     dispatched = next((facts.dispatch for facts in head.facts.values() if facts.dispatch["base_sha"]), None)
     async with context.store.read() as tx:
-        known = sha in await verdict_rows.read_merge_bases(tx, state.repo, [sha], base_ref=base_ref)
+        known = sha in await read_merge_bases(tx, state.repo, [sha], base_ref=base_ref)
     if known or dispatched is None:
         return False
     base = dispatched["base_sha"]
@@ -119,7 +118,7 @@ async def read_merge_base(context: Context, state: PullState) -> bool:
         log.info("the merge base is asked for later", repo=state.repo, pull=state.number, reason=str(error))
         return False
     async with context.store.transaction() as tx:
-        await verdict_rows.store_merge_base(tx, state.repo, sha, merge_base, base_ref=base_ref)
+        await store_merge_base(tx, state.repo, sha, merge_base, base_ref=base_ref)
     return merge_base.sha is not None
 
 
@@ -129,13 +128,13 @@ async def _merge_base(
     client = context.github.client(state.repo, since=since, contents="read")
     url = client.path("compare/{base}...{head}{?page,per_page}")  # the first page alone lists files
     try:
-        found = await client.getitem(url, {"base": base, "head": head, "page": "2", "per_page": "1"})
+        compared = await client.getitem(url, {"base": base, "head": head, "page": "2", "per_page": "1"})
     except GitHubRefused as error:
         log.warning("no merge base", repo=state.repo, pull=state.number, reason=str(error))
         return MergeBase(None)
     return MergeBase(
-        str(found["merge_base_commit"]["sha"]),
-        read_member(found, ("merge_base_commit", "commit", "committer", "date"), Kind.TIME),
+        str(compared["merge_base_commit"]["sha"]),
+        read_member(compared, ("merge_base_commit", "commit", "committer", "date"), Kind.TIME),
     )
 
 
@@ -191,12 +190,12 @@ async def _each(state: PullState, change: Callable[[Pull], Awaitable[Pull]]) -> 
 
 
 def _failed_runs(pulls: Iterable[Pull]) -> dict[str, frozenset[tuple[str, int]]]:
-    found: dict[str, set[tuple[str, int]]] = {}
+    failed: dict[str, set[tuple[str, int]]] = {}
     for pull in pulls:
         for backend in pull.backends:
             for job in backend.failing:
-                found.setdefault(backend.repo.lower(), set()).add((job.run_id, job.run_attempt))
-    return {backend: frozenset(runs) for backend, runs in found.items()}
+                failed.setdefault(backend.repo.lower(), set()).add((job.run_id, job.run_attempt))
+    return {backend: frozenset(runs) for backend, runs in failed.items()}
 
 
 async def _with_sections(
@@ -219,8 +218,8 @@ async def _with_sections(
     for backend in pull.backends:
         key = backend.repo.lower()
         runs = failing.get(key, ())
-        found = [line for line in lines.get(key, ()) if (line.run_id, line.run_attempt) in runs]
-        backends.append(replace(_with_lines(backend, found), thin=tests.thin.get(key, "")))
+        lines_of_runs = [line for line in lines.get(key, ()) if (line.run_id, line.run_attempt) in runs]
+        backends.append(replace(_with_lines(backend, lines_of_runs), thin=tests.thin.get(key, "")))
     return replace(pull, backends=tuple(backends), tests=tests)
 
 
@@ -229,7 +228,7 @@ async def _with_failures(tx: Transaction, context: Context, pull: Pull, base_ref
     failed = list_reported(pull.backends)
     if not failed:
         return pull
-    found = Failures()
+    known = Failures()
     if any(backend.failing for backend in pull.backends):
         settings = context.settings
         subject = FailuresSubject(
@@ -242,11 +241,13 @@ async def _with_failures(tx: Transaction, context: Context, pull: Pull, base_ref
             settings=settings,
             own=False,
         )
-        found = await read_failures(context.features, tx, subject)
+        known = await read_failures(context.features, tx, subject)
     listed = list_failures(
-        failed, found, passed=list_passed(pull.backends), judged=list_judged(pull.backends)
+        failed, known, passed=list_passed(pull.backends), judged=list_judged(pull.backends)
     )
-    shown = _with_addresses(listed.on_any({one.repo.lower() for one in pull.backends}), context.settings.url)
+    shown = _with_addresses(
+        listed.on_any({backend.repo.lower() for backend in pull.backends}), context.settings.url
+    )
     return replace(pull, backends=settle_histories(pull.backends, shown), failures=shown)
 
 
@@ -254,8 +255,8 @@ def _with_addresses(failures: FailureList, site: str) -> FailureList:
     """Return the list with addresses of pages on this bot as others see them."""
     return replace(
         failures,
-        first=tuple(replace(one, url=_address(one.url, site)) for one in failures.first),
-        aside=tuple(replace(one, url=_address(one.url, site)) for one in failures.aside),
+        first=tuple(replace(failure, url=_address(failure.url, site)) for failure in failures.first),
+        aside=tuple(replace(failure, url=_address(failure.url, site)) for failure in failures.aside),
     )
 
 
@@ -263,14 +264,14 @@ def _address(url: str | None, site: str) -> str | None:
     return f"{site}{url}" if url and url.startswith("/") else url
 
 
-def _with_lines(backend: Backend, found: list[JobLine]) -> Backend:
-    if not found:
+def _with_lines(backend: Backend, lines: list[JobLine]) -> Backend:
+    if not lines:
         return backend
     jobs = tuple(
-        replace(job, lines=tuple(line for line in found if _is_about(line, job))) if job.red else job
+        replace(job, lines=tuple(line for line in lines if _is_about(line, job))) if job.red else job
         for job in backend.jobs
     )
-    rest = [line for line in found if not any(_is_about(line, job) for job in backend.jobs)]
+    rest = [line for line in lines if not any(_is_about(line, job) for job in backend.jobs)]
     return replace(backend, jobs=jobs, lines=tuple(rest))
 
 

@@ -152,14 +152,14 @@ async def create_once(
     """
     async with context.store.transaction() as tx:
         intent = await begin(tx)
-        one = Creation(intent=intent, now=tx.now)
+        creation = Creation(intent=intent, now=tx.now)
     try:
         async with asyncio.timeout(CALL_TIMEOUT):
-            yield one
+            yield creation
     except TimeoutError as error:
         raise RetryLater(f"GitHub did not answer within {CALL_TIMEOUT:.0f} s") from error
     except (GitHubRefused, RetryLater) as error:
-        lost = one.requested and isinstance(error, GitHubUnavailable)
+        lost = creation.requested and isinstance(error, GitHubUnavailable)
         async with context.store.transaction() as tx:
             await (lose_intent if lost else end_intent)(tx, intent)
         raise
@@ -351,5 +351,5 @@ async def read_demoting_pulls(tx: Transaction, upstream: str) -> dict[str, int]:
     query = sa.select(PULL.head_ref, PULL.number).where(
         DEMOTES, sa.func.lower(PULL.repo) == upstream.lower(), PULL.head_repo_id == PULL.repository_id
     )
-    found = await tx.run(query.order_by(PULL.number.desc()))
-    return {ref.removeprefix(DEMOTION_BRANCH).casefold(): number for ref, number in found}
+    demoting = await tx.run(query.order_by(PULL.number.desc()))
+    return {ref.removeprefix(DEMOTION_BRANCH).casefold(): number for ref, number in demoting}

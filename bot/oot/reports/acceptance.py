@@ -18,10 +18,8 @@ from bot.db import installation
 from bot.db.db_errors import REQUEST_TIMEOUT
 from bot.db.group_commit import GroupCommit
 from bot.db.store import LOCK_TIMEOUT
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.reports import authorization, lifecycle, rows
-from bot.oot.reports import rows as accepted
-from bot.oot.reports import rows as static_keys
 from bot.oot.reports.authorization import TrustedJob, check_callback_token, find_entry
 from bot.oot.reports.bodies import Accepted
 from bot.oot.reports.report import Malformed, parse_report
@@ -59,15 +57,15 @@ async def accept_reports(
 ) -> AcceptanceOutcome:
     """Accept backends' reports as if one came after the other."""
     lookup = await authorization.look_up_reports(tx, settings, submissions)
-    judged = [_judged(lookup, one) for one in submissions]
+    judged = [_judged(lookup, submission) for submission in submissions]
     admitted = {at: job for at, job in enumerate(judged) if isinstance(job, TrustedJob)}
     rates = await RateQuota.read(tx, admitted.values())
     begun = await _begun(tx, admitted.values()) if settings.queue_times == "first" else None
     recorded = await _record_reports(tx, admitted, rates, begun)
     answers = [recorded[at] if isinstance(result, TrustedJob) else result for at, result in enumerate(judged)]
-    await accepted.record_accepted(tx, rates.accepted)
+    await rows.record_accepted(tx, rates.accepted)
     taken = {at for at in admitted if not isinstance(answers[at], Rejected)}
-    await static_keys.record_use(tx, {key for at in taken if (key := submissions[at].claims.key_id)})
+    await rows.record_use(tx, {key for at in taken if (key := submissions[at].claims.key_id)})
     wrong = [
         (job.report.delivery_id, name)
         for job in admitted.values()
@@ -81,13 +79,13 @@ async def accept_relayed(tx: Transaction, settings: Settings, envelope: CheckedE
     job = authorization.admit_relayed(settings, envelope)
     rates = await RateQuota.read(tx, [job])
     answers = await _record_reports(tx, {0: job}, rates)
-    await accepted.record_accepted(tx, rates.accepted)
+    await rows.record_accepted(tx, rates.accepted)
     return answers[0]
 
 
-def _judged(lookup: ReportLookup, one: Submission) -> TrustedJob | Answer:
+def _judged(lookup: ReportLookup, submission: Submission) -> TrustedJob | Answer:
     try:
-        return authorization.admit_report(lookup, one) or Accepted(status="ignored")
+        return authorization.admit_report(lookup, submission) or Accepted(status="ignored")
     except Rejected as refusal:
         return refusal
 
@@ -99,9 +97,9 @@ async def _record_reports(
     begun: set[tuple[str, str]] | None = None,
     tries: int = MOST_TRIES,
 ) -> dict[int, Answer]:
-    """Write what was reported on jobs; rows that another transaction inserted meanwhile are read again.
+    """Write the reports to their jobs; rows that another transaction inserted in the meantime are read again.
 
-    `begun` holds the runs of which a job was reported: only the first has a queue time; None: all have.
+    `begun` are the runs with reported jobs: only the first job has a queue time; None: all runs have reported.
     """
     present = await jobs.get_jobs(tx, {job.key for job in reported.values()})
     sizes = await SizeQuota.read(tx, reported.values(), rates, known=present.keys())
@@ -124,7 +122,7 @@ async def _record_reports(
 
 
 async def _begun(tx: Transaction, reported: Iterable[TrustedJob]) -> set[tuple[str, str]]:
-    """Return the runs, of those reported on, of which a job was reported before, by dispatch and id."""
+    """Return which of the reported runs had a reported job before, by dispatch and id."""
     runs = {(job.row["dispatch_id"], job.row["run_id"]) for job in reported if job.row["dispatch_id"]}
     return await jobs.known_runs(tx, {(dispatch, run) for dispatch, run in runs if dispatch})
 
@@ -138,7 +136,7 @@ def _apply_report(
     *,
     now: int,
 ) -> Answer:
-    """Change a job's row in `rows` to what the report says, where it may."""
+    """Change a job's row in `rows` to what the report says, if it may."""
     present = rows.get(job.key)
     try:
         run = (job.row["dispatch_id"] or "", job.row["run_id"])
@@ -173,7 +171,7 @@ def _apply_report(
 
 
 def _origin_flags(job: TrustedJob, present: JobRow | None) -> dict[str, Any]:
-    """Return what a report's origin adds to the flags; a commit that was looked up stays so."""
+    """Return the flags that a report's origin adds; a commit that was looked up stays looked up."""
     flags = job.row["flags"]
     settled = present is not None and "unverified" not in present["flags"]
     return {name: value for name, value in flags.items() if not (settled and name == "unverified")}
@@ -196,15 +194,14 @@ def _follow_up(tx: Transaction, job: TrustedJob, answer: Answer) -> None:
 MINUTE, HOUR = 60, 3600  # seconds
 NEW_COMMITS = 60  # an hour and backend: each may cost some of the calls that GitHub allows us upstream
 MOST_JOBS = 1_000  # of one dispatch, or of one backend on one commit of a run that was not dispatched
-MOST_TESTS = (
-    4_000_000  # characters of failed tests of these: the page of the pull request or commit reads them
-)
+# characters of failed tests of these: the page of the pull request or commit reads them
+MOST_TESTS = 4_000_000
 WIDENED = 2  # times as long failed tests are stored at most: PostgreSQL puts spaces between them
 
 
 @dataclass(kw_only=True)
 class RateQuota:
-    """Reports and new commits that callers had accepted lately, and what is accepted now."""
+    """How many reports and new commits were accepted of callers lately, and what is accepted now."""
 
     spent: Mapping[str, tuple[int, int]]  # count, second of the oldest
     named: set[tuple[str, str]]  # commits, as Job.unasked, that were reported on before: they count once
@@ -213,7 +210,7 @@ class RateQuota:
 
     @classmethod
     async def read(cls, tx: Transaction, new: Collection[TrustedJob]) -> RateQuota:
-        """Return what these jobs' callers have used up; locked against others until the transaction ends."""
+        """Read what the callers of these jobs have used up, locked against others until the transaction ends."""
         reports = {share.key for job in new if (share := _share_of_reports(job))}
         tests = [(job.caller, share) for job in new if (share := _share_of_bytes(job))]
         hourly = {share.key for job in new if (share := _share_of_commits(job))} | {
@@ -229,7 +226,7 @@ class RateQuota:
 
     @property
     def accepted(self) -> dict[str, int]:
-        """How much of each share was used up, and not given back."""
+        """How much of each share was used and not given back."""
         return {key: count for key, count in self.taken.items() if count > 0}
 
     def check(self, job: TrustedJob, now: int) -> None:
@@ -251,7 +248,7 @@ class RateQuota:
             self.named.add(job.names)
 
     def tests_certainly_fit(self, job: TrustedJob, now: int) -> bool:
-        """Whether what a job's dispatch holds need not be added up: all its caller has sent since then fits."""
+        """Whether a job's tests fit without counting what its dispatch holds: all its caller sent since then fits."""
         # what is later than now was noted by a clock that was ahead
         oldest, latest = now - (HOUR - MINUTE) * 1000, now + JITTER
         if job.dispatched_at is None or not oldest <= job.dispatched_at <= latest:
@@ -259,7 +256,7 @@ class RateQuota:
         return job.caller in self.bytes_of and self.bytes_of[job.caller] * WIDENED <= MOST_TESTS
 
     def give_back(self, job: TrustedJob) -> None:
-        """Stop counting a report that is judged again; its commit and its bytes stay counted."""
+        """Take back a report that is judged again; its commit and its bytes stay counted."""
         self.taken[job.caller] -= 1
 
 
@@ -309,9 +306,9 @@ class SizeQuota:
     async def read(
         cls, tx: Transaction, reported: Collection[TrustedJob], rates: RateQuota, *, known: Collection[str]
     ) -> SizeQuota:
-        """Return what is stored where these reports belong, as far as it could be too much.
+        """Read how much is stored for the dispatches and commits of these reports, where it could be too much.
 
-        Of jobs with a `known` key there will not be more.
+        Jobs with a `known` key are not new.
         """
         new = [job for job in reported if job.key not in known]
         failing = [
@@ -327,7 +324,7 @@ class SizeQuota:
         return sizes
 
     def check(self, job: TrustedJob) -> None:
-        """Raise Rejected 413 when a new job would be one more than there may be."""
+        """Raise Rejected 413 if a new job would exceed the limit."""
         place = _place(job)
         if place is not None and self.jobs[place] >= MOST_JOBS:
             what = "commit" if job.unasked else "dispatch"
@@ -335,12 +332,12 @@ class SizeQuota:
             raise Rejected(413, "too_many_jobs", detail)
 
     def enter(self, job: TrustedJob) -> None:
-        """Count a new job that is taken: one refused for another reason has no sizes."""
+        """Count a new job that was accepted: one refused for another reason takes no space."""
         if (place := _place(job)) is not None:
             self.jobs[place] += 1
 
     def fitting(self, job: TrustedJob, change: JobChange) -> JobChange:
-        """Return a change without failed tests that do not fit; their number stays."""
+        """Return a change without the failed tests that do not fit; their count stays."""
         tests, place = change.get("failed_tests_json"), _place(job)
         if not tests or not place:
             return change
@@ -411,15 +408,15 @@ def is_ping(delivery_id: str) -> bool:
 
 
 def ping_as_dispatch(row: PingRow) -> Mapping[str, Any]:
-    """Return a ping as what its callback token is made of."""
+    """Return a ping as the dispatch that its callback token is made of."""
     return {**row, "delivery_id": row["id"], "pr_number": None, "head_sha": None}
 
 
-async def accept_ping_report(context: Context, one: Submission) -> Accepted:
-    """Note a report on a ping; raises Rejected as for any report."""
-    report, claims = one.report, one.claims
+async def accept_ping_report(context: Context, submission: Submission) -> Accepted:
+    """Store a report on a ping; raises Rejected as for any report."""
+    report, claims = submission.report, submission.claims
     async with context.store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-        entry = find_entry(await allowlists.read_in_force(tx), context.settings, claims)
+        entry = find_entry(await versions.read_in_force(tx), context.settings, claims)
         if entry is None:
             return Accepted(status="ignored")
         row = await rows.get_ping(tx, report.delivery_id)
@@ -441,7 +438,7 @@ async def accept_ping_report(context: Context, one: Submission) -> Accepted:
 
 
 async def note_ping_refusal(request: web.Request, refusal: Rejected, body: bytes) -> None:
-    """Keep why a report on a ping was refused, to be shown with the ping.
+    """Store why a report on a ping was refused, to show it with the ping.
 
     Its callback token proves that it answers the ping, even where its OpenID token does not say whose it is. A body
     that has not arrived yet is not waited for.

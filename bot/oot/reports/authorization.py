@@ -13,7 +13,7 @@ from bot.core.errors import Rejected
 from bot.core.json_fields import as_commit
 from bot.db import installation
 from bot.ingest.repositories import canonical_name
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.allowlist.entry import Level
 from bot.oot.results import dispatches, jobs
 from bot.oot.results.tables import (
@@ -86,7 +86,7 @@ NO_COMMIT = "0" * 40  # GitHub's SHA of a deleted ref, which dispatches have non
 
 
 def dispatch_mismatches(dispatch: DispatchRow, report: CheckedReport) -> Flags:
-    """Return a flag for every statement about the dispatch that is wrong."""
+    """Return a flag for every wrong statement about the dispatch."""
     echo = report.echo
     claimed = {
         "backend": (_folded(report.backend), dispatch["backend_key"]),
@@ -156,7 +156,7 @@ class ClaimedCommit(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TrustedJob:
-    """A job as far as it is trusted, and the report on it."""
+    """What is trusted of a job, and the report on it."""
 
     row: TrustedColumns
     report: CheckedReport
@@ -181,7 +181,7 @@ class TrustedJob:
 
     @property
     def unasked(self) -> ClaimedCommit | None:
-        """The same for quotas of size: where the commit is unknown, the id the backend gave instead."""
+        """The backend and its commit for size quotas, or the id that the backend gave if the commit is unknown."""
         if "no_commit" in self.row["flags"]:
             return ClaimedCommit(self.row["downstream_repo"].casefold(), self.row["delivery_id"])
         return self.names
@@ -191,40 +191,40 @@ async def look_up_reports(
     tx: Transaction, settings: Settings, submissions: Sequence[Submission]
 ) -> ReportLookup:
     """Read what `admit` needs to judge these reports."""
-    wanted = {dispatches.dispatch_id(one.report.delivery_id, one.claims.repository) for one in submissions}
+    wanted = {dispatches.dispatch_id(sent.report.delivery_id, sent.claims.repository) for sent in submissions}
     return ReportLookup(
         settings=settings,
-        allowlist=await allowlists.read_in_force(tx),
+        allowlist=await versions.read_in_force(tx),
         dispatches=await dispatches.get_by_id(tx, wanted),
         secret=await installation.random_key(tx, "callback"),
         now=tx.now,
     )
 
 
-def admit_report(lookup: ReportLookup, one: Submission) -> TrustedJob | None:
+def admit_report(lookup: ReportLookup, submission: Submission) -> TrustedJob | None:
     """Return the job a report is about, None when unlisted callers are ignored; raises Rejected."""
-    entry = find_entry(lookup.allowlist, lookup.settings, one.claims)
+    entry = find_entry(lookup.allowlist, lookup.settings, submission.claims)
     if entry is None:
         return None
-    dispatch = lookup.dispatches.get(dispatches.dispatch_id(one.report.delivery_id, entry.repo))
+    dispatch = lookup.dispatches.get(dispatches.dispatch_id(submission.report.delivery_id, entry.repo))
     limit = entry.rate_limit or lookup.settings.rate_limit_per_min
     byte_limit = lookup.settings.report_mb_per_hour * 1_000_000
     if dispatch is None or dispatch["dispatched_at"] is None:  # an unsent delivery's id cannot be known
-        row = _self_triggered_columns(lookup, entry, one)
+        row = _self_triggered_columns(lookup, entry, submission)
         stands = lookup.settings.reports == "lenient"
         return TrustedJob(
             row=row,
-            report=one.report,
+            report=submission.report,
             caller=entry.key,
             limit=limit,
             byte_limit=byte_limit,
             first_stands=stands,
         )
-    check_callback_token(entry, dispatch, one.report, key=lookup.secret, now=lookup.now)
-    row = _dispatched_columns(dispatch, one)
+    check_callback_token(entry, dispatch, submission.report, key=lookup.secret, now=lookup.now)
+    row = _dispatched_columns(dispatch, submission)
     return TrustedJob(
         row=row,
-        report=one.report,
+        report=submission.report,
         dispatched_at=dispatch["dispatched_at"],
         confirm=dispatch["level"] >= Level.L4 and dispatch["pr_number"] is not None and entry.confirm,
         caller=entry.key,
@@ -273,7 +273,7 @@ def find_entry(allowlist: Allowlist | None, settings: Settings, claims: Claims) 
 
 
 def check_own_runs(entry: Entry, claims: Claims, what: str) -> None:
-    """Raise Rejected where a caller may send nothing of runs that were not dispatched.
+    """Raise Rejected if a caller may not report runs that were not dispatched.
 
     A static key proves neither run nor commit: the entry has to say that the backend reports its own runs.
     """
@@ -285,13 +285,13 @@ def check_own_runs(entry: Entry, claims: Claims, what: str) -> None:
         raise Rejected(403, "forbidden", detail)
 
 
-def _self_triggered_columns(lookup: ReportLookup, entry: Entry, one: Submission) -> TrustedColumns:
+def _self_triggered_columns(lookup: ReportLookup, entry: Entry, submission: Submission) -> TrustedColumns:
     """Return the columns of a nightly or periodic job, which has no dispatch."""
-    report = one.report
+    report = submission.report
     if report.event_type not in SELF_TRIGGERED:
         detail = f"delivery {report.delivery_id[:100]} was never dispatched to {entry.repo}"
         raise Rejected(404, "unknown_dispatch", detail)
-    check_own_runs(entry, one.claims, f"{report.event_type} reports")
+    check_own_runs(entry, submission.claims, f"{report.event_type} reports")
     commit = as_commit(report.delivery_id)
     named = commit is not None or lookup.settings.reports == "lenient"
     if not named or report.job["status"] != "completed":
@@ -309,7 +309,7 @@ def _self_triggered_columns(lookup: ReportLookup, entry: Entry, one: Submission)
         "source": "callback",
         "flags": {"unverified" if commit else "no_commit": True},
     }
-    return _signed_columns(origin, one)
+    return _signed_columns(origin, submission)
 
 
 def check_callback_token(
@@ -324,7 +324,7 @@ def check_callback_token(
         raise Rejected(403, "forbidden", detail)
 
 
-def _dispatched_columns(dispatch: DispatchRow, one: Submission) -> TrustedColumns:
+def _dispatched_columns(dispatch: DispatchRow, submission: Submission) -> TrustedColumns:
     """Return the columns of a job of one of our dispatches."""
     origin: Origin = {
         "dispatch_id": dispatch["id"],
@@ -336,9 +336,9 @@ def _dispatched_columns(dispatch: DispatchRow, one: Submission) -> TrustedColumn
         "downstream_repo_level": dispatch["level"],
         "event_type": dispatch["event_type"],
         "source": "callback",
-        "flags": dispatch_mismatches(dispatch, one.report) | _unproven(one),
+        "flags": dispatch_mismatches(dispatch, submission.report) | _unproven(submission),
     }
-    row = _signed_columns(origin, one)
+    row = _signed_columns(origin, submission)
     started = dispatch["run_id"]  # known where the dispatch itself started the run
     if started is not None and started != row["run_id"]:
         detail = f"this dispatch started run {started}, the report comes from run {row['run_id'][:100]}"
@@ -346,18 +346,18 @@ def _dispatched_columns(dispatch: DispatchRow, one: Submission) -> TrustedColumn
     return row
 
 
-def _unproven(one: Submission) -> Flags:
-    """Return a flag for each proof that was not required here, but may be at a higher level."""
+def _unproven(submission: Submission) -> Flags:
+    """Return a flag for each missing proof that a higher level may require."""
     lacking = {
-        "no_callback_token": one.report.callback_token is None,
-        "static_key": one.claims.key_id is not None,
+        "no_callback_token": submission.report.callback_token is None,
+        "static_key": submission.claims.key_id is not None,
     }
     return {name: True for name, lacks in lacking.items() if lacks}
 
 
-def _signed_columns(origin: Origin, one: Submission) -> TrustedColumns:
-    """Return the columns with the caller's own run: the token's, where it names one."""
-    claims, report = one.claims, one.report
+def _signed_columns(origin: Origin, submission: Submission) -> TrustedColumns:
+    """Return the columns with the caller's run, which is the token's if it names one."""
+    claims, report = submission.claims, submission.report
     job = report.job
     run: JobAttempt = {
         "run_id": claims.run_id or job["run_id"],

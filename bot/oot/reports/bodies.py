@@ -17,10 +17,8 @@ from bot.web.answers import REF, Answer, No, Yes, any_of, matching, one_of, refe
 MOST_COUNT = 2**53
 MOST_NUMBER = 2**53
 MOST_REPORTS = 500
-MOST_NAME, MOST_ID = (
-    1000,
-    200,
-)  # characters, and bytes as stored: two of each fit into an entry of PostgreSQL's indexes
+# characters, and bytes as stored: two of each fit into an entry of PostgreSQL's indexes
+MOST_NAME, MOST_ID = (1000, 200)
 MOST_ATTEMPT = 999_999_999
 STATUSES = frozenset({"in_progress", "completed"})
 CONCLUSIONS = frozenset(
@@ -235,7 +233,7 @@ class Suspect(Struct, omit_defaults=True):
 
 
 class Evidence(Struct, omit_defaults=True):
-    """Something that speaks for it."""
+    """Evidence for the verdict."""
 
     job: VerdictText | None = None
     test: VerdictText | None = None
@@ -244,7 +242,7 @@ class Evidence(Struct, omit_defaults=True):
 
 
 class Analyzer(Struct, omit_defaults=True):
-    """What came to this verdict."""
+    """The analyzer that came to this verdict."""
 
     name: VerdictText | None = None
     version: VerdictText | None = None
@@ -272,31 +270,33 @@ def read_verdict(sent: Any) -> dict[str, Any] | None:
     try:
         if len(msgspec.json.encode(sent)) > MOST_BYTES:
             return None
-        found = msgspec.convert(sent, Triage)
+        verdict = msgspec.convert(sent, Triage)
     except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
         return None
-    if not _coherent(found):
+    if not _coherent(verdict):
         return None
-    found.evidence = [_cut_evidence(one) for one in (found.evidence or [])[:MOST_EVIDENCE]] or None
-    found.summary = _cut(found.summary, MOST_SUMMARY) or ""
-    if found.suspected_upstream:
-        found.suspected_upstream.reason = _cut(found.suspected_upstream.reason, MOST_REASON)
-    if found.analyzer:
-        for name in found.analyzer.__struct_fields__:
-            setattr(found.analyzer, name, _cut(getattr(found.analyzer, name), MOST_WORDS))
-    kept: dict[str, Any] = msgspec.to_builtins(found)
+    verdict.evidence = [
+        _cut_evidence(evidence) for evidence in (verdict.evidence or [])[:MOST_EVIDENCE]
+    ] or None
+    verdict.summary = _cut(verdict.summary, MOST_SUMMARY) or ""
+    if verdict.suspected_upstream:
+        verdict.suspected_upstream.reason = _cut(verdict.suspected_upstream.reason, MOST_REASON)
+    if verdict.analyzer:
+        for name in verdict.analyzer.__struct_fields__:
+            setattr(verdict.analyzer, name, _cut(getattr(verdict.analyzer, name), MOST_WORDS))
+    kept: dict[str, Any] = msgspec.to_builtins(verdict)
     return kept
 
 
-def _coherent(found: Triage) -> bool:
-    """Whether its parts agree: only upstream is suspected of something, which is named; links can be followed."""
-    suspect = found.suspected_upstream
-    if suspect and (found.category != "upstream" or not (suspect.pr or suspect.commit)):
+def _coherent(verdict: Triage) -> bool:
+    """Whether the parts of a verdict agree: only a verdict on upstream names a suspect, and links are safe."""
+    suspect = verdict.suspected_upstream
+    if suspect and (verdict.category != "upstream" or not (suspect.pr or suspect.commit)):
         return False
-    links = [one.log_url for one in found.evidence or () if one.log_url]
+    links = [evidence.log_url for evidence in verdict.evidence or () if evidence.log_url]
     if not all(len(link) <= MOST_URL and safe_url(link) for link in links):
         return False
-    return found.analyzed_at is None or _is_time(found.analyzed_at)
+    return verdict.analyzed_at is None or _is_time(verdict.analyzed_at)
 
 
 def _is_time(text: str) -> bool:
@@ -307,12 +307,12 @@ def _is_time(text: str) -> bool:
     return len(text) <= MOST_WORDS
 
 
-def _cut_evidence(one: Evidence) -> Evidence:
+def _cut_evidence(evidence: Evidence) -> Evidence:
     return Evidence(
-        job=_cut(one.job, MOST_WORDS),
-        test=_cut(one.test, MOST_WORDS),
-        log_url=one.log_url,
-        excerpt=_cut(one.excerpt, MOST_SUMMARY),
+        job=_cut(evidence.job, MOST_WORDS),
+        test=_cut(evidence.test, MOST_WORDS),
+        log_url=evidence.log_url,
+        excerpt=_cut(evidence.excerpt, MOST_SUMMARY),
     )
 
 
@@ -327,7 +327,7 @@ MOST_INT = 2**63
 
 
 class _Body(Struct):
-    """A report of which nothing is demanded yet."""
+    """A report in which no member is required yet."""
 
     delivery_id: Any = None
     workflow: Any = None
@@ -341,7 +341,7 @@ class _Body(Struct):
 
 
 class _Needed(Struct):
-    """What even a lenient reader needs."""
+    """The members that even a lenient reader requires."""
 
     delivery_id: TextId
     workflow: Workflow
@@ -392,10 +392,12 @@ def read_text(value: Any) -> str | None:
 def read_number(value: Any, least: float, most: float) -> float | None:
     """Return a number, also from text, within its bounds."""
     try:
-        found = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+        parsed = (
+            float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+        )
     except (ValueError, OverflowError):
         return None
-    return found if found is not None and math.isfinite(found) and least <= found <= most else None
+    return parsed if parsed is not None and math.isfinite(parsed) and least <= parsed <= most else None
 
 
 def _workflow(sent: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
@@ -430,8 +432,8 @@ def _conclusion(sent: Any, flags: dict[str, Any]) -> str:
 def _attempt(sent: Any, flags: dict[str, Any]) -> int:
     if sent is None:
         return 1
-    found = read_number(sent, 1, MOST_ATTEMPT)
-    return int(found) if found else _dropped("run_attempt", 1, flags)
+    attempt = read_number(sent, 1, MOST_ATTEMPT)
+    return int(attempt) if attempt else _dropped("run_attempt", 1, flags)
 
 
 def _id(sent: Any) -> str | None:
@@ -442,9 +444,9 @@ def _counts(sent: Any, flags: dict[str, Any]) -> dict[str, int] | None:
     """Return whole numbers, also those written as texts or with a fraction of zero."""
     if sent is None:
         return None
-    found = {name: read_number(sent[name], 0, MOST_COUNT) for name in COUNTS if sent.get(name) is not None}
-    kept = {name: int(count) for name, count in found.items() if count is not None and count.is_integer()}
-    if len(kept) < len(found):
+    counts = {name: read_number(sent[name], 0, MOST_COUNT) for name in COUNTS if sent.get(name) is not None}
+    kept = {name: int(count) for name, count in counts.items() if count is not None and count.is_integer()}
+    if len(kept) < len(counts):
         flags["counts_dropped"] = True
     return kept
 
@@ -452,8 +454,8 @@ def _counts(sent: Any, flags: dict[str, Any]) -> dict[str, int] | None:
 def _failed_tests(sent: Any, flags: dict[str, Any]) -> list[dict[str, Any]] | None:
     if sent is None:
         return None
-    read_ones = [_failed_test(one) for one in sent]
-    kept = [one for one in read_ones if one is not None]
+    read_ones = [_failed_test(test) for test in sent]
+    kept = [test for test in read_ones if test is not None]
     if len(kept) < len(read_ones):
         flags["failed_tests_dropped"] = len(read_ones) - len(kept)
     return kept
@@ -473,8 +475,8 @@ def _optional(sent: dict[str, Any], name: str, read_one: Any, flags: dict[str, A
     value = sent.get(name)
     if value is None or value == "":
         return None
-    found = read_one(value)
-    return _dropped(name, None, flags) if found is None else found
+    read = read_one(value)
+    return _dropped(name, None, flags) if read is None else read
 
 
 def _as_it_is(kind: type) -> Any:
@@ -487,7 +489,7 @@ def _dropped(name: str, instead: Any, flags: dict[str, Any]) -> Any:
 
 
 def _without_surrogates(body: bytes) -> bytes:
-    """Return the same JSON with a question mark for every half of a pair."""
+    """Return the JSON with a question mark for every lone surrogate."""
     try:
         return json.dumps(json.loads(body, parse_constant=_refuse), ensure_ascii=False).encode(
             "utf-8", "replace"

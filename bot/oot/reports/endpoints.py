@@ -14,14 +14,14 @@ from bot.core import metrics
 from bot.core.errors import Rejected
 from bot.db.db_errors import REQUEST_TIMEOUT
 from bot.db.store import LOCK_TIMEOUT
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.reports import acceptance, authorization, bodies, rows
 from bot.oot.reports.acceptance import REPORT_BATCHER, ReportBatcher
 from bot.oot.reports.authorization import Submission
 from bot.oot.reports.bodies import Accepted, AcceptedOfBatch, BatchAnswer, RefusedOfBatch
 from bot.oot.reports.oidc import VERIFIER, Claims, Verifier
 from bot.oot.reports.report import Malformed, parse_envelope, parse_report, split_batch
-from bot.web import openapi as op
+from bot.web import openapi
 from bot.web.access import CONTEXT
 from bot.web.addresses import is_storable
 from bot.web.bodies import SMALL, post_routes, read_body
@@ -68,11 +68,11 @@ async def accept_callback_batch(request: web.Request) -> web.Response:
         batch = await read_body(request, limit=BATCH_LIMIT, caller=claims.repository)
         read = [_parse_one(claims, body, settings) for body in _split(batch)]
         taken = iter(
-            await request.app[REPORT_BATCHER].accept([one for one in read if isinstance(one, Submission)])
+            await request.app[REPORT_BATCHER].accept([item for item in read if isinstance(item, Submission)])
         )
-        answers = [next(taken) if isinstance(one, Submission) else one for one in read]
+        answers = [next(taken) if isinstance(item, Submission) else item for item in read]
         _raise_if_not_listed(answers)
-        if any(not isinstance(one, Rejected) and one.status == "ignored" for one in answers):
+        if any(not isinstance(answer, Rejected) and answer.status == "ignored" for answer in answers):
             request.app[REFUSAL_LIMITER].ignored(request)
     except Rejected as refusal:
         raise count_refusal(request, refusal) from None
@@ -105,10 +105,10 @@ async def _refuse_large_from_unlisted(request: web.Request, claims: Claims) -> N
 
 
 async def _read_entry(request: web.Request, claims: Claims) -> Entry | None:
-    """Return the caller's allowlist entry, None when it is ignored; raises Rejected."""
+    """Return the caller's allowlist entry, None if the caller is ignored; raises Rejected."""
     context = request.app[CONTEXT]
     async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
-        return authorization.find_entry(await allowlists.read_in_force(tx), context.settings, claims)
+        return authorization.find_entry(await versions.read_in_force(tx), context.settings, claims)
 
 
 def count_refusal(request: web.Request, refusal: Rejected) -> Rejected:
@@ -136,7 +136,7 @@ async def _claims_of_key(context: Context, key: str) -> Claims:
 
 
 async def _accept(request: web.Request, claims: Claims, body: bytes) -> Accepted:
-    """Return the answer to one report; raises Rejected. Callers that are ignored are, whatever they send."""
+    """Return the answer to one report; raises Rejected. Ignored callers are ignored whatever they send."""
     settings = request.app[CONTEXT].settings
     try:
         submission = parse_submission(claims, body, settings)
@@ -245,7 +245,7 @@ def _parse_relayed(body: bytes, settings: Settings) -> CheckedEnvelope:
 
 
 def setup(app: web.Application) -> None:
-    """Add what the endpoints verify and store reports with."""
+    """Add to the application what the endpoints verify and store reports with."""
     context = app[CONTEXT]
     settings = context.settings
     app[REPORT_BATCHER] = ReportBatcher(context)
@@ -255,9 +255,9 @@ def setup(app: web.Application) -> None:
 
 
 MIB = 1024 * 1024
-BACKEND = op.Caller("backend", "an OpenID Connect token of the backend's CI, or a static key")
+BACKEND = openapi.Caller("backend", "an OpenID Connect token of the backend's CI, or a static key")
 RELAY, RELAY_OF_HUD = (
-    op.Caller(name, "the setting RELAY_TOKEN; without one the endpoint is disabled", header=header)
+    openapi.Caller(name, "the setting RELAY_TOKEN; without one the endpoint is disabled", header=header)
     for name, header in zip(("relay", "relayOfHud"), RELAY_HEADERS, strict=True)
 )
 
@@ -291,7 +291,7 @@ ENVELOPE_EXAMPLE: dict[str, Any] = {
     "untrusted": {"callback_payload": REPORT_EXAMPLE},
 }
 
-UNKNOWN_CALLER: tuple[op.Refusal, ...] = (
+UNKNOWN_CALLER: tuple[openapi.Refusal, ...] = (
     (401, "invalid_token", "the token or key is missing, invalid, expired or meant for others"),
     (403, "not_listed", "the caller is not in the allowlist, or only listens (L1)"),
     (403, "forbidden", "another identity, claim, callback token or run than agreed"),
@@ -299,21 +299,21 @@ UNKNOWN_CALLER: tuple[op.Refusal, ...] = (
     (503, "issuer_unavailable", "the issuer's keys cannot be had now, and none known is the token's"),
     (503, "no_allowlist", "no valid allowlist has been read yet"),
 )
-MALFORMED: op.Refusal = (400, "invalid_report", "a field is missing or wrong; `detail` names it")
-OF_A_JOB: tuple[op.Refusal, ...] = (
+MALFORMED: openapi.Refusal = (400, "invalid_report", "a field is missing or wrong; `detail` names it")
+OF_A_JOB: tuple[openapi.Refusal, ...] = (
     (409, "conflict", "the job has ended otherwise, or before it began; the first report stands"),
     (413, "too_many_jobs", "the dispatch, or the commit nobody dispatched, has as many jobs as it may"),
 )
 
 _report = partial(
-    op.Operation,
+    openapi.Operation,
     summary="Report on one job",
     answer=bodies.Accepted,
-    topic=op.RECEIVING,
+    topic=openapi.RECEIVING,
     callers=[BACKEND],
     description="Backend, run and attempt are believed as the token names them; pull request, commit and level as the "
     "dispatch does. The same report again is answered with `duplicate` and changes nothing.",
-    body=op.Content(
+    body=openapi.Content(
         bodies.Report,
         f"at most {REPORT_LIMIT // MIB} MiB; unknown fields are ignored",
         example=REPORT_EXAMPLE,
@@ -323,49 +323,51 @@ _report = partial(
         *UNKNOWN_CALLER,
         (404, "unknown_dispatch", "that delivery was never dispatched to this backend"),
         *OF_A_JOB,
-        *op.SENDING,
+        *openapi.SENDING,
     ],
 )
-RELAYED: list[op.Refusal] = [
+RELAYED: list[openapi.Refusal] = [
     MALFORMED,
     (401, "invalid_token", "the token is missing or wrong"),
     (404, "not_found", "the endpoint is disabled: no RELAY_TOKEN is set"),
     *OF_A_JOB,
     (429, "rate_limited", "too many refusals in a minute"),
-    *op.SENDING,
+    *openapi.SENDING,
 ]
-ONCE: op.Refusal = (
+ONCE: openapi.Refusal = (
     409,
     "duplicate",
     "the job's end was stored before, as the HUD answers: nothing was changed",
 )
 _relay = partial(
-    op.Operation,
+    openapi.Operation,
     summary="Pass on a report",
     answer=bodies.Accepted,
-    topic=op.RECEIVING,
+    topic=openapi.RECEIVING,
     callers=[RELAY, RELAY_OF_HUD],
     description="For a relay that dispatches by itself. Identity, level and times are taken from it. Such results "
     "are shown on pages and in JSON, never on a pull request.",
-    body=op.Content(bodies.Envelope, f"at most {REPORT_LIMIT // MIB} MiB", example=ENVELOPE_EXAMPLE),
+    body=openapi.Content(bodies.Envelope, f"at most {REPORT_LIMIT // MIB} MiB", example=ENVELOPE_EXAMPLE),
     named=[bodies.Echoed],
 )
-_report_many = op.Operation(
+_report_many = openapi.Operation(
     "POST /api/oot/callback/batch",
     "reportMany",
     "Report on many jobs",
     bodies.BatchAnswer,
-    topic=op.RECEIVING,
+    topic=openapi.RECEIVING,
     callers=[BACKEND],
     description=f"1 to {bodies.MOST_REPORTS} reports in one transaction. Each is answered as it would have been "
     "alone, in order; what is wrong with the caller refuses all.",
-    body=op.Content(bodies.Batch, f"at most {BATCH_LIMIT // MIB} MiB", example={"reports": [REPORT_EXAMPLE]}),
+    body=openapi.Content(
+        bodies.Batch, f"at most {BATCH_LIMIT // MIB} MiB", example={"reports": [REPORT_EXAMPLE]}
+    ),
     named=[bodies.AcceptedOfBatch, bodies.RefusedOfBatch],
-    refusals=[MALFORMED, *UNKNOWN_CALLER, *op.SENDING],
+    refusals=[MALFORMED, *UNKNOWN_CALLER, *openapi.SENDING],
 )
 
 
-def _endpoints(path: str, handler: Handler, operation: op.Operation) -> list[Endpoint]:
+def _endpoints(path: str, handler: Handler, operation: openapi.Operation) -> list[Endpoint]:
     """Return an address that is posted to: some write it with a slash at the end."""
     first, *others = post_routes(path, handler)
     return [Endpoint(first, operation), *map(Endpoint, others)]
@@ -375,7 +377,7 @@ def _report_at(path: str, name: str) -> list[Endpoint]:
     return _endpoints(path, accept_callback, _report(f"POST {path}", name))
 
 
-def _relay_at(path: str, name: str, *also: op.Refusal) -> list[Endpoint]:
+def _relay_at(path: str, name: str, *also: openapi.Refusal) -> list[Endpoint]:
     return _endpoints(path, accept_relayed_report, _relay(f"POST {path}", name, refusals=[*RELAYED, *also]))
 
 

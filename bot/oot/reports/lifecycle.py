@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bot.core.errors import GitHubRefused, NotYet, RetryLater
 from bot.github import responses
 from bot.ingest import deliveries, inbox
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.oot.reports import rows
 from bot.oot.results import dispatches, jobs, runs, task_keys, visibility
 from bot.oot.results.tables import JobReported, JobTests
@@ -83,7 +83,7 @@ def _has_passed(conclusion: str | None, flags: Mapping[str, Any]) -> bool:
 def with_measured_times(
     job: JobRow | None, change: JobChange | None, measured: JobDurations, *, now: int
 ) -> JobChange | None:
-    """Return a change with the times an outside relay measured instead of ours; without them the stored ones stay.
+    """Replace the times of a change by those an outside relay measured; without them the stored ones stay.
 
     Where the report itself changes nothing, times that were missing do.
     """
@@ -106,7 +106,7 @@ def with_measured_times(
 
 
 def finish_unreported(job: JobRow, *, now: int, conclusion: str = "timed_out") -> JobChange:
-    """Return the columns that conclude a job without its report; a later report replaces them."""
+    """Return the columns that finish a job without its report; a later report replaces them."""
     return {
         "status": "completed",
         "conclusion": conclusion,
@@ -148,7 +148,7 @@ def _completed(job: JobRow, report: CheckedReport, now: int, flags: dict[str, An
 
 
 def _so_far(job: JobRow, report: CheckedReport, now: int) -> JobChange | None:
-    """Return the tests that a job that runs has had by now, where a repeated report knows of more than the last one."""
+    """Return the tests of a running job so far, if a repeated report knows more than the last one."""
     running = job["status"] == report.job["status"] == "in_progress"
     more = (report.job["total_tests"] or 0) > (job["total_tests"] or 0)
     if not running or not more:
@@ -163,7 +163,7 @@ def _so_far(job: JobRow, report: CheckedReport, now: int) -> JobChange | None:
 
 
 def _filled(job: JobRow, report: CheckedReport, now: int) -> JobChange | None:
-    """Return what a repeated report knows that was null before; what is there already stays."""
+    """Return the columns that were null and that a repeated report fills; others stay."""
     known = cast("dict[str, Any]", job)
     news = {name: value for name, value in _reported(report).items() if known[name] is None}
     if not news:
@@ -173,7 +173,7 @@ def _filled(job: JobRow, report: CheckedReport, now: int) -> JobChange | None:
 
 
 def _unchanged_columns(job: JobRow) -> JobChange:
-    """Return what every change names, as it is."""
+    """Return the columns that every change names, unchanged."""
     return {"status": job["status"], "conclusion": job["conclusion"], "flags": job["flags"]}
 
 
@@ -203,7 +203,7 @@ CONFIRM_THEN = 600.0
 
 
 async def confirm_run(context: Context, task: Task) -> None:
-    """Record GitHub's status of one attempt of one run, and have the pull requests published again."""
+    """Record GitHub's status of one attempt of a run, and publish its pull requests again."""
     backend, run_id, attempt = task_keys.parse_run(task.key)
     unknown = await context.store.write(partial(_from_delivery, context, backend, run_id, attempt))
     if unknown is None:
@@ -213,25 +213,25 @@ async def confirm_run(context: Context, task: Task) -> None:
     age = context.clock.now() - _first_reported_at(waiting, attempt)
     over = age > patience * 1000
     wait = CONFIRM_SOON[task.attempts - 1] if task.attempts <= len(CONFIRM_SOON) else CONFIRM_THEN
-    found, status = await _read_run(context, (listed, run_id, attempt), age=age, over=over, wait=wait)
+    run, status = await _read_run(context, (listed, run_id, attempt), age=age, over=over, wait=wait)
     async with context.store.transaction() as tx:
-        if found is not None:
+        if run is not None:
             await inbox.store_delivery(
-                tx, deliveries.delivery_of_answer("workflow_run", found, found["repository"])
+                tx, deliveries.delivery_of_answer("workflow_run", run, run["repository"])
             )
-            if found["status"] == "completed":
+            if run["status"] == "completed":
                 return
-        if found is None or over:
+        if run is None or over:
             await runs.record_run_status(tx, backend, run_id, attempt, status)
             await _request_publishing(tx, waiting)
             return
-    raise NotYet(f"run {run_id} of {listed} is still {found['status']}", after=wait)
+    raise NotYet(f"run {run_id} of {listed} is still {run['status']}", after=wait)
 
 
 async def _from_delivery(
     context: Context, backend: str, run_id: str, attempt: int, tx: Transaction
 ) -> tuple[list[JobRow], int] | None:
-    """Record the status that the run's own delivery had; without one, return the jobs that wait, and for how long."""
+    """Record the status from the run's own delivery; without one, return the waiting jobs and how long they wait."""
     waiting = await jobs.read_jobs_of_run(tx, backend, run_id)
     if not waiting:
         return None
@@ -251,7 +251,7 @@ async def _read_run(
     """Return the run, and the status to record when it has not ended in time; raises NotYet while there is time."""
     backend, run_id, attempt = run
     try:
-        found = await _ask_for_run(context, backend, run_id, attempt)
+        github_run = await _ask_for_run(context, backend, run_id, attempt)
     except GitHubRefused as error:
         missing = error.gone
         if not over and not (missing and age >= responses.YOUNG_FOR):
@@ -261,7 +261,7 @@ async def _read_run(
         if not over:
             raise NotYet(str(error), after=error.after) from error  # its delivery may still arrive
         return None, "unconfirmed"
-    return found, "unconfirmed" if found else "missing"
+    return github_run, "unconfirmed" if github_run else "missing"
 
 
 def _first_reported_at(waiting: list[JobRow], attempt: int) -> int:
@@ -273,7 +273,7 @@ def _first_reported_at(waiting: list[JobRow], attempt: int) -> int:
 
 async def _patience(tx: Transaction, context: Context, backend: str) -> int:
     """Return how many seconds a run may take to end."""
-    allowlist = await allowlists.read_in_force(tx)
+    allowlist = await versions.read_in_force(tx)
     entry = allowlist.find(backend) if allowlist else None
     return (entry.job_timeout if entry else None) or context.settings.job_timeout
 
@@ -284,19 +284,19 @@ async def _ask_for_run(context: Context, backend: str, run_id: str, attempt: int
         return None
     client = context.backend_github.client(backend, actions="read")
     url = client.path("actions/runs/{run}/attempts/{attempt}")
-    found: dict[str, Any] = await client.getitem(url, {"run": run_id, "attempt": str(attempt)})
-    return found
+    run: dict[str, Any] = await client.getitem(url, {"run": run_id, "attempt": str(attempt)})
+    return run
 
 
 async def _finish_jobs(tx: Transaction, reported: list[JobRow], conclusion: str) -> None:
-    """Conclude jobs whose run is over without their report; a late report still counts."""
+    """Finish jobs whose run ended without their report; a late report still counts."""
     for job in jobs.in_lock_order(reported):
         if job["status"] == "in_progress":
             await jobs.change_if_unchanged(tx, job, finish_unreported(job, now=tx.now, conclusion=conclusion))
 
 
 async def _begin_rerun(tx: Transaction, waiting: list[JobRow], run_id: str, attempt: int) -> None:
-    """Have a re-run begin that was asked for while the run went on: by itself it asks GitHub every two minutes."""
+    """Start a re-run that was requested during the run: by itself it asks GitHub only every two minutes."""
     dispatched = {job["dispatch_id"] for job in waiting if job["dispatch_id"]}
     for row in await runs.read_reruns(tx, dispatched):
         if (row["state"], row["run_id"], row["from_attempt"]) == ("asked", run_id, attempt):
@@ -310,22 +310,20 @@ async def _request_publishing(tx: Transaction, waiting: list[JobRow]) -> None:
             request_publish(tx, dispatch["upstream_repo"], dispatch["pr_number"])
 
 
-VERIFY_AGAIN, VERIFY_PATIENCE = (
-    3600.0,
-    24 * 3_600_000,
-)  # seconds until GitHub is asked again, milliseconds it is asked for
+# seconds until GitHub is asked again, milliseconds it is asked for
+VERIFY_AGAIN, VERIFY_PATIENCE = (3600.0, 24 * 3_600_000)
 ON_DEFAULT_BRANCH = frozenset({"behind", "identical"})
 
 
 async def verify_commit(context: Context, task: Task) -> None:
     """Find out which repository has the commit, from our own rows if possible, and settle its reports."""
     async with context.store.read() as tx:
-        found = await rows.read_statuses(tx, task.key)
+        statuses = await rows.read_statuses(tx, task.key)
         pushed = [
             repo for repo in context.settings.upstream_repo if await rows.was_pushed(tx, repo, task.key)
         ]
-    waiting = [some for some in found if some["unverified"]]
-    settled = [some for some in found if not some["unverified"]]
+    waiting = [some for some in statuses if some["unverified"]]
+    settled = [some for some in statuses if not some["unverified"]]
     if not waiting:
         return
     homes = [*pushed, *(some["upstream_repo"] for some in settled if not some["unknown"])]
@@ -343,7 +341,7 @@ async def verify_commit(context: Context, task: Task) -> None:
 
 
 async def _ask_for_commit(context: Context, sha: str, *, since: int) -> str | None:
-    """Return the watched repository that has the commit, None when none has, or none could be asked for a day.
+    """Return the watched repository that has the commit, None if none has, or none could be asked for a day.
 
     Raises RetryLater when one could not be asked, `since` less than a day.
     """

@@ -119,7 +119,7 @@ def _audience(claims: dict[str, Any]) -> object:
 
 
 def _peek(token: str) -> tuple[_Header, _Hint]:
-    """Return what says by whom a token claims to be signed; believed only once the signature is checked."""
+    """Return who a token claims to be signed by; not to be trusted until the signature is checked."""
     try:
         header, payload, _ = token.split(".")
         return _header.decode(_from_base64(header)), _hint.decode(_from_base64(payload))
@@ -148,7 +148,7 @@ def _read_claims(claims: Verified, issuer: IssuerConfig) -> Claims:
 
 
 def _repository(claims: Verified, issuer: IssuerConfig) -> str:
-    """Return whose token it is: by its own claim, or as the operator assigned the provider's id."""
+    """Return the repository of a token: its own claim, or what the operator assigned to the provider's id."""
     if issuer.repository_claim:
         named = claims.get(issuer.repository_claim)
         if not isinstance(named, str) or not named:
@@ -228,7 +228,7 @@ class IssuerKeys:
         self._failed = metrics.KEY_FETCHES.labels(config.issuer, "failed")
 
     async def key(self, kid: str) -> jwt.PyJWK:
-        """Return the key of that id; raises Rejected 401 when there is none, 503 when that cannot be told now."""
+        """Return the key of an id; raises Rejected 401 if there is none, 503 if that is unknown for now."""
         before = self._fetches
         if kid not in self._fresh() or (self._is_old() and self._may_fetch()):
             async with self._fetching:
@@ -257,21 +257,21 @@ class IssuerKeys:
         return not self._was_within(COOLDOWN - 1, self._tried_at)
 
     def _was_within(self, span: int, at: int | None) -> bool:
-        """Whether that was so long ago at most; what lies ahead is from before the clock was put right."""
+        """Whether a time lies in this span of the past; a future time is from before the clock was corrected."""
         return at is not None and 0 <= self._clock.now() - at <= span
 
     async def _fetch(self) -> None:
         self._tried_at = self._clock.now()
-        found: dict[str, jwt.PyJWK] = {}
+        keys: dict[str, jwt.PyJWK] = {}
         with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
             async with self._http.get(
                 self.config.keys_url, timeout=TIMEOUT, allow_redirects=False
             ) as response:
                 if response.status == 200:
-                    found = _read_keys(await _read_bounded(response))
-        (self._brought if found else self._failed).inc()
-        if found:  # an empty answer is never believed
-            self._keys, self._fetched_at = found, self._tried_at
+                    keys = _read_keys(await _read_bounded(response))
+        (self._brought if keys else self._failed).inc()
+        if keys:  # an empty answer is never believed
+            self._keys, self._fetched_at = keys, self._tried_at
             self._fetches += 1
 
 
@@ -286,7 +286,7 @@ def unpublished_key() -> Rejected:
 
 
 async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
-    """Return a body, nothing when it is larger than any key set."""
+    """Return a body, nothing if it is larger than any key set."""
     content = bytearray()
     async for chunk in response.content.iter_any():
         content += chunk
@@ -318,7 +318,7 @@ def _read_key(key: Any) -> jwt.PyJWK | None:
 
 async def check_issuers(target: Target) -> list[Finding]:
     """doctor: whether the signing keys of every issuer can be fetched."""
-    found = []
+    findings = []
     for issuer in target.settings.oidc_issuers:
         try:
             async with target.http.get(
@@ -331,8 +331,8 @@ async def check_issuers(target: Target) -> list[Finding]:
         except (msgspec.DecodeError, KeyError, TypeError):
             count = 0
         if count:
-            found.append(ok("issuer", f"{issuer.issuer} has {text.plural(count, 'key')}"))
+            findings.append(ok("issuer", f"{issuer.issuer} has {text.plural(count, 'key')}"))
         else:
             todo = "check OIDC_ISSUERS and the way out to it; reports are refused with 503 meanwhile"
-            found.append(error("issuer", f"no keys at {issuer.keys_url}: {status}", todo))
-    return found
+            findings.append(error("issuer", f"no keys at {issuer.keys_url}: {status}", todo))
+    return findings

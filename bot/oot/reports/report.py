@@ -236,7 +236,7 @@ def _refuse_nul(sent: bodies.Report) -> None:
 
 
 def _fit_index(text: str, most: int) -> str:
-    """Return a name or id as an index holds it: of one with more bytes the beginning, and a hash of the whole."""
+    """Return a name or id that an index can hold: a long one is cut and ends in a hash of the whole."""
     if len(text) <= most // 4 or len(text.encode()) <= most:  # no letter is longer than four bytes
         return clean(text)
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -254,7 +254,7 @@ def _attempt(value: str | int | None) -> int:
 
 
 def _time(sent: Any, flags: dict[str, Any]) -> int | None:
-    """Return a reported time; one that cannot be read makes the job's times odd, as one that cannot be true does."""
+    """Return a reported time; an unreadable one makes the job's times odd, like an impossible one."""
     at = as_time(sent) if isinstance(sent, str) else None
     if at is None and sent is not None and sent != "":
         flags["odd_times"] = True
@@ -262,10 +262,10 @@ def _time(sent: Any, flags: dict[str, Any]) -> int | None:
 
 
 def _triage(sent: Any, flags: dict[str, Any]) -> dict[str, Any] | None:
-    found = None if sent is None else bodies.read_verdict(sent)
-    if found is None and sent is not None:
+    verdict = None if sent is None else bodies.read_verdict(sent)
+    if verdict is None and sent is not None:
         flags["triage_verdict_dropped"] = True
-    return found
+    return verdict
 
 
 def _url(text: str | None, name: str, flags: dict[str, Any]) -> str | None:
@@ -308,7 +308,7 @@ def _line(given: Any, flags: dict[str, Any]) -> int | None:
 
 
 def _cut(text: str | None, limit: int) -> str | None:
-    """Return the text without what a database refuses, at most `limit` bytes of it."""
+    """Return at most `limit` bytes of a text, without what a database refuses."""
     if text is None or len(text) <= limit // 4:  # no letter is longer than four bytes
         return text if text is None else clean(text)
     return clean(text).encode()[:limit].decode(errors="ignore")
@@ -457,6 +457,6 @@ def _sha(report: CheckedReport) -> str | None:
     """Return the report's commit; in a nightly report that is the delivery_id."""
     if report.echo.head_sha is None:
         return as_commit(report.delivery_id)
-    if (found := as_commit(report.echo.head_sha)) is None:
+    if (sha := as_commit(report.echo.head_sha)) is None:
         raise Malformed("callback_payload.payload names a commit that is not 40 or 64 hexadecimal digits")
-    return found
+    return sha

@@ -245,8 +245,8 @@ async def read_newest_pings(tx: Transaction, backend: str, *, limit: int) -> lis
 async def count_pings_since(tx: Transaction, backend: str, since: int) -> int:
     """Return how many pings were asked for of a backend since a time."""
     query = sa.select(sa.func.count()).where(PING.backend_key == backend.casefold(), PING.created_at >= since)
-    found: int = (await tx.run(query)).scalar_one()
-    return found
+    count: int = (await tx.run(query)).scalar_one()
+    return count
 
 
 async def change_ping(tx: Transaction, identifier: str, **values: Any) -> None:
@@ -291,11 +291,11 @@ class _UnverifiedJob(CountedJob, JobFlags):
 
 
 async def read_statuses(tx: Transaction, sha: str) -> list[CommitStatus]:
-    """Return the status of jobs on one upstream commit that no dispatch asked for, equal ones together."""
-    found: list[CommitStatus] = []
+    """Return the status of undispatched jobs on one upstream commit, equal ones grouped."""
+    statuses: list[CommitStatus] = []
     for place in _places_of_jobs([sha]):
-        found += await _read_statuses(tx, place)
-    return found
+        statuses += await _read_statuses(tx, place)
+    return statuses
 
 
 async def _read_statuses(tx: Transaction, place: sa.ColumnElement[bool]) -> list[CommitStatus]:
@@ -311,9 +311,9 @@ async def _read_statuses(tx: Transaction, place: sa.ColumnElement[bool]) -> list
 
 
 async def settle_unverified(tx: Transaction, sha: str, home: str | None, *, leniently: bool) -> bool:
-    """Settle some unverified jobs of a commit: of that repository, or of none; returns whether there were any.
+    """Settle some unverified jobs of a commit for a repository or none; returns whether there were any.
 
-    Some only, and without their failed tests: a commit may have any number of jobs.
+    It takes only some at a time, without their failed tests: a commit may have any number of jobs.
     """
     query = select(_UnverifiedJob, oot_workflow_job).where(JOB.head_sha == sha, *UNASKED, UNVERIFIED)
     query = query.order_by(JOB.job_key).limit(JOBS_PER_QUERY)
@@ -343,12 +343,12 @@ def _settled(flags: Flags) -> Flags:
 
 
 async def count_undispatched_jobs(tx: Transaction, commits: Collection[Commit]) -> dict[Commit, int]:
-    """Return how many jobs that no dispatch asked for were reported on these commits, without those that have none."""
+    """Count the undispatched jobs reported on these commits; commits without any are left out."""
     return await _read_each(tx, commits, sa.func.count())
 
 
 async def measure_undispatched_tests(tx: Transaction, commits: Collection[Commit]) -> dict[Commit, int]:
-    """Return how many characters of failed tests those jobs hold, without those that have none."""
+    """Count the characters of failed tests that those jobs hold; commits without any are left out."""
     return await _read_each(tx, commits, jobs.LENGTH_OF_TESTS)
 
 
@@ -360,11 +360,11 @@ async def _read_each(tx: Transaction, commits: Collection[Commit], what: Any) ->
     query = sa.select(BACKEND_OF_HEAD.label("backend"), named, what.label("found")).where(
         BACKEND_OF_HEAD.in_(sorted(backends)), *UNASKED
     )
-    found: Counter[Commit] = Counter()
+    totals: Counter[Commit] = Counter()
     for place in _places_of_jobs(ids):
         for row in await tx.rows(query.where(place).group_by("backend", "named")):
-            found[row["backend"], row["named"]] += int(row["found"])
-    return {commit: found[commit] for commit in commits if commit in found}
+            totals[row["backend"], row["named"]] += int(row["found"])
+    return {commit: totals[commit] for commit in commits if commit in totals}
 
 
 def _places_of_jobs(ids: Collection[str]) -> tuple[sa.ColumnElement[bool], ...]:

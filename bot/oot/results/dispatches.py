@@ -123,7 +123,7 @@ async def read_heads_of_pull(tx: Transaction, repo: str, number: int) -> list[st
 
 
 async def count_of_pull(tx: Transaction, repo: str, number: int) -> int:
-    """Return how many dispatches of a pull request ask for a verdict."""
+    """Count the dispatches of a pull request that ask for a verdict."""
     query = sa.select(sa.func.count()).select_from(oot_dispatch)
     return int((await tx.run(query.where(*_of(repo, number), ASKS_FOR_A_VERDICT))).scalar() or 0)
 
@@ -241,7 +241,7 @@ async def read_not_installed(tx: Transaction, account: str) -> list[DispatchRow]
 
 
 async def others_since(tx: Transaction, dispatch: Mapping[str, Any], since: int) -> int:
-    """Return how many other dispatches without a known run were sent to a backend since a time (milliseconds)."""
+    """Count the other dispatches without a known run that were sent to a backend since a time (milliseconds)."""
     query = sa.select(sa.func.count()).where(
         oot_dispatch.c.backend_key == dispatch["backend_key"],
         oot_dispatch.c.id != dispatch["id"],
@@ -286,7 +286,7 @@ async def unsent_for_too_long(tx: Transaction, timeouts: Timeouts) -> list[str]:
 
 
 async def end_unanswered(tx: Transaction, identifier: str, reason: str) -> bool:
-    """Conclude a dispatch without a report; returns False when it has one, or is no longer `sent`.
+    """Finish a dispatch without a report; returns False if it has one, or is no longer `sent`.
 
     It never started, or was not run where the backend need not answer.
     """
@@ -295,7 +295,7 @@ async def end_unanswered(tx: Transaction, identifier: str, reason: str) -> bool:
 
 
 async def end_cancelled(tx: Transaction, identifier: str, reason: str) -> bool:
-    """Conclude a dispatch whose run was cancelled before it reported; returns False as `end_unanswered` does."""
+    """Finish a dispatch whose run was cancelled before it reported; returns False as `end_unanswered` does."""
     return await _finish(tx, identifier, state="cancelled", error=reason)
 
 
@@ -343,7 +343,7 @@ class Timeouts:
 
 
 async def count_waiting_by_backend(tx: Transaction, *, since: int, hidden: Collection[str]) -> WaitingPulls:
-    """Return how many open pull requests wait for each backend; dispatches before `since` do not count."""
+    """Count the open pull requests that wait for each backend; dispatches before `since` do not count."""
     what = sa.select(DISPATCH.backend_key, DISPATCH.upstream_repo, DISPATCH.pr_number).distinct()
     unreported = what.where(DISPATCH.state.in_(OPEN), AWAITED, DISPATCH.created_at >= since, ON_OPEN_HEAD)
     asked = (DISPATCH.level > 1, DISPATCH.action.is_distinct_from("closed"), DISPATCH.created_at >= since)
@@ -355,7 +355,7 @@ async def count_waiting_by_backend(tx: Transaction, *, since: int, hidden: Colle
         for backend_key, repo, number in await tx.run(query):
             if repo.casefold() not in hidden:
                 pulls[backend_key].add((repo.casefold(), number))
-    return {key: len(found) for key, found in pulls.items()}
+    return {key: len(waiting) for key, waiting in pulls.items()}
 
 
 # put together once: every verdict asks these
@@ -377,12 +377,12 @@ IGNORED_BACKENDS = RowStatement(
 
 
 async def record_command(tx: Transaction, row: Mapping[str, object]) -> CommandRow:
-    """Record a command before it is executed, once however often its comment arrives; returns the recorded row."""
+    """Record a command before it is executed, once however often its comment arrives; returns its row."""
     blank = {"head_sha": None, "state": "seen", "answer": "", "created_at": tx.now}
     await tx.run(tx.insert(oot_command).values({**blank, **row}).on_conflict_do_nothing())
-    found = await find_command(tx, row)
-    assert found is not None
-    return found
+    recorded = await find_command(tx, row)
+    assert recorded is not None
+    return recorded
 
 
 async def find_command(tx: Transaction, row: Mapping[str, object]) -> CommandRow | None:
@@ -401,9 +401,9 @@ async def settle_command(
 async def amend_answer(
     tx: Transaction, repo: str, number: int, *, before: str, answer: str, known_by: str
 ) -> None:
-    """Replace the text `before` in the last answer on a pull request that has it: the command turned out impossible.
+    """Replace the text `before` in the last answer on a pull request that has it, and count its command as refused.
 
-    That command counts as refused. `known_by` is part of the new text: if a newer answer has that, nothing is done.
+    `known_by` is part of the new text: if a newer answer contains it, nothing is done.
     """
     about = (oot_command.c.upstream_repo == repo, oot_command.c.pr_number == number)
     either = [oot_command.c.answer.contains(text, autoescape=True) for text in (before, known_by)]
@@ -422,7 +422,7 @@ async def read_latest_commands(tx: Transaction, repo: str, number: int, *, limit
 
 
 async def count_commands_by_person(tx: Transaction, repo: str, login: str, *, since: int) -> int:
-    """Return how many commands a person gave in a repository since a time (epoch milliseconds)."""
+    """Count the commands that a person gave in a repository since a time (epoch milliseconds)."""
     query = sa.select(sa.func.count()).where(
         oot_command.c.upstream_repo == repo, oot_command.c.login == login, oot_command.c.created_at >= since
     )
@@ -430,7 +430,7 @@ async def count_commands_by_person(tx: Transaction, repo: str, login: str, *, si
 
 
 async def count_commands_on_pull(tx: Transaction, repo: str, number: int, *, since: int) -> int:
-    """Return how many commands were given on a pull request since a time (epoch milliseconds)."""
+    """Count the commands given on a pull request since a time (epoch milliseconds)."""
     query = sa.select(sa.func.count()).where(
         oot_command.c.upstream_repo == repo,
         oot_command.c.pr_number == number,
@@ -455,5 +455,5 @@ async def ignore_backend(tx: Transaction, row: Mapping[str, object]) -> None:
 
 async def read_ignored_backends(tx: Transaction, repo: str, number: int) -> dict[tuple[str, str], IgnoreRow]:
     """Return which backends are ignored on a pull request, by head and backend (case folded)."""
-    found = await tx.fetch(IGNORED_BACKENDS, {"of_repo": repo, "of_number": number})
-    return {(row["head_sha"], row["backend_key"]): row for row in found}
+    rows = await tx.fetch(IGNORED_BACKENDS, {"of_repo": repo, "of_number": number})
+    return {(row["head_sha"], row["backend_key"]): row for row in rows}

@@ -54,7 +54,7 @@ JOB = fields(JobRow)
 
 
 def crcr_columns(job: JobRow) -> dict[str, object]:
-    """Return a job's columns: those of our own table, where it has them; its times are those that are shown."""
+    """Return a job's columns: those of our own table where it has them, with the times that pages show."""
     times = visibility.job_times(job)
     others: dict[str, object] = {
         "dynamoKey": crcr_key(job),
@@ -121,7 +121,7 @@ def copy_upstream_job(_export: Export) -> TableCopy:
 
 
 def copy_item(_export: Export, row: ExportedRow) -> list[StoredItem]:
-    """Return a job as an item with the columns of `crcr_workflow_job`, without what is not known."""
+    """Return a job as an item with the columns of `crcr_workflow_job`, without unknown ones."""
     job = cast("JobRow", row)
     columns = crcr_columns(job)
     columns |= {name: None for name, at in visibility.job_times(job)._asdict().items() if at is None}

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement
+from bot.ingest.record_store import follows_row
 from bot.ingest.tables import delivery, records
 from bot.oot.results.dispatches import ON_OPEN_HEAD
 from bot.oot.results.tables import UNREPORTED, JobRow, oot_dispatch, oot_workflow_job
@@ -31,6 +32,8 @@ LENGTH_OF_TESTS = sa.func.coalesce(  # characters, of all jobs of a group
 JOB = oot_workflow_job.c
 MOST_TESTS = 8_000_000  # characters of failed tests that are read for one page: a job may have 2,000,000
 SIZE = sa.func.coalesce(sa.func.length(sa.cast(JOB.failed_tests_json, sa.Text)), 0)
+NEWEST_JOBS = (JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key.desc())
+ORDER_OF_JOBS = ("received_at", "run_attempt", "job_key")  # of a backend, newest first
 
 
 class SizedJobRow(JobRow):
@@ -102,13 +105,13 @@ def whole_row(row: Mapping[str, Any], change: Mapping[str, Any]) -> JobRow:
 
 
 async def known_runs(tx: Transaction, runs: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Return which of these runs, by dispatch and id, a job was reported of."""
+    """Return which of these runs, by dispatch and id, have a reported job."""
     if not runs:
         return set()
     query = sa.select(JOB.dispatch_id, JOB.run_id).distinct()
     query = query.where(JOB.dispatch_id.in_(sorted({dispatch for dispatch, _ in runs})))
-    found = {(dispatch, run) for dispatch, run in await tx.run(query)}
-    return found & set(runs)
+    reported_runs = {(dispatch, run) for dispatch, run in await tx.run(query)}
+    return reported_runs & set(runs)
 
 
 async def get_jobs(tx: Transaction, keys: Collection[str], *, held: bool = True) -> dict[str, JobRow]:
@@ -139,13 +142,13 @@ async def _mark_reported(tx: Transaction, dispatches: Collection[str]) -> None:
     if not dispatches:
         return
     unreported = UNREPORTED_OF if tx.sqlite else UNREPORTED_HELD
-    found = list((await tx.run(unreported, {"ids": sorted(dispatches)})).scalars())
-    if found:
-        await tx.run(HEARD, {"ids": found, "now": tx.now})
+    unreported_ids = list((await tx.run(unreported, {"ids": sorted(dispatches)})).scalars())
+    if unreported_ids:
+        await tx.run(HEARD, {"ids": unreported_ids, "now": tx.now})
 
 
 async def change_jobs(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write jobs that `get` returned to this transaction; of their columns, those that may still change."""
+    """Write the columns that may still change of jobs that `get_jobs` returned to this transaction."""
     if rows:
         tx.note_changed("oot_workflow_job", rows.values())
         changed = [
@@ -156,20 +159,20 @@ async def change_jobs(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) ->
 
 
 async def count_jobs(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
-    """Return how many jobs dispatches have; without those that have none."""
+    """Count the jobs of dispatches; dispatches without any are left out."""
     return await _read_each(tx, COUNTS, dispatch_ids)
 
 
 async def read_lengths_of_tests(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
-    """Return how many characters of failed tests their jobs hold; without dispatches that have none."""
+    """Count the characters of failed tests that their jobs hold; dispatches without any are left out."""
     return await _read_each(tx, LENGTHS, dispatch_ids)
 
 
 async def _read_each(tx: Transaction, query: Statement, dispatch_ids: Collection[str]) -> dict[str, int]:
     if not dispatch_ids:
         return {}
-    found = await tx.run(query, {"ids": sorted(dispatch_ids)})
-    return {row.dispatch_id: int(row.found) for row in found}
+    rows = await tx.run(query, {"ids": sorted(dispatch_ids)})
+    return {row.dispatch_id: int(row.found) for row in rows}
 
 
 def in_lock_order(rows: Collection[JobRow]) -> list[JobRow]:
@@ -196,7 +199,7 @@ async def read_jobs_of_dispatches(
 ) -> list[JobRow]:
     """Return the jobs of these dispatches, in the order of their first reports.
 
-    Failed tests and environment can be megabytes: only of the dispatches `tests_of` are they read.
+    Failed tests and environment can be megabytes: they are read for the dispatches `tests_of` only.
     """
     rest = sorted(set(dispatch_ids) - set(tests_of))
     rows = await tx.fetch(LIGHT_OF_DISPATCHES, {"ids": rest}) if rest else []
@@ -242,8 +245,38 @@ async def has_reports(tx: Transaction, dispatch_id: str) -> bool:
     return await tx.row(ANY_REPORT, {"of_dispatch": dispatch_id}) is not None
 
 
+async def latest_jobs(
+    tx: Transaction,
+    backend: str,
+    *,
+    since: int,
+    limit: int,
+    hidden: Iterable[str] = (),
+    events: Iterable[str] | None = None,
+    before: tuple[str | int, ...] | None = None,
+) -> list[JobRow]:
+    """Return the newest jobs of a backend, without those of `hidden` upstreams (case folded).
+
+    `before` holds the values of `ORDER_OF_JOBS` of the last job already read.
+    """
+    query = WITHOUT_TESTS.where(
+        sa.func.lower(JOB.downstream_repo) == backend.lower(),
+        JOB.received_at >= since,
+        sa.func.lower(JOB.upstream_repo).not_in(list(hidden)),
+        has_event(events),
+    )
+    if before:
+        query = query.where(follows_row([JOB[name] for name in ORDER_OF_JOBS], before))
+    return await rows_with_tests(tx, query.order_by(*NEWEST_JOBS).limit(limit))
+
+
+def has_event(events: Iterable[str] | None) -> sa.ColumnElement[bool]:
+    """Return the condition that jobs are of some events; None: of any."""
+    return sa.true() if events is None else JOB.event_type.in_(sorted(events))
+
+
 async def rows_with_tests(tx: Transaction, query: TypedSelect[SizedJobRow]) -> list[JobRow]:
-    """Return the rows of a query of `WITHOUT_TESTS`; the first ones that fit have their failed tests, others null."""
+    """Return the rows of a query of `WITHOUT_TESTS`; the first ones get their failed tests as far as they fit."""
     rows = await tx.fetch(query)
     keys = fitting_tests((row["job_key"], row["size"]) for row in rows)
     wanted = sa.select(JOB.job_key, JOB.failed_tests_json).where(JOB.job_key.in_(keys))
@@ -255,12 +288,12 @@ async def rows_with_tests(tx: Transaction, query: TypedSelect[SizedJobRow]) -> l
 
 def fitting_tests(sizes: Iterable[tuple[str, int]]) -> list[str]:
     """Return which of the first jobs have failed tests, given as (key, size), as far as these fit."""
-    left, found = MOST_TESTS, []
+    left, keys = MOST_TESTS, []
     for key, size in sizes:
         left -= size
         if size and left >= 0:
-            found.append(key)
-    return found
+            keys.append(key)
+    return keys
 
 
 def retained(table: sa.Table) -> sa.ColumnElement[bool] | None:
@@ -273,7 +306,7 @@ def retained(table: sa.Table) -> sa.ColumnElement[bool] | None:
 
 
 def _retained_deliveries() -> sa.ColumnElement[bool]:
-    """Those of unfinished dispatches, and of open heads: a run that cannot be re-run is dispatched again."""
+    """Deliveries of unfinished dispatches and of open heads: a run that cannot be re-run is dispatched again."""
     reported = oot_workflow_job.c.dispatch_id == oot_dispatch.c.id
     running = sa.and_(reported, oot_workflow_job.c.status == "in_progress")
     asked = oot_dispatch.c.action.is_distinct_from("closed")  # that is never reported on

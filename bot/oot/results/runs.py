@@ -80,7 +80,7 @@ NEARBY = RowStatement(
 
 
 async def read_announced(tx: Transaction, runs: Iterable[RunKey]) -> dict[RunKey, list[RunStatusRow]]:
-    """Return, by runs that have reported, the others that their event started and that have not."""
+    """Return the unreported runs that started from the same event as runs that have reported, by the latter."""
     wanted = set(runs)
     numbers = sorted({int(run) for _, run in wanted if run.isascii() and run.isdigit() and len(run) < 19})
     if not numbers:
@@ -111,7 +111,7 @@ def _distance(row: NearbyRunRow, others: Sequence[NearbyRunRow]) -> int:
 
 
 async def read_pulls_beside(tx: Transaction, run: WorkflowRunRow) -> list[tuple[str, int | None]]:
-    """Return the pull requests that runs have reported on which the event of this one may have started."""
+    """Return the pull requests of reported runs that the same event may have started as this run."""
     if run["event"] != DISPATCH_EVENT or run["created_at"] is None:
         return []
     near, job = _near.c, _job
@@ -148,7 +148,7 @@ RECORDED_RUNS = RowStatement(
 
 
 async def read_run_statuses(tx: Transaction, runs: set[tuple[str, str]]) -> list[RunStatusRow]:
-    """Return what is known from GitHub about runs, given as (backend, case folded; run id), the decisive last.
+    """Return GitHub's statuses of runs, given as (backend, case folded; run id), the decisive one last.
 
     What deliveries or the API reported is in `workflow_run`; what asking in vain found, in oot_run: a run GitHub does
     not know is `missing` until something is known about it, one that did not end in time `unconfirmed`, one that could
@@ -159,15 +159,15 @@ async def read_run_statuses(tx: Transaction, runs: set[tuple[str, str]]) -> list
     ]
     if not runs:
         return []
-    found = await tx.fetch(_asked_about(sqlite=tx.sqlite), {"wanted": tx.keys(sorted(runs))})
-    found += await tx.fetch(RECORDED_RUNS, {"numbers": numbers})
-    known = [row for row in found if (row["backend_key"], row["run_id"]) in runs]
+    rows = await tx.fetch(_asked_about(sqlite=tx.sqlite), {"wanted": tx.keys(sorted(runs))})
+    rows += await tx.fetch(RECORDED_RUNS, {"numbers": numbers})
+    known = [row for row in rows if (row["backend_key"], row["run_id"]) in runs]
     return sorted(known, key=_weight)
 
 
 @functools.cache
 def _asked_about(*, sqlite: bool) -> RowStatement[RunStatusRow]:
-    """Return the query for runs, by backend and id, that GitHub was asked about."""
+    """Return the query for runs that GitHub was asked about, by backend and id."""
     key = (oot_run.c.backend_key, oot_run.c.run_id)
     query = select(RunStatusRow, oot_run, conclusion=sa.null(), event=sa.null())
     return RowStatement(query.where(among_given(key, "wanted", sqlite=sqlite)))
@@ -176,9 +176,9 @@ def _asked_about(*, sqlite: bool) -> RowStatement[RunStatusRow]:
 async def read_attempt_status(
     tx: Transaction, backend: str, run_id: str, attempt: int
 ) -> RunStatusRow | None:
-    """Return what is known from GitHub about one attempt of one run, if anything."""
-    found = await read_run_statuses(tx, {(backend.casefold(), run_id)})
-    return next((row for row in reversed(found) if row["run_attempt"] == attempt), None)
+    """Return GitHub's status of one attempt of one run, if it is known."""
+    rows = await read_run_statuses(tx, {(backend.casefold(), run_id)})
+    return next((row for row in reversed(rows) if row["run_attempt"] == attempt), None)
 
 
 def _weight(row: RunStatusRow) -> int:
@@ -187,7 +187,7 @@ def _weight(row: RunStatusRow) -> int:
 
 
 async def record_run_status(tx: Transaction, backend: str, run_id: str, attempt: int, status: str) -> None:
-    """Record what asking GitHub for a run found when there is no run to record."""
+    """Record the outcome of asking GitHub for a run that it could not show."""
     row = {
         "backend_key": backend.casefold(),
         "run_id": run_id,
@@ -208,7 +208,7 @@ OF_DISPATCHES = RowStatement(
 async def add_rerun(tx: Transaction, row: Mapping[str, object]) -> bool:
     """Record a request to run a run again; returns False when that attempt was requested already.
 
-    An impossible one may be requested once more: nothing may have taken its place.
+    An impossible re-run may be requested once more: nothing may have taken its place.
     """
     values = {**row, "state": "asked", "created_at": tx.now}
     again = {name: values[name] for name in ("scope", "cause", "state", "created_at")}
@@ -255,7 +255,7 @@ async def read_timed_out_reruns(tx: Transaction, timeouts: Timeouts) -> list[Rer
 
 
 async def extend_rerun(tx: Transaction, row: Mapping[str, Any]) -> None:
-    """Count the time a re-run may take from now: what it runs again has not ended yet."""
+    """Extend a re-run's timeout from now on: the run it repeats has not ended yet."""
     await tx.run(sa.update(oot_rerun).where(*_same_rerun(row)).values(created_at=tx.now))
 
 

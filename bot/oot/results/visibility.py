@@ -48,15 +48,15 @@ async def with_known_spelling(store: Store, settings: Settings) -> Settings:
     return replace(settings, upstream_repo=tuple(chosen))
 
 
-async def private_repositories(tx: Transaction, settings: Settings, asked: Collection[str]) -> Private:
-    """Return which repositories are private according to their records, by every name they ever had.
+async def private_repositories(tx: Transaction, settings: Settings, repos: Collection[str]) -> Private:
+    """Return the private repositories according to their records, by every name they ever had.
 
     Only those asked for, upstream, the allowlist's own and those our rows are about: there may be any number of others.
     Upstream and the allowlist's own are private until GitHub has said otherwise.
     """
     source = parse_github_source(settings.allowlist)
     named = {*settings.upstream_repo, *([source.repo] if source else [])}
-    wanted = {*asked, *named, *await repositories.read_distinct_upstreams(tx, oot_dispatch, oot_workflow_job)}
+    wanted = {*repos, *named, *await repositories.read_distinct_upstreams(tx, oot_dispatch, oot_workflow_job)}
     ids = await repositories.read_private_ids(tx, wanted)
     names = await repositories.read_names_of_ids(
         tx, ids
@@ -70,7 +70,7 @@ RUN_PAGE = re.compile(r"(https?://[^/?#]+/[^/?#]+/[^/?#]+/actions/runs/([0-9]+))
 
 
 class JobTimed(JobOutcome, JobSpan, JobReportedSpan, JobDurations, JobFlags):
-    """What says when it ran, and how long."""
+    """The columns that say when a job ran, and how long."""
 
 
 class ShownTimes(NamedTuple):
@@ -81,14 +81,14 @@ class ShownTimes(NamedTuple):
 
 
 def are_times_possible(reported: ShownTimes, *, now: int, dispatched_at: int | None) -> bool:
-    """Whether reported times can be: in order, not in the future, not before the dispatch."""
+    """Whether reported times are possible: in order, not in the future, not before the dispatch."""
     known = [at for at in reported if at is not None]
     first = dispatched_at - SKEW if dispatched_at is not None else now - LONGEST
     return known == sorted(known) and all(first <= at <= now + SKEW for at in known)
 
 
 def job_seconds(job: JobTimed) -> float | None:
-    """Return how long a job ran: as measured here, else as its backend says where it alone knows both times."""
+    """Return how long a job ran: as measured here, or as its backend says if only it knows both times."""
     measured = job["execution_time"]
     if measured is not None or job["status"] != "completed" or job["reported_started_at"] is None:
         return measured
@@ -97,7 +97,7 @@ def job_seconds(job: JobTimed) -> float | None:
 
 
 def job_times(job: JobTimed) -> ShownTimes:
-    """Return when a job began and ended: as reported, unless that is odd; otherwise as measured here."""
+    """Return when a job began and ended: as reported, or as measured here if the report is odd."""
     measured = ShownTimes(job["started_at"], job["completed_at"])
     if "odd_times" in job["flags"]:
         return measured
@@ -109,7 +109,7 @@ def job_times(job: JobTimed) -> ShownTimes:
 
 
 def job_page(job: JobRow) -> str | None:
-    """Return the address of a job's own page, where its run is one of GitHub's and the job's id is known."""
+    """Return the address of a job's own page if its run is one of GitHub's and the job's id is known."""
     url, identifier = job["workflow_run_url"], job["check_run_id"] or ""
     run = RUN_PAGE.fullmatch(url or "")
     known = run and run[2] == job["run_id"] and identifier.isascii() and identifier.isdigit()
@@ -133,15 +133,15 @@ class PrivateNames:
         return backend.casefold() in self.backends
 
     def workflow(self, backend: str, name: str) -> str:
-        """Return what stands for a workflow."""
+        """Return the name shown for a workflow."""
         return f"workflow {self._digest(backend, name)}"
 
     def job(self, backend: str, workflow: str, name: str) -> str:
-        """Return what stands for a job."""
+        """Return the name shown for a job."""
         return f"job {self._digest(backend, workflow, name)}"
 
     def of_row(self, row: R, backend: str) -> R:
-        """Return a row on a job as it may be shown, with its counts and times; all of it where nothing is hidden."""
+        """Return a job's row as it may be shown, with its counts and times; all of it if nothing is hidden."""
         if not self.hides(backend):
             return row
         workflow, name = str(row["workflow_name"]), str(row["job_name"])
@@ -164,7 +164,7 @@ NOTHING_PRIVATE = PrivateNames()
 
 async def read_private_names(tx: Transaction, settings: Settings, backends: Collection[str]) -> PrivateNames:
     """Return which of these backends' repositories are private, as far as their records say."""
-    folded = {one.casefold() for one in backends}
+    folded = {backend.casefold() for backend in backends}
     private = (await private_repositories(tx, settings, folded)).names & folded if folded else frozenset()
     # guessing a name is no use without the key, which is no other secret's
     key = hashlib.sha256(b"names of private backends\0" + settings.private_key.encode()).digest()
@@ -172,5 +172,5 @@ async def read_private_names(tx: Transaction, settings: Settings, backends: Coll
 
 
 def run_page(url: str | None) -> str | None:
-    """Return the address of a run on GitHub, which names nothing but its id; None for any other."""
+    """Return the address of a run on GitHub, which contains only its id; None for any other address."""
     return url if url and RUN_PAGE.fullmatch(url) else None

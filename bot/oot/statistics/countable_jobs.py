@@ -102,7 +102,7 @@ async def read_slices(
         yield [], cast("list[SilentDispatch]", rows)
 
 
-NAMED_JOB, NAME = oot_workflow_job.c, oot_job_name.c
+NAME = oot_job_name.c
 NAME_KEY = ("backend_key", "upstream_key", "workflow", "job")
 NAMES_MOST = 2_000  # names of one backend: the newest; it can call its jobs whatever it likes
 NAMES_SCANNED = 20_000  # names that a search looks through, the newest
@@ -113,23 +113,23 @@ async def keep_names(tx: Transaction, place: SumPlace) -> None:
     (backend,), day = place
     newest = sa.select(sa.func.max(NAME.last_at)).where(NAME.backend_key == backend)
     since = max((await tx.run(newest)).scalar() or 0, day * DAY)
-    upstream = sa.func.lower(NAMED_JOB.upstream_repo)
+    upstream = sa.func.lower(JOB.upstream_repo)
     query = sa.select(
         upstream.label("upstream_key"),
-        NAMED_JOB.workflow_name.label("workflow"),
-        NAMED_JOB.job_name.label("job"),
-        sa.func.max(NAMED_JOB.downstream_repo).label("backend"),
-        sa.func.max(NAMED_JOB.received_at).label("last_at"),
+        JOB.workflow_name.label("workflow"),
+        JOB.job_name.label("job"),
+        sa.func.max(JOB.downstream_repo).label("backend"),
+        sa.func.max(JOB.received_at).label("last_at"),
     ).where(
-        sa.func.lower(NAMED_JOB.downstream_repo) == backend,
-        NAMED_JOB.received_at.between(since, (day + 1) * DAY - 1),
+        sa.func.lower(JOB.downstream_repo) == backend,
+        JOB.received_at.between(since, (day + 1) * DAY - 1),
         ~has_flag("refused"),
     )
-    found = (await tx.run(query.group_by(upstream, NAMED_JOB.workflow_name, NAMED_JOB.job_name))).mappings()
-    if not found:
+    named = (await tx.run(query.group_by(upstream, JOB.workflow_name, JOB.job_name))).mappings()
+    if not named:
         return
     rows = sorted(
-        ({"backend_key": backend, **row} for row in found), key=lambda row: [row[name] for name in NAME_KEY]
+        ({"backend_key": backend, **row} for row in named), key=lambda row: [row[name] for name in NAME_KEY]
     )
     await tx.upsert(oot_job_name, rows, replaced=("backend",), greatest=("last_at",))
     mine = sa.select(NAME.last_at).where(NAME.backend_key == backend)

@@ -130,13 +130,13 @@ async def read_days(
         stored = stored.where(oot_day.c.day <= last)
     if backends is not None:
         stored = stored.where(oot_day.c.backend_key.in_(sorted(backends)))
-    found: list[Day] = []
+    read: list[Day] = []
     rows = (await tx.run(stored)).all()
     for start in range(0, len(rows), SLICE):
         days = map(_day, rows[start : start + SLICE])
-        found += [one for one in days if (one.day, one.backend_key) not in changed]
+        read += [day for day in days if (day.day, day.backend_key) not in changed]
         await asyncio.sleep(0)  # other requests get their turn while a long window is read
-    return found + await count_days(tx, sorted(changed))
+    return read + await count_days(tx, sorted(changed))
 
 
 async def read_fingerprint(tx: Transaction, first: int, last: int) -> tuple[int, int]:
@@ -160,31 +160,31 @@ async def count_days(tx: Transaction, places: Sequence[BackendDay]) -> list[Day]
     backends_on = defaultdict(list)
     for day, backend in places:
         backends_on[day].append(backend)
-    found: list[Day] = []
+    counted: list[Day] = []
     for day, backends in backends_on.items():
         counter = DayCounter()
         async for jobs, silent in countable_jobs.read_slices(
             tx, backends, since=day * DAY, until=(day + 1) * DAY - 1
         ):
             counter.add(jobs, silent)
-        found += counter.days()
-    return found
+        counted += counter.days()
+    return counted
 
 
 async def read_since(tx: Transaction, at: int, backends: Collection[str]) -> dict[str, Recent]:
     """Return what backends did since a time that is not the beginning of a day, by case folded name."""
-    found = {key: Recent(oldest=tx.now, days=[]) for key in backends}
+    recent = {key: Recent(oldest=tx.now, days=[]) for key in backends}
     counter = DayCounter()
     async for jobs, silent in countable_jobs.read_slices(tx, backends, since=at, until=tx.now):
         times_of = [(row["downstream_repo"], row["received_at"]) for row in jobs]
         times_of += [(row["backend"], row["created_at"]) for row in silent]
         for name, when in times_of:
-            mine = found[name.casefold()]
+            mine = recent[name.casefold()]
             mine.oldest = min(mine.oldest, when)
         counter.add(jobs, silent)
-    for one in counter.days():
-        found[one.backend_key].days.append(one)
-    return found
+    for day in counter.days():
+        recent[day.backend_key].days.append(day)
+    return recent
 
 
 async def last_reports(
@@ -205,8 +205,8 @@ async def last_reports(
 async def count_day(context: Context, place: sums.SumPlace) -> CountedSum:
     """Return the rows of a day of a backend, which has one for each upstream repository and kind of event."""
     async with context.store.read() as tx:
-        found = await count_days(tx, [(place.day, *place.group)])
-        return {oot_day: [as_row(one, tx.now) for one in found]}
+        days = await count_days(tx, [(place.day, *place.group)])
+        return {oot_day: [as_row(day, tx.now) for day in days]}
 
 
 BACKENDS = Sum(
@@ -220,12 +220,12 @@ BACKENDS = Sum(
 )
 
 
-def as_row(one: Day, now: int) -> dict[str, object]:
+def as_row(day: Day, now: int) -> dict[str, object]:
     """Return the row of a day, without day and backend."""
-    row: dict[str, object] = {name: getattr(one.tally, name) for name in COUNTS}
-    row |= {name: histogram.to_bytes(getattr(one.tally, name)) for name in HISTOGRAMS}
-    row |= {name: getattr(one, name) for name in PLACE if name not in {"day", "backend_key"}}
-    return row | {"hours": one.hours, "last_at": one.tally.last_at, "written_at": now}
+    row: dict[str, object] = {name: getattr(day.tally, name) for name in COUNTS}
+    row |= {name: histogram.to_bytes(getattr(day.tally, name)) for name in HISTOGRAMS}
+    row |= {name: getattr(day, name) for name in PLACE if name not in {"day", "backend_key"}}
+    return row | {"hours": day.hours, "last_at": day.tally.last_at, "written_at": now}
 
 
 def _day(row: Sequence[Any]) -> Day:
@@ -240,7 +240,7 @@ def _day(row: Sequence[Any]) -> Day:
     return Day(**dict(zip(PLACE, place, strict=True)), hours=hours, tally=tally)
 
 
-FAILED_JOB, KIND = oot_workflow_job.c, oot_failure_kind.c
+KIND = oot_failure_kind.c
 
 
 async def store_failure_kinds(tx: Transaction, kinds: Mapping[str, str | None]) -> None:
@@ -256,9 +256,7 @@ async def store_failure_kinds(tx: Transaction, kinds: Mapping[str, str | None]) 
     await tx.run(sa.delete(oot_failure_kind).where(KIND.job_key.in_(changed)))
     if rows := [{"job_key": key, "kind": kinds[key]} for key in changed if kinds[key]]:
         await tx.run(sa.insert(oot_failure_kind), rows)
-    days = await tx.run(
-        sa.select(FAILED_JOB.received_at, FAILED_JOB.downstream_repo).where(FAILED_JOB.job_key.in_(changed))
-    )
+    days = await tx.run(sa.select(JOB.received_at, JOB.downstream_repo).where(JOB.job_key.in_(changed)))
     recount_days(tx, {(row.received_at // DAY, row.downstream_repo.casefold()) for row in days})
 
 
@@ -301,8 +299,8 @@ class DaySumsCache:
             sums = _unchanged(known, now, changing) if known else {}
             changed = (now.keys() | changing) - sums.keys()
             parts: dict[str, list[Day]] = {key: [] for key in changed}
-            for one in await read_days(tx, first, last=last, backends=None if not sums else changed):
-                parts.setdefault(one.backend_key, []).append(one)
+            for day in await read_days(tx, first, last=last, backends=None if not sums else changed):
+                parts.setdefault(day.backend_key, []).append(day)
             for key, part in parts.items():
                 sums[key] = make(part)
             known = _Entry(fingerprint=fingerprint, fingerprints=now, changing=changing, sums=sums)
@@ -323,10 +321,10 @@ class DaySumsCache:
             if key not in changing and key in known and known[key][0] == fingerprint and known[key][1] >= at
         }
         changed = now.keys() - sums.keys()
-        for key, one in (await read_since(tx, at, changed) if changed else {}).items():
-            sums[key] = (None if key in changing else now[key], one.oldest, make(one.days))
+        for key, recent in (await read_since(tx, at, changed) if changed else {}).items():
+            sums[key] = (None if key in changing else now[key], recent.oldest, make(recent.days))
         _store(self._since, kind, sums)
-        return {key: one for key, (_, _, one) in sums.items()}
+        return {key: made for key, (_, _, made) in sums.items()}
 
     def combined(
         self,
@@ -341,14 +339,14 @@ class DaySumsCache:
         `valid` stands for whatever else `make` depends on: when it changes, everything is made again.
         """
         known = self._combined.get(kind, {})
-        found = {
+        entries = {
             key: known[key]
             if key in known and known[key][0] == (valid, mine)
             else ((valid, mine), make(*mine))
             for key, mine in parts.items()
         }
-        _store(self._combined, kind, found)
-        return {key: cast("T", one) for key, (_, one) in found.items()}
+        _store(self._combined, kind, entries)
+        return {key: cast("T", made) for key, (_, made) in entries.items()}
 
 
 DAY_SUMS: web.AppKey[DaySumsCache] = web.AppKey("day_sums", DaySumsCache)
@@ -363,8 +361,8 @@ def _unchanged(known: _Entry[T], now: Fingerprints, changing: set[str]) -> dict[
     }
 
 
-def _store(entries: OrderedDict[Hashable, Any], kind: Hashable, found: object) -> None:
-    entries[kind] = found
+def _store(entries: OrderedDict[Hashable, Any], kind: Hashable, value: object) -> None:
+    entries[kind] = value
     entries.move_to_end(kind)
     while len(entries) > ENTRIES_MOST:
         entries.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Health of backends: the dispatches under way, the numbers of a window of days, and the conditions that notices report."""
+"""The health of backends: dispatches under way, numbers of a window of days, conditions that notices report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.core.errors import Rejected
 from bot.core.feature import Condition, ConditionSubject
 from bot.db.rows import select
 from bot.oot.allowlist import versions as allowlists
-from bot.oot.results import dispatches
+from bot.oot.results import dispatches, jobs
 from bot.oot.results.dispatches import OPEN
 from bot.oot.results.tables import AWAITED, UNFINISHED, DispatchRow, oot_dispatch, oot_workflow_job
 from bot.oot.statistics import daily_sums, stats
@@ -33,7 +33,6 @@ from bot.oot.statistics.stats import (
     hourly_counts,
     recent_grades,
 )
-from bot.pages.backends import job_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -69,12 +68,12 @@ async def read_underway(tx: Transaction, *, hidden: Collection[str]) -> list[Und
     recent = DISPATCH.created_at >= tx.now - GIVEN_UP
     waiting = select(DispatchRow, oot_dispatch).where(DISPATCH.state.in_(OPEN), AWAITED, recent, visible)
     rows = await tx.fetch(waiting.order_by(DISPATCH.created_at, DISPATCH.id).limit(MOST_UNDERWAY))
-    found = {row["id"]: _underway(row) for row in rows}
+    underway = {row["id"]: _underway(row) for row in rows}
     began = await _read_running(tx)
     running = select(DispatchRow, oot_dispatch).where(DISPATCH.id.in_(sorted(began)), recent, visible)
     for row in await tx.fetch(running):
-        found[row["id"]] = Underway(row=row, way="running", since=began[row["id"]])
-    return sorted(found.values(), key=lambda one: (one.since, one.row["id"]))
+        underway[row["id"]] = Underway(row=row, way="running", since=began[row["id"]])
+    return sorted(underway.values(), key=lambda dispatch: (dispatch.since, dispatch.row["id"]))
 
 
 def _underway(row: DispatchRow) -> Underway:
@@ -203,14 +202,14 @@ async def read_backends(
     entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
     pulls = await dispatches.count_waiting_by_backend(tx, since=tx.now - GIVEN_UP, hidden=hidden.names)
     shown = {key: figures.get(key, NO_FIGURES) for key in entries}
-    shown |= {key: one for key, one in figures.items() if one.counts}
-    silent = [key for key, one in shown.items() if not one.last_report_at]
+    shown |= {key: figure for key, figure in figures.items() if figure.counts}
+    silent = [key for key, figure in shown.items() if not figure.last_report_at]
     earlier = await daily_sums.last_reports(tx, silent, hidden=hidden.names)
-    found = [
-        _health(entries.get(key), _with_last_report(one, earlier.get(key)), window, pulls.get(key, 0))
-        for key, one in shown.items()
+    backends = [
+        _health(entries.get(key), _with_last_report(figure, earlier.get(key)), window, pulls.get(key, 0))
+        for key, figure in shown.items()
     ]
-    return sorted(found, key=_worst_first)
+    return sorted(backends, key=_worst_first)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,10 +222,10 @@ class _DayFilter:
     def of(self, days: Iterable[Day]) -> list[Day]:
         """Return the days that count."""
         return [
-            one
-            for one in days
-            if not self.hidden.has(one.upstream_key)
-            and (self.events is None or one.event_type in self.events)
+            day
+            for day in days
+            if not self.hidden.has(day.upstream_key)
+            and (self.events is None or day.event_type in self.events)
         ]
 
 
@@ -238,7 +237,7 @@ async def read_backend(
     allowlist = await allowlists.read_in_force(tx)
     entry = allowlist.find(repo) if allowlist else None
     if entry is None and not known:
-        row = next(iter(await job_rows.latest_jobs(tx, repo, since=0, limit=1, hidden=hidden.names)), None)
+        row = next(iter(await jobs.latest_jobs(tx, repo, since=0, limit=1, hidden=hidden.names)), None)
         if row is None:
             message = f"{repo[:200]} is not on the allowlist and has never reported"
             raise Rejected(404, "unknown_backend", message)
@@ -283,19 +282,19 @@ async def _figures(
 
 def _part(wanted: _DayFilter, window: Window, days: Sequence[Day]) -> _Part:
     days = wanted.of(days)
-    counted = [one.tally for one in days if one.day >= window.first]
-    newest = max(days, key=lambda one: one.day, default=None)
+    counted = [day.tally for day in days if day.day >= window.first]
+    newest = max(days, key=lambda day: day.day, default=None)
     return _Part(
         newest=newest and replace(newest, tally=NO_TALLY, hours={}),
         counted=(add_tallies(counted),) if counted and window.days > 1 else (),
         daily=daily_counts(days),
         hourly=hourly_counts(days, first=window.last - HOURLY),
-        last_at=max((one.tally.last_at for one in days), default=0),
+        last_at=max((day.tally.last_at for day in days), default=0),
     )
 
 
 def _tallies(wanted: _DayFilter, days: Sequence[Day]) -> tuple[Tally, ...]:
-    return tuple(one.tally for one in wanted.of(days))
+    return tuple(day.tally for day in wanted.of(days))
 
 
 def _figures_of_parts(
@@ -306,8 +305,8 @@ def _figures_of_parts(
     whole = _Part(
         newest=next((part.newest for part in reversed(parts) if part.newest), None),
         counted=(add_tallies(counted),) if counted else (),
-        daily=tuple(one for part in parts for one in part.daily),
-        hourly=tuple(one for part in parts for one in part.hourly),
+        daily=tuple(count for part in parts for count in part.daily),
+        hourly=tuple(count for part in parts for count in part.hourly),
         last_at=max((part.last_at for part in parts), default=0),
     )
     return _figure(window, whole)
@@ -322,7 +321,7 @@ def _figure(window: Window, part: _Part) -> Figures:
         trend=tuple(daily_rates(part.daily, first=window.last - SPARK, last=window.last)),
         turned=find_turn(part.hourly, now=window.now),
         recent=recent_grades(part.hourly, now=window.now)[0],
-        last_report_at=max([part.last_at, *(one.last_at for one in part.counted)]),
+        last_report_at=max([part.last_at, *(tally.last_at for tally in part.counted)]),
     )
 
 
@@ -350,16 +349,16 @@ def _health(entry: Entry | None, figures: Figures, window: Window, waiting_pulls
     )
 
 
-def waits_long(one: Underway, backend: Health | None, now: int) -> bool:
+def waits_long(dispatch: Underway, backend: Health | None, now: int) -> bool:
     """Whether a dispatch waits for its first report longer than nine of ten of its backend's did."""
     usual = backend.stats.p90_queue_time if backend else None
-    return one.way == "waiting" and usual is not None and now - one.since > usual * 1000
+    return dispatch.way == "waiting" and usual is not None and now - dispatch.since > usual * 1000
 
 
-def _worst_first(one: Health) -> tuple[int, bool, float, int, str]:
-    rate = one.stats.pass_rate
-    failed = one.stats.rated - one.stats.success
-    return -one.level, rate is None, rate or 0.0, -failed, one.label.casefold()
+def _worst_first(health: Health) -> tuple[int, bool, float, int, str]:
+    rate = health.stats.pass_rate
+    failed = health.stats.rated - health.stats.success
+    return -health.level, rate is None, rate or 0.0, -failed, health.label.casefold()
 
 
 CONDITION_DAYS = 1  # of the numbers that a notice has
@@ -377,22 +376,26 @@ WORKER_DAY_SUMS: Resource[_WorkerDaySums] = Resource("day sums", lambda _context
 
 async def read_conditions(context: Context, tx: Transaction, scope: ConditionScope) -> list[Condition]:
     """Return which backends are red or silent, and which are known not to be."""
-    found = await read_backends(tx, scope.hidden, CONDITION_DAYS, context.resource(WORKER_DAY_SUMS))
-    shown = [one for one in found if one.listed and one.level > 1 and not scope.hidden.has(one.repo)]
-    return [condition for one in shown for condition in _conditions(one, context.settings, tx.now)]
+    backends = await read_backends(tx, scope.hidden, CONDITION_DAYS, context.resource(WORKER_DAY_SUMS))
+    shown = [
+        health
+        for health in backends
+        if health.listed and health.level > 1 and not scope.hidden.has(health.repo)
+    ]
+    return [condition for health in shown for condition in _conditions(health, context.settings, tx.now)]
 
 
-def _conditions(one: Health, settings: Settings, now: int) -> Iterator[Condition]:
+def _conditions(health: Health, settings: Settings, now: int) -> Iterator[Condition]:
     subject = ConditionSubject(
         repo=settings.upstream_repo[0] if len(settings.upstream_repo) == 1 else "",
-        backend=one.repo,
-        oncalls=one.oncalls,
-        path=f"/oot/{one.repo}",
+        backend=health.repo,
+        oncalls=health.oncalls,
+        path=f"/oot/{health.repo}",
     )
-    key, name = one.repo.casefold(), f"{one.label} (L{one.level})"
-    rate, rated = one.stats.pass_rate, text.plural(one.stats.rated, "run")
+    key, name = health.repo.casefold(), f"{health.label} (L{health.level})"
+    rate, rated = health.stats.pass_rate, text.plural(health.stats.rated, "run")
     numbers = () if rate is None else (f"{text.percent(rate)} of {rated} passed in 24 hours",)
-    if one.turned == "red":
+    if health.turned == "red":
         yield Condition(
             event="backend_red",
             key=key,
@@ -401,7 +404,7 @@ def _conditions(one: Health, settings: Settings, now: int) -> Iterator[Condition
             lines=numbers,
             subject=subject,
         )
-    elif one.recent == "green":
+    elif health.recent == "green":
         yield Condition(
             event="backend_red",
             key=key,
@@ -410,15 +413,15 @@ def _conditions(one: Health, settings: Settings, now: int) -> Iterator[Condition
             lines=numbers,
             subject=subject,
         )
-    if one.last_report_at is None:
+    if health.last_report_at is None:
         return
-    silent = text.duration((now - one.last_report_at) / 1000)
+    silent = text.duration((now - health.last_report_at) / 1000)
     yield Condition(
         event="backend_silent",
         key=key,
-        holds=one.stale,
-        heading=f"{name} is silent" if one.stale else f"{name} reports again",
-        lines=(f"its last report came {silent} ago",) if one.stale else (),
-        since=one.last_report_at if one.stale else None,
+        holds=health.stale,
+        heading=f"{name} is silent" if health.stale else f"{name} reports again",
+        lines=(f"its last report came {silent} ago",) if health.stale else (),
+        since=health.last_report_at if health.stale else None,
         subject=subject,
     )

@@ -84,12 +84,12 @@ class ReadinessSums:
 
 def add_up_days(days: Sequence[Day], thresholds: Thresholds, *, today: int) -> ReadinessSums:
     """Return the sums over the days of a backend, up to today."""
-    month = add_tallies([one.tally for one in days if one.day >= today - WINDOW])
-    week = add_tallies([one.tally for one in days if one.day >= today - thresholds.demotion_days])
-    first = min((one.day for one in days if one.tally.rated), default=today)
+    month = add_tallies([day.tally for day in days if day.day >= today - WINDOW])
+    week = add_tallies([day.tally for day in days if day.day >= today - thresholds.demotion_days])
+    first = min((day.day for day in days if day.tally.rated), default=today)
     return ReadinessSums(
         covers_demotion=first <= today - thresholds.demotion_days,
-        covered=len({one.day for one in days if one.day > today - WINDOW and one.tally.rated}),
+        covered=len({day.day for day in days if day.day > today - WINDOW and day.tally.rated}),
         pass_rate=month.pass_rate,
         timeout_rate=_share(month.timed_out, month.rated),
         long_rate=histogram.share_over(month.whole, thresholds.long),
@@ -248,7 +248,7 @@ def measure_jobs(jobs: Sequence[MeasuredJob], shared: Collection[str]) -> RelayM
     return RelayMeasures(
         jobs=total,
         shared=len(jobs) - total,
-        whole=median(found) if (found := _spans(counted)) else None,
+        whole=median(spans) if (spans := _spans(counted)) else None,
         longest=max((time for job in counted if (time := job["execution_time"]) is not None), default=None),
         queue=mean(queues) if queues else None,
         timeout_rate=ends.count("timed_out") / total if total else None,
@@ -271,7 +271,7 @@ def _spans(jobs: Sequence[MeasuredJob]) -> list[float]:
     return spans
 
 
-def judge_promotion(found: RelayMeasures, tenure: float | None) -> tuple[Criterion, ...]:
+def judge_promotion(measures: RelayMeasures, tenure: float | None) -> tuple[Criterion, ...]:
     """Judge what promotion to L3 asks for; `tenure` is the time since the backend reached L2, seconds."""
     held = Criterion(
         name="Time at L2",
@@ -279,22 +279,22 @@ def judge_promotion(found: RelayMeasures, tenure: float | None) -> tuple[Criteri
         target="≥ 1 month",
         met=None if tenure is None else tenure >= MONTH,
     )
-    end_to_end, timeouts, passes = judge_demotion(found)
+    end_to_end, timeouts, passes = judge_demotion(measures)
     return (
         held,
         end_to_end,
-        _format_time("Max Execution Time", found.longest, HOURS_3),
-        _format_time("Avg Queue Time", found.queue, MINUTES_30),
+        _format_time("Max Execution Time", measures.longest, HOURS_3),
+        _format_time("Avg Queue Time", measures.queue, MINUTES_30),
         timeouts,
         passes,
     )
 
 
-def judge_demotion(found: RelayMeasures) -> tuple[Criterion, Criterion, Criterion]:
+def judge_demotion(measures: RelayMeasures) -> tuple[Criterion, Criterion, Criterion]:
     """Judge what an L3 backend has to keep."""
-    timeouts, passes = found.timeout_rate, found.pass_rate
+    timeouts, passes = measures.timeout_rate, measures.pass_rate
     return (
-        _format_time("End-to-End Time (P50)", found.whole, HOURS_3),
+        _format_time("End-to-End Time (P50)", measures.whole, HOURS_3),
         Criterion(
             name="Timeout Rate",
             measured=_format_share(timeouts),

@@ -108,7 +108,8 @@ def add_tallies(tallies: Iterable[Tally]) -> Tally:
         return known[0]
     sums = map(sum, zip(*map(_values, known), strict=True))
     return Tally(
-        **dict(zip(ADDED_FIELDS, sums, strict=False)), last_at=max((one.last_at for one in known), default=0)
+        **dict(zip(ADDED_FIELDS, sums, strict=False)),
+        last_at=max((tally.last_at for tally in known), default=0),
     )
 
 
@@ -234,29 +235,29 @@ RECENT, BEFORE = HOURS_A_DAY, 7 * HOURS_A_DAY  # hours compared: the last ones w
 def tallies_by_day(days: Iterable[Day], *, first: int, last: int) -> list[Tally | None]:
     """Return the tally of each day of a span, None for days without data."""
     parts: list[list[Tally]] = [[] for _ in range(last - first + 1)]
-    for one in days:
-        if first <= one.day <= last:
-            parts[one.day - first].append(one.tally)
+    for day in days:
+        if first <= day.day <= last:
+            parts[day.day - first].append(day.tally)
     return [add_tallies(part) if part else None for part in parts]
 
 
 def pass_rates(tallies: Sequence[Tally | None]) -> list[float | None]:
     """Return pass rates, None where nothing counts."""
-    return [one.pass_rate if one else None for one in tallies]
+    return [tally.pass_rate if tally else None for tally in tallies]
 
 
 def daily_counts(days: Iterable[Day]) -> RatedCounts:
     """Return how many outcomes count on each day."""
-    return tuple((one.day, one.tally.rated, one.tally.success) for one in days)
+    return tuple((day.day, day.tally.rated, day.tally.success) for day in days)
 
 
 def hourly_counts(days: Iterable[Day], *, first: int) -> RatedCounts:
     """Return how many outcomes count in each hour (since 1970), from a day on."""
     return tuple(
-        (one.day * HOURS_A_DAY + int(hour), rated, success)
-        for one in days
-        if one.day >= first
-        for hour, (rated, success) in one.hours.items()
+        (day.day * HOURS_A_DAY + int(hour), rated, success)
+        for day in days
+        if day.day >= first
+        for hour, (rated, success) in day.hours.items()
     )
 
 
@@ -272,7 +273,7 @@ def daily_rates(counts: Iterable[RatedCount], *, first: int, last: int) -> list[
 
 def read_medians(tallies: Sequence[Tally | None], name: str) -> list[tuple[float | None, float | None]]:
     """Return median and p90 of a time, such as `execution`, for each tally."""
-    return [histogram.summary(getattr(one, name)) if one else (None, None) for one in tallies]
+    return [histogram.summary(getattr(tally, name)) if tally else (None, None) for tally in tallies]
 
 
 def find_turn(counts: Iterable[RatedCount], *, now: int) -> str:

@@ -69,7 +69,7 @@ class DayWritten(TypedDict):
 
 
 HISTOGRAMS = tuple(DayTimes.__annotations__)
-COUNTS = tuple(one.name for one in fields(Counts))
+COUNTS = tuple(field.name for field in fields(Counts))
 _DAY = ("backend_key", "day", "upstream_key", "event_type")
 oot_day = table("oot_day", DayOfBackend, Counts, DayTimes, DayHours, DayWritten, key=_DAY)
 sa.Index("ix_oot_day_day", oot_day.c.day, oot_day.c.written_at, oot_day.c.backend_key)

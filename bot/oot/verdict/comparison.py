@@ -139,11 +139,11 @@ COMPARED = RowStatement(
 
 async def read_compared(tx: Transaction, keys: Sequence[str]) -> dict[str, ComparedRow]:
     """Return by job key what earlier comparing has found: it takes two queries per job, and the answer stays."""
-    found: dict[str, ComparedRow] = {}
+    by_key: dict[str, ComparedRow] = {}
     for start in range(0, len(keys), KEYS_PER_QUERY):
         some = {"keys": keys[start : start + KEYS_PER_QUERY]}
-        found |= {row["job_key"]: row for row in await tx.fetch(COMPARED, some)}
-    return found
+        by_key |= {row["job_key"]: row for row in await tx.fetch(COMPARED, some)}
+    return by_key
 
 
 async def store_compared(tx: Transaction, rows: Sequence[ComparedRow]) -> None:
@@ -259,15 +259,15 @@ class Comparable:
 class Comparison:
     """What each failure is, by job key, and the rows of those that are not stored yet."""
 
-    found: Mapping[str, Compared]
+    by_key: Mapping[str, Compared]
     fresh: Sequence[ComparedRow]
 
 
 async def explain_failures(tx: Transaction, head: PullHead, *, base_ref: str | None) -> PullHead:
     """Return a head with its base, and its failing jobs compared."""
     (based,) = await with_bases(tx, [head], base_ref=base_ref)
-    found = await compare_jobs(tx, comparable_jobs(based, base_ref))
-    return with_histories(based, found.found)
+    comparison = await compare_jobs(tx, comparable_jobs(based, base_ref))
+    return with_histories(based, comparison.by_key)
 
 
 async def with_bases(tx: Transaction, heads: Sequence[PullHead], *, base_ref: str | None) -> list[PullHead]:
@@ -278,8 +278,8 @@ async def with_bases(tx: Transaction, heads: Sequence[PullHead], *, base_ref: st
 
 
 def _with_base(head: PullHead, base_ref: str | None, merge_base: MergeBase | None) -> PullHead:
-    dispatched = [one.dispatch for one in head.facts.values() if one.dispatch["base_sha"]]
-    last = max(dispatched, key=lambda one: one["created_at"], default=None)
+    dispatched = [dispatch.dispatch for dispatch in head.facts.values() if dispatch.dispatch["base_sha"]]
+    last = max(dispatched, key=lambda dispatch: dispatch["created_at"], default=None)
     ref = base_ref or (last and last["base_ref"]) or ""
     if merge_base and merge_base.sha:
         base = BaseCommit(
@@ -294,7 +294,7 @@ def _with_base(head: PullHead, base_ref: str | None, merge_base: MergeBase | Non
 
 def comparable_jobs(head: PullHead, base_ref: str | None) -> list[Comparable]:
     """Return the failed jobs of a head that are to be compared."""
-    found: list[Comparable] = []
+    jobs: list[Comparable] = []
     for backend in head.view.backends:
         key = backend.repo.casefold()
         failing = {_attempt(job) for job in backend.failing[:MOST_COMPARED]}
@@ -307,38 +307,38 @@ def comparable_jobs(head: PullHead, base_ref: str | None) -> list[Comparable]:
         same = (key, facts.dispatch["base_ref"])  # on another base branch it may fail for good reason
         same_head = [
             row
-            for one in head.recent
-            if (one.dispatch["backend_key"], one.dispatch["base_ref"]) == same
-            for row in one.jobs
+            for recent in head.recent
+            if (recent.dispatch["backend_key"], recent.dispatch["base_ref"]) == same
+            for row in recent.jobs
         ]
-        found += [
+        jobs += [
             Comparable(failed=Failed(job=row, base_ref=base_ref, base_shas=bases), same_head=same_head)
             for row in facts.jobs
             if _attempt_of(row) in failing and row["completed_at"] is not None
         ]
-    return found
+    return jobs
 
 
 async def compare_jobs(tx: Transaction, wanted: Sequence[Comparable]) -> Comparison:
     """Compare failures; those compared before are taken from the database."""
-    known = await read_compared(tx, [one.failed.job["job_key"] for one in wanted])
-    found: dict[str, Compared] = {}
+    known = await read_compared(tx, [comparable.failed.job["job_key"] for comparable in wanted])
+    compared: dict[str, Compared] = {}
     fresh: list[ComparedRow] = []
-    for one in wanted:
-        job = one.failed.job
+    for comparable in wanted:
+        job = comparable.failed.job
         row = known.get(job["job_key"])
         if row is None or row["completed_at"] != job["completed_at"]:
-            row = await _compare_elsewhere(tx, one.failed)
+            row = await _compare_elsewhere(tx, comparable.failed)
             fresh.append(row)
         elsewhere = Compared(history=History(row["history"]), url=row["url"], elsewhere=row["elsewhere"])
-        same_head = [other for other in reversed(one.same_head) if _name_of(other) == _name_of(job)]
-        found[job["job_key"]] = find_flaky(past_runs(same_head)) or elsewhere
-    return Comparison(found=found, fresh=fresh)
+        same_head = [other for other in reversed(comparable.same_head) if _name_of(other) == _name_of(job)]
+        compared[job["job_key"]] = find_flaky(past_runs(same_head)) or elsewhere
+    return Comparison(by_key=compared, fresh=fresh)
 
 
-def with_histories(head: PullHead, found: Mapping[str, Compared]) -> PullHead:
+def with_histories(head: PullHead, compared: Mapping[str, Compared]) -> PullHead:
     """Return a head with the results of comparing in its failed jobs."""
-    if not found:
+    if not compared:
         return head
     keys = {
         (key, _attempt_of(row)): row["job_key"] for key, facts in head.facts.items() for row in facts.jobs
@@ -347,7 +347,7 @@ def with_histories(head: PullHead, found: Mapping[str, Compared]) -> PullHead:
     for backend in head.view.backends:
         key = backend.repo.casefold()
         jobs = tuple(
-            _with_history(job, found.get(keys.get((key, _attempt(job)), ""))) for job in backend.jobs
+            _with_history(job, compared.get(keys.get((key, _attempt(job)), ""))) for job in backend.jobs
         )
         backends.append(replace(backend, jobs=jobs))
     return replace(head, view=replace(head.view, backends=tuple(backends)))
@@ -396,22 +396,24 @@ def past_run(row: PastRow | JobRow) -> PastRun:
     )
 
 
-def _with_history(job: Job, found: Compared | None) -> Job:
-    if found is None or not job.red:
+def _with_history(job: Job, compared: Compared | None) -> Job:
+    if compared is None or not job.red:
         return job
-    return replace(job, history=found.history, evidence_url=found.url, evidence_elsewhere=found.elsewhere)
+    return replace(
+        job, history=compared.history, evidence_url=compared.url, evidence_elsewhere=compared.elsewhere
+    )
 
 
 async def _compare_elsewhere(tx: Transaction, failed: Failed) -> ComparedRow:
     base = await past_on_base(tx, failed, within=BASE_AGE_MOST, limit=RUNS_ON_BASE)
     others = await past_on_other_pulls(tx, failed, within=ELSEWHERE_AGE_MOST, limit=RUNS_ELSEWHERE)
-    found = compare_elsewhere(past_run(failed.job), base=past_runs(base), others=past_runs(others))
+    compared = compare_elsewhere(past_run(failed.job), base=past_runs(base), others=past_runs(others))
     return {
         "job_key": failed.job["job_key"],
         "completed_at": failed.job["completed_at"] or 0,
-        "history": str(found.history),
-        "url": found.url,
-        "elsewhere": found.elsewhere,
+        "history": str(compared.history),
+        "url": compared.url,
+        "elsewhere": compared.elsewhere,
     }
 
 

@@ -49,26 +49,30 @@ class FailedJob:
 
 def list_reported(backends: Iterable[Backend]) -> list[FailedJob]:
     """Return the failed jobs of backends; of one that failed without any, the backend itself."""
-    found: list[FailedJob] = []
-    for one in backends:
-        if one.state.red:
-            found += [_of_job(one, job) for job in one.failing] or [_of_backend(one)]
-    return found
+    failed: list[FailedJob] = []
+    for backend in backends:
+        if backend.state.red:
+            failed += [_of_job(backend, job) for job in backend.failing] or [_of_backend(backend)]
+    return failed
 
 
 def list_passed(backends: Iterable[Backend]) -> set[JobKey]:
     """Return the jobs of backends that ended and are no failures: they did not fail, or their backend did not."""
     return {
-        _key(one.repo, job)
-        for one in backends
-        for job in one.jobs
-        if job.finished and not (one.state.red and job.red)
+        _key(backend.repo, job)
+        for backend in backends
+        for job in backend.jobs
+        if job.finished and not (backend.state.red and job.red)
     }
 
 
 def list_judged(backends: Iterable[Backend]) -> set[str]:
     """Return the backends all of whose jobs have ended, by their names in lower case."""
-    return {one.repo.lower() for one in backends if one.jobs and all(job.finished for job in one.jobs)}
+    return {
+        backend.repo.lower()
+        for backend in backends
+        if backend.jobs and all(job.finished for job in backend.jobs)
+    }
 
 
 def list_jobs(repo: str, label: str, jobs: Iterable[Job]) -> list[FailedJob]:
@@ -83,12 +87,12 @@ def list_unfailed(repo: str, jobs: Iterable[Job]) -> set[JobKey]:
 
 def list_own(repo: str, checks: Iterable[UpstreamCheck]) -> list[FailedJob]:
     """Return upstream's own failed jobs, and the failed checks of other Apps."""
-    return [_of_check(repo, one) for one in checks if one.tone == "bad"]
+    return [_of_check(repo, check) for check in checks if check.tone == "bad"]
 
 
-def key_of(repo: str, one: UpstreamCheck) -> JobKey:
+def key_of(repo: str, check: UpstreamCheck) -> JobKey:
     """Return the key of one of upstream's own jobs or checks."""
-    return JobKey(repo.lower(), str(one.run_id or ""), one.attempt or 1, one.name)
+    return JobKey(repo.lower(), str(check.run_id or ""), check.attempt or 1, check.name)
 
 
 def keys_by_id(repo: str, jobs: Sequence[WorkflowJobRow]) -> Mapping[int, JobKey]:
@@ -147,17 +151,17 @@ def _of_backend(backend: Backend) -> FailedJob:
     )
 
 
-def _of_check(repo: str, one: UpstreamCheck) -> FailedJob:
-    attempt = one.attempt or 1
+def _of_check(repo: str, check: UpstreamCheck) -> FailedJob:
+    attempt = check.attempt or 1
     return FailedJob(
-        key=key_of(repo, one),
+        key=key_of(repo, check),
         label=UPSTREAM_JOBS,
-        name=one.name,
-        group=one.group,
-        word=one.outcome,
+        name=check.name,
+        group=check.group,
+        word=check.outcome,
         attempt=attempt,
-        url=f"/{repo}/job/{one.job_id}" if one.job_id else one.url,
-        said=one.title,
+        url=f"/{repo}/job/{check.job_id}" if check.job_id else check.url,
+        said=check.title,
     )
 
 
@@ -236,19 +240,26 @@ class Failure:
         labels = {job.key.repo: job.label for job in self.jobs}
         shown = self.standing.word
         return tuple(
-            (labels[repo], one) for repo, one in self.on.items() if repo in labels and one.word != shown
+            (labels[repo], comparison)
+            for repo, comparison in self.on.items()
+            if repo in labels and comparison.word != shown
         )
 
     @property
     def standing(self) -> FailureStanding:
         """How it compares: the first evidence that says anything; the nearest comes first."""
-        return next((one for one in self.standings if one.word), next(iter(self.standings), NOTHING_KNOWN))
+        return next(
+            (standing for standing in self.standings if standing.word),
+            next(iter(self.standings), NOTHING_KNOWN),
+        )
 
     @property
     def others(self) -> tuple[FailureStanding, ...]:
         """What else is known of it elsewhere."""
         shown = self.standing
-        return tuple(one for one in dict.fromkeys(self.standings) if one is not shown and one.word)
+        return tuple(
+            standing for standing in dict.fromkeys(self.standings) if standing is not shown and standing.word
+        )
 
     @property
     def rank(self) -> int:
@@ -269,8 +280,8 @@ class Failure:
     def line_is_news(self) -> bool:
         """Whether the line of the log says what no message does."""
         said = [self.message, *(detail.message for detail in self.details)]
-        firsts = [one.split("\n")[0].strip()[:_ALIKE] for one in said if one.strip()]
-        return self.line is not None and not any(one in self.line.text for one in firsts)
+        firsts = [message.split("\n")[0].strip()[:_ALIKE] for message in said if message.strip()]
+        return self.line is not None and not any(first in self.line.text for first in firsts)
 
     @property
     def blocking(self) -> bool:
@@ -280,8 +291,8 @@ class Failure:
     @property
     def failing_on(self) -> tuple[str, ...]:
         """Where it fails."""
-        own = [UPSTREAM_JOBS for one in self.places if one.upstream and not one.passed]
-        theirs = [one.label for one in self.places if not one.upstream and not one.passed]
+        own = [UPSTREAM_JOBS for place in self.places if place.upstream and not place.passed]
+        theirs = [place.label for place in self.places if not place.upstream and not place.passed]
         return tuple(dict.fromkeys([*theirs, *own]))
 
     @property
@@ -338,7 +349,7 @@ class FailureList:
     @property
     def total(self) -> int:
         """How many there are."""
-        return sum(one.count for one in self.all) + self.tests_left
+        return sum(failure.count for failure in self.all) + self.tests_left
 
     @property
     def all(self) -> tuple[Failure, ...]:
@@ -360,24 +371,24 @@ class FailureList:
         """Return those on any of these repositories, which are in lower case."""
         return replace(
             self,
-            first=tuple(one for one in self.first if one.on.keys() & repos),
-            aside=tuple(one for one in self.aside if one.on.keys() & repos),
+            first=tuple(failure for failure in self.first if failure.on.keys() & repos),
+            aside=tuple(failure for failure in self.aside if failure.on.keys() & repos),
         )
 
     def on_backend(self, repo: str) -> tuple[Failure, ...]:
         """Return the failures on one backend."""
-        return tuple(one for one in self.all if repo.lower() in one.on)
+        return tuple(failure for failure in self.all if repo.lower() in failure.on)
 
     def count_on(self, repo: str) -> FailureCounts:
         """Return how many there are on one backend, by how they compare there."""
         kinds: Counter[str] = Counter()
-        for one in self.on_backend(repo):
-            kinds[one.kind_on(repo)] += one.count
+        for failure in self.on_backend(repo):
+            kinds[failure.kind_on(repo)] += failure.count
         return FailureCounts(kinds=kinds, more=self.tests_left > 0)
 
 
 def _count(failures: Iterable[Failure]) -> FailureCounts:
     kinds: Counter[str] = Counter()
-    for one in failures:
-        kinds[one.kind] += one.count
+    for failure in failures:
+        kinds[failure.kind] += failure.count
     return FailureCounts(kinds=kinds)

@@ -39,7 +39,7 @@ def list_on_backends(pull: Pull) -> FailureList:
 
 def list_failures(
     jobs: Sequence[FailedJob],
-    found: Failures,
+    known_failures: Failures,
     *,
     passed: Collection[JobKey] = (),
     judged: Collection[str] = (),
@@ -50,24 +50,26 @@ def list_failures(
     lower case, all of whose failed jobs are among these. What has failed so far in a job that still runs is listed.
     """
     counting = _Counting(jobs, passed, judged)
-    remarks = _Remarks(jobs, found.jobs)
+    remarks = _Remarks(jobs, known_failures.jobs)
     known = [*jobs, *remarks.unknown_jobs]
     reported = _by_name(known)
     runs = Counter(job.key[:3] for job in known)
     alone = {job for job in known if job.key.run_id and runs[job.key[:3]] == 1}
-    tests = [_known_test(one, known, alone, reported) for one in counting.narrow(found.tests)]
-    counted = {job for one in tests for job in one.jobs}  # all of their tests are listed, or among those left
+    tests = [_known_test(test, known, alone, reported) for test in counting.narrow(known_failures.tests)]
+    counted = {
+        job for test in tests for job in test.jobs
+    }  # all of their tests are listed, or among those left
     tests += _reported_tests(reported)
-    listed = Counter(job for one in tests for job in one.jobs)
-    tests = [_with_line(one, remarks, listed) for one in tests]
+    listed = Counter(job for test in tests for job in test.jobs)
+    tests = [_with_line(test, remarks, listed) for test in tests]
     unnamed = {job: 0 if job in counted else max(job.failed - listed[job], 0) for job in known}
     rest = [_of_job(job, remarks, unnamed=unnamed[job]) for job in known if not listed[job] or unnamed[job]]
     every = sorted([*tests, *_joined(rest)], key=_urgency)
     return FailureList(
-        first=tuple(one for one in every if one.blocking or not one.is_known),
-        aside=tuple(one for one in every if one.is_known and not one.blocking),
-        tests_left=found.tests_left,
-        links=tuple(found.links),
+        first=tuple(failure for failure in every if failure.blocking or not failure.is_known),
+        aside=tuple(failure for failure in every if failure.is_known and not failure.blocking),
+        tests_left=known_failures.tests_left,
+        links=tuple(known_failures.links),
     )
 
 
@@ -85,10 +87,10 @@ class _Counting:
 
     def narrow(self, tests: Iterable[FailingTest]) -> Iterator[FailingTest]:
         """Yield the tests that count, each with the jobs in which it does."""
-        for one in tests:
-            jobs = frozenset(key for key in one.jobs if self._counts(key))
-            if jobs or not one.jobs:
-                yield one if jobs == one.jobs else replace(one, jobs=jobs)
+        for test in tests:
+            jobs = frozenset(key for key in test.jobs if self._counts(key))
+            if jobs or not test.jobs:
+                yield test if jobs == test.jobs else replace(test, jobs=jobs)
 
     def _counts(self, key: JobKey) -> bool:
         """Whether a job failed: itself, or its run where it goes by another name there."""
@@ -128,20 +130,22 @@ class _Remarks:
         for key, job in alone.items():
             run = key[:3]
             if key.run_id and mine[run] == 1 and theirs[run] == 1:
-                same = next(one for one in jobs if one.key[:3] == run)
+                same = next(other for other in jobs if other.key[:3] == run)
                 self._by_key[same.key] += self._by_key[key]
             else:
-                left.append(replace(job, blocking=any(one.blocking for one in jobs if one.key[:3] == run)))
+                left.append(
+                    replace(job, blocking=any(other.blocking for other in jobs if other.key[:3] == run))
+                )
         return left
 
     def line(self, job: FailedJob) -> ReasonLine | None:
         """Return the line of its log that says why it failed."""
-        return next((one.line for one in self._by_key.get(job.key, ()) if one.line), None)
+        return next((remark.line for remark in self._by_key.get(job.key, ()) if remark.line), None)
 
     def standings(self, job: FailedJob) -> tuple[FailureStanding, ...]:
         """Return how it compares, by every evidence there is."""
-        found = [job.standing, *(one.standing for one in self._by_key.get(job.key, ()))]
-        return tuple(one for one in found if one)
+        standings = [job.standing, *(remark.standing for remark in self._by_key.get(job.key, ()))]
+        return tuple(standing for standing in standings if standing)
 
 
 def _unknown_job(key: JobKey, label: str) -> FailedJob:
@@ -151,45 +155,45 @@ def _unknown_job(key: JobKey, label: str) -> FailedJob:
 
 
 def _by_name(jobs: Iterable[FailedJob]) -> Reported:
-    found: Reported = defaultdict(list)
+    by_name: Reported = defaultdict(list)
     for job in jobs:
         for test in job.tests:
-            found[test.name].append((job, test))
-    return found
+            by_name[test.name].append((job, test))
+    return by_name
 
 
 def _known_test(
-    one: FailingTest, jobs: Sequence[FailedJob], alone: Container[FailedJob], reported: Reported
+    known_test: FailingTest, jobs: Sequence[FailedJob], alone: Container[FailedJob], reported: Reported
 ) -> Failure:
     """Return a test that a feature knows, with what backends reported of it: that is taken out of `reported`.
 
     A job that is the only one of its run has the run's tests, whatever its backend calls it.
     """
     same: list[tuple[FailedJob, FailedTest]] = []
-    for case in sorted(one.cases):
+    for case in sorted(known_test.cases):
         others: list[tuple[FailedJob, FailedTest]] = []
         for job, test in reported[case.name]:
             (same if case.is_reported_as(test.classname, test.name) else others).append((job, test))
         reported[case.name] = others
-    runs = {key[:3] for key in one.jobs}
+    runs = {key[:3] for key in known_test.jobs}
     failed = [
-        *(job for job in jobs if job.key in one.jobs or (job.key[:3] in runs and job in alone)),
+        *(job for job in jobs if job.key in known_test.jobs or (job.key[:3] in runs and job in alone)),
         *(job for job, _ in same),
     ]
     failing = tuple(dict.fromkeys(failed))
-    on = _compare({key.repo for key in one.jobs}, failing, one.on)
-    told = one.standing if one.standing and one.standing.word else None
+    on = _compare({key.repo for key in known_test.jobs}, failing, known_test.on)
+    told = known_test.standing if known_test.standing and known_test.standing.word else None
     return Failure(
-        name=one.name,
-        url=one.url,
+        name=known_test.name,
+        url=known_test.url,
         jobs=failing,
-        places=_with_places(one.places, failing),
-        standings=_nearest([told] if told and not one.on else [*on.values()]),
-        message=one.message,
+        places=_with_places(known_test.places, failing),
+        standings=_nearest([told] if told and not known_test.on else [*on.values()]),
+        message=known_test.message,
         details=_details(same),
         is_test=True,
-        words=one.words,
-        on=on if one.on or not told else dict.fromkeys(on, told),
+        words=known_test.words,
+        on=on if known_test.on or not told else dict.fromkeys(on, told),
     )
 
 
@@ -200,21 +204,21 @@ def _compare(
 
     Where one has nothing to compare with, a test that is new on another is new there, too.
     """
-    found = {}
+    by_repo = {}
     for repo in dict.fromkeys([*sorted(repos), *(job.key.repo for job in jobs)]):
         told = known.get(repo)
         of_jobs = [job.standing or NOTHING_KNOWN for job in jobs if job.key.repo == repo]
-        found[repo] = told if told and told.word else min(of_jobs, key=rank_of, default=NOTHING_KNOWN)
-    nearest = min(found.values(), key=rank_of, default=NOTHING_KNOWN)
+        by_repo[repo] = told if told and told.word else min(of_jobs, key=rank_of, default=NOTHING_KNOWN)
+    nearest = min(by_repo.values(), key=rank_of, default=NOTHING_KNOWN)
     if nearest.word in {NEW, NEW_TEST}:
-        return {repo: one if one.word else nearest for repo, one in found.items()}
-    return found
+        return {repo: standing if standing.word else nearest for repo, standing in by_repo.items()}
+    return by_repo
 
 
 def _nearest(standings: Iterable[FailureStanding]) -> tuple[FailureStanding, ...]:
     """Return the one that is nearest to the author: absence of data never makes a failure a known one."""
-    found = min(standings, key=rank_of, default=NOTHING_KNOWN)
-    return (found,) if found.word else ()
+    nearest = min(standings, key=rank_of, default=NOTHING_KNOWN)
+    return (nearest,) if nearest.word else ()
 
 
 def _reported_tests(reported: Reported) -> list[Failure]:
@@ -236,7 +240,7 @@ def _reported_test(reported: Sequence[tuple[FailedJob, FailedTest]]) -> Failure:
         jobs=jobs,
         places=_with_places((), jobs),
         standings=_nearest(on.values()),
-        message=next((one.message for _, one in reported if one.message), "") or "",
+        message=next((alike.message for _, alike in reported if alike.message), "") or "",
         details=_details(reported),
         is_test=True,
         on=on,
@@ -244,8 +248,8 @@ def _reported_test(reported: Sequence[tuple[FailedJob, FailedTest]]) -> Failure:
 
 
 def _with_places(places: Sequence[FailurePlace], jobs: Iterable[FailedJob]) -> tuple[FailurePlace, ...]:
-    known = {one.label for one in places}
-    own = any(one.upstream and not one.passed for one in places)
+    known = {place.label for place in places}
+    own = any(place.upstream and not place.passed for place in places)
     more = [
         FailurePlace(label=job.label, passed=False, upstream=job.is_upstream)
         for job in jobs
@@ -265,17 +269,17 @@ def _details(reported: Iterable[tuple[FailedJob, FailedTest]]) -> tuple[FailureD
     )
 
 
-def _with_line(one: Failure, remarks: _Remarks, listed: Mapping[FailedJob, int]) -> Failure:
+def _with_line(failure: Failure, remarks: _Remarks, listed: Mapping[FailedJob, int]) -> Failure:
     """Return a test with the line of its job's log that is about it, or of a job that has no other test."""
-    for job in one.jobs:
+    for job in failure.jobs:
         line = remarks.line(job)
-        if line and (listed[job] == 1 or one.name.split()[-1] in line.text):
-            if one.standings:
-                return replace(one, line=line)
+        if line and (listed[job] == 1 or failure.name.split()[-1] in line.text):
+            if failure.standings:
+                return replace(failure, line=line)
             standings = remarks.standings(job)
             on = {job.key.repo: standings[0]} if standings else {}
-            return replace(one, line=line, standings=standings, on={**one.on, **on})
-    return one
+            return replace(failure, line=line, standings=standings, on={**failure.on, **on})
+    return failure
 
 
 def _of_job(job: FailedJob, remarks: _Remarks, *, unnamed: int) -> Failure:
@@ -290,30 +294,30 @@ def _of_job(job: FailedJob, remarks: _Remarks, *, unnamed: int) -> Failure:
         line=line,
         message=job.said,
         unnamed=unnamed,
-        on={job.key.repo: next((one for one in standings if one.word), NOTHING_KNOWN)},
+        on={job.key.repo: next((standing for standing in standings if standing.word), NOTHING_KNOWN)},
     )
 
 
 def _joined(failures: Sequence[Failure]) -> list[Failure]:
     """Return the jobs, as one those of one backend whose logs give the same line as the reason."""
     same: dict[object, list[Failure]] = {}
-    for at, one in enumerate(failures):
+    for at, failure in enumerate(failures):
         alike: object = at
-        if one.line and one.line.kind not in VAGUE:
-            alike = one.jobs[0].label, one.line.text, one.standing.word, one.standing.why
-        same.setdefault(alike, []).append(one)
+        if failure.line and failure.line.kind not in VAGUE:
+            alike = failure.jobs[0].label, failure.line.text, failure.standing.word, failure.standing.why
+        same.setdefault(alike, []).append(failure)
     return [
         replace(
             several[0],
-            jobs=tuple(job for one in several for job in one.jobs),
-            unnamed=sum(one.unnamed for one in several),
+            jobs=tuple(job for failure in several for job in failure.jobs),
+            unnamed=sum(failure.unnamed for failure in several),
         )
         for several in same.values()
     ]
 
 
-def _urgency(one: Failure) -> tuple[bool, int, bool, int, str]:
-    return not one.blocking, one.rank, not one.is_test, -len(one.failing_on), one.name
+def _urgency(failure: Failure) -> tuple[bool, int, bool, int, str]:
+    return not failure.blocking, failure.rank, not failure.is_test, -len(failure.failing_on), failure.name
 
 
 HISTORIES = {NEW: History.NEW, NEW_TEST: History.NEW, "": History.NO_BASELINE, "flaky": History.FLAKY}
@@ -321,15 +325,15 @@ HISTORIES = {NEW: History.NEW, NEW_TEST: History.NEW, "": History.NO_BASELINE, "
 
 def settle_histories(backends: Iterable[Backend], failures: FailureList) -> tuple[Backend, ...]:
     """Return backends whose failing jobs say what the list of failures says of what failed in them."""
-    found: defaultdict[tuple[JobKey, str], list[FailureStanding]] = defaultdict(list)
-    for one in failures.all:
-        for job in one.jobs:
-            found[job.key, job.group].append(one.standing_on(job.key.repo))
+    standings: defaultdict[tuple[JobKey, str], list[FailureStanding]] = defaultdict(list)
+    for failure in failures.all:
+        for job in failure.jobs:
+            standings[job.key, job.group].append(failure.standing_on(job.key.repo))
     return tuple(
         replace(
             backend,
             jobs=tuple(
-                _settle(job, found.get((_history_key(backend, job), job.workflow), ()))
+                _settle(job, standings.get((_history_key(backend, job), job.workflow), ()))
                 for job in backend.jobs
             ),
         )

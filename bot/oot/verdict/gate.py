@@ -43,32 +43,34 @@ class Gate:
     @property
     def deciding(self) -> tuple[Backend, ...]:
         """The backends that have to pass: those that block and are not ignored."""
-        return tuple(one for one in self.blocking if one.decides)
+        return tuple(backend for backend in self.blocking if backend.decides)
 
     @property
     def stopping(self) -> tuple[Backend, ...]:
         """The backends that make it fail."""
-        return tuple(one for one in self.deciding if _stops(one))
+        return tuple(backend for backend in self.deciding if _stops(backend))
 
     @property
     def passed(self) -> int:
         """Number of backends that have passed, without those that are ignored."""
-        return sum(one.state is State.SUCCESS and not one.level_unknown for one in self.deciding)
+        return sum(backend.state is State.SUCCESS and not backend.level_unknown for backend in self.deciding)
 
     @property
     def unneeded(self) -> int:
         """Number of backends that it passes without: their entries say so where no file of interest changed."""
-        return sum(one.passes_unrun for one in self.deciding)
+        return sum(backend.passes_unrun for backend in self.deciding)
 
     @property
     def awaited(self) -> tuple[Backend, ...]:
         """The backends it waits for, without those held back."""
-        return tuple(one for one in self.deciding if _is_missing(one) and one.state is not State.HELD)
+        return tuple(
+            backend for backend in self.deciding if _is_missing(backend) and backend.state is not State.HELD
+        )
 
     @property
     def waiting_since(self) -> int | None:
         """Since when it waits for the first of them, in epoch milliseconds; None where nothing was sent."""
-        since = [at for one in self.awaited if (at := _begun_at(one)) is not None]
+        since = [at for backend in self.awaited if (at := _begun_at(backend)) is not None]
         return min(since, default=None) if self.state is GateState.WAITING else None
 
     @property
@@ -80,7 +82,9 @@ class Gate:
             case GateState.PASSED:
                 return self._passed(total="")
             case GateState.FAILED:
-                return text.listing([f"{one.label} {view.state_word(one.state)}" for one in self.stopping])
+                return text.listing(
+                    [f"{backend.label} {view.state_word(backend.state)}" for backend in self.stopping]
+                )
             case _:
                 return self._waiting()
 
@@ -97,7 +101,8 @@ class Gate:
                 return f"{'backends allow it' if open_ else 'passed'}: {self._passed(total=total)}"
             case GateState.FAILED:
                 listed = [
-                    f"{one.label}: {describe_gate_failure(one, self.failures)}" for one in self.stopping
+                    f"{backend.label}: {describe_gate_failure(backend, self.failures)}"
+                    for backend in self.stopping
                 ]
                 return f"blocked by {text.listing(listed)}"
             case _:
@@ -121,8 +126,8 @@ class Gate:
     def _waiting(self) -> str:
         if self.unknown:
             return f"waiting: {self.unknown}"
-        awaited = [one.label for one in self.awaited]
-        held = any(one.state is State.HELD for one in self.deciding)
+        awaited = [backend.label for backend in self.awaited]
+        held = any(backend.state is State.HELD for backend in self.deciding)
         parts = [f"waiting for {text.listing(awaited)}"] if awaited else []
         parts += [f"needs {view.OK_TO_TEST}"] if held else []
         return "; ".join(parts)
@@ -133,10 +138,15 @@ def judge_gate(backends: Sequence[Backend], *, unknown: str = "") -> Gate:
 
     `unknown` is the reason why the blocking backends are unknown; the gate then waits.
     """
-    blocking = tuple(sorted((one for one in backends if one.blocks), key=lambda one: (one.label, one.repo)))
-    counted = [one for one in blocking if one.decides]
-    if unknown or not any(_stops(one) for one in counted):
-        waits = bool(unknown) or any(_is_missing(one) for one in counted)
+    blocking = tuple(
+        sorted(
+            (backend for backend in backends if backend.blocks),
+            key=lambda backend: (backend.label, backend.repo),
+        )
+    )
+    counted = [backend for backend in blocking if backend.decides]
+    if unknown or not any(_stops(backend) for backend in counted):
+        waits = bool(unknown) or any(_is_missing(backend) for backend in counted)
         state = GateState.WAITING if waits else GateState.PASSED
     else:
         state = GateState.FAILED

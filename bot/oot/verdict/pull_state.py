@@ -12,9 +12,14 @@ from bot.oot.allowlist import versions as allowlists
 from bot.oot.allowlist.entry import Level
 from bot.oot.results import dispatches
 from bot.oot.results.visibility import read_private_names
-from bot.oot.verdict import comparison as comparing
 from bot.oot.verdict import verdict, view
-from bot.oot.verdict.comparison import Comparison
+from bot.oot.verdict.comparison import (
+    Comparison,
+    comparable_jobs,
+    compare_jobs,
+    with_bases,
+    with_histories,
+)
 from bot.oot.verdict.view import CommandAnswer, Pull, anchor_of
 
 if TYPE_CHECKING:
@@ -98,24 +103,25 @@ class HeadJudge:
         entries = {entry.key: entry for entry in self.allowlist.entries} if self.allowlist else {}
         blocking = {key: entry for key, entry in entries.items() if verdict.is_due(entry)}
         known = {
-            key: verdict.as_blocking(one, entries.get(key))
-            if (expecting and key in blocking) or one.dispatch["level"] >= Level.L4
-            else one
-            for key, one in facts.items()
+            key: verdict.as_blocking(known_facts, entries.get(key))
+            if (expecting and key in blocking) or known_facts.dispatch["level"] >= Level.L4
+            else known_facts
+            for key, known_facts in facts.items()
         }
         missing = [entry for key, entry in blocking.items() if key not in known]
         shown = [
-            self._dispatched(sha, one, entries.get(key))
-            for key, one in known.items()
-            if one.dispatch["level"] != Level.L1  # an unknown level is shown, and keeps the gate from passing
+            self._dispatched(sha, known_facts, entries.get(key))
+            for key, known_facts in known.items()
+            if known_facts.dispatch["level"]
+            != Level.L1  # an unknown level is shown, and keeps the gate from passing
         ]
         if expecting:
             shown += self._undispatched(sha, missing)
         else:
             missing += [
                 blocking[key]
-                for key, one in known.items()
-                if key in blocking and one.dispatch["base_ref"] != base_ref
+                for key, known_facts in known.items()
+                if key in blocking and known_facts.dispatch["base_ref"] != base_ref
             ]
         return PullHead(
             view=self._view(sha, shown),
@@ -139,7 +145,9 @@ class HeadJudge:
 
     def _with_ignores(self, sha: str, backends: Sequence[Backend]) -> tuple[Backend, ...]:
         """Return some backends on a head, with who had them ignored there."""
-        return tuple(_with_ignore(one, self.ignored.get((sha, one.repo.casefold()))) for one in backends)
+        return tuple(
+            _with_ignore(backend, self.ignored.get((sha, backend.repo.casefold()))) for backend in backends
+        )
 
     def _dispatched(self, sha: str, facts: Facts, entry: Entry | None) -> Backend:
         dispatch = facts.dispatch
@@ -249,7 +257,7 @@ async def read_pull(
 
     Judged are the `newest` heads (None: all) and those `also` given by SHA; of the others, perhaps hundreds, only the
     SHA is known. Failed tests are read of the newest `compared` heads, whose failures are compared with others, and of
-    the one whose SHA begins with `shown` ("" is the newest), whose failures `comparing.explain` compares.
+    the one whose SHA begins with `shown` ("" is the newest), whose failures `explain` compares.
     """
     record = await record_store.read_pull(tx, repo, number)
     shas = _newest_first(record, await dispatches.read_heads_of_pull(tx, repo, number))
@@ -259,11 +267,9 @@ async def read_pull(
     heads = await _judge_heads(
         tx, judge, record, shas, judged=judged, with_tests={*shas[:compared], *in_full}
     )
-    heads[:compared] = await comparing.with_bases(
-        tx, heads[:compared], base_ref=record["base_ref"] if record else None
-    )
+    heads[:compared] = await with_bases(tx, heads[:compared], base_ref=record["base_ref"] if record else None)
     comparison = await _compare(tx, record, heads[:compared])
-    heads = [comparing.with_histories(head, comparison.found) for head in heads]
+    heads = [with_histories(head, comparison.by_key) for head in heads]
     if heads:
         heads[0] = await _current(tx, heads)
     return PullState(
@@ -315,7 +321,7 @@ async def _judge_heads(
     chosen = {sha: _Dispatches.of(record, rows_of[sha]) for sha in (shas if judged is None else judged)}
     known = await verdict.read_facts(
         tx,
-        [row for one in chosen.values() for row in one.recent],
+        [row for dispatches_of_head in chosen.values() for row in dispatches_of_head.recent],
         tests_of=[row["id"] for sha in with_tests for row in chosen[sha].deciding],
     )
     is_open = record is not None and record["state"] == "open"
@@ -333,9 +339,9 @@ async def _judge_heads(
 async def _compare(tx: Transaction, record: PullRow | None, heads: Sequence[PullHead]) -> Comparison:
     """Compare the failures of some heads with the same jobs elsewhere."""
     if record is None or not heads:
-        return Comparison(found={}, fresh=())
-    found = (comparing.comparable_jobs(one, record["base_ref"]) for one in heads)
-    return await comparing.compare_jobs(tx, [one for several in found for one in several])
+        return Comparison(by_key={}, fresh=())
+    jobs_of_heads = (comparable_jobs(head, record["base_ref"]) for head in heads)
+    return await compare_jobs(tx, [job for several in jobs_of_heads for job in several])
 
 
 async def _current(tx: Transaction, heads: Sequence[PullHead]) -> PullHead:
@@ -391,7 +397,7 @@ async def hide_private_names(tx: Transaction, settings: Settings, state: PullSta
         replace(
             head,
             view=hide_in_pull(head.view, names),
-            undispatched=tuple(hide_in_backend(one, names) for one in head.undispatched),
+            undispatched=tuple(hide_in_backend(backend, names) for backend in head.undispatched),
         )
         for head in state.heads
     )
@@ -402,7 +408,7 @@ def hide_in_pull(pull: Pull, names: PrivateNames) -> Pull:
     """Return a head without private names."""
     return replace(
         pull,
-        backends=tuple(hide_in_backend(one, names) for one in pull.backends),
+        backends=tuple(hide_in_backend(backend, names) for backend in pull.backends),
         previous=hide_in_pull(pull.previous, names) if pull.previous else None,
     )
 

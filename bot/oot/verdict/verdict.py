@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bot.oot.allowlist.entry import Level
 from bot.oot.results import jobs
-from bot.oot.results import runs as announced_runs
-from bot.oot.results import runs as reruns
-from bot.oot.results import runs as run_statuses
+from bot.oot.results.runs import read_announced, read_reruns, read_run_statuses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -72,8 +70,8 @@ class Facts(Reports):
 
     def dispatch_of(self, run_id: str) -> str:
         """Return our key of the dispatch that a run was reported on."""
-        found = next((row["dispatch_id"] for row in self.jobs if row["run_id"] == run_id), None)
-        return found or self.dispatch["id"]
+        dispatch_id = next((row["dispatch_id"] for row in self.jobs if row["run_id"] == run_id), None)
+        return dispatch_id or self.dispatch["id"]
 
 
 def with_push(facts: Facts, pushed: Facts) -> Facts:
@@ -93,12 +91,12 @@ async def read_facts(
     """Return the facts of each dispatch by its id; failed tests and environment only of those in `tests_of`."""
     ids = [row["id"] for row in dispatches]
     reported = await jobs.read_jobs_of_dispatches(tx, ids, tests_of=tests_of)
-    requested = await reruns.read_reruns(tx, ids)
+    requested = await read_reruns(tx, ids)
     backends = {row["id"]: row["backend_key"] for row in dispatches}
     runs = {(backends[row["dispatch_id"] or ""], row["run_id"]) for row in reported}
-    statuses = await run_statuses.read_run_statuses(tx, runs)
+    statuses = await read_run_statuses(tx, runs)
     jobs_of = _grouped(reported, lambda row: row["dispatch_id"])
-    announced = await announced_runs.read_announced(
+    announced = await read_announced(
         tx, {(backends[key], row["run_id"]) for key, rows in jobs_of.items() if key for row in _ended(rows)}
     )
     reruns_of = _grouped(requested, lambda row: row["dispatch_id"])
@@ -110,7 +108,8 @@ async def read_facts(
             announced=_announced(row["backend_key"], jobs_of[row["id"]], announced),
             reruns=reruns_of[row["id"]],
             run_statuses={
-                (one["run_id"], one["run_attempt"]): one for one in statuses_of[row["backend_key"]]
+                (status["run_id"], status["run_attempt"]): status
+                for status in statuses_of[row["backend_key"]]
             },
         )
         for row in dispatches
@@ -125,8 +124,8 @@ def _ended(rows: Sequence[JobRow]) -> Sequence[JobRow]:
 def _announced(
     backend: str, rows: Sequence[JobRow], announced: Mapping[tuple[str, str], Sequence[RunStatusRow]]
 ) -> list[RunStatusRow]:
-    beside = [one for row in rows for one in announced.get((backend, row["run_id"]), ())]
-    return list({one["run_id"]: one for one in beside}.values())
+    beside = [run for row in rows for run in announced.get((backend, row["run_id"]), ())]
+    return list({run["run_id"]: run for run in beside}.values())
 
 
 def newest_by_backend(dispatches: Sequence[DispatchRow]) -> dict[str, DispatchRow]:
@@ -162,12 +161,12 @@ def merge_facts(
     known: Mapping[str, Facts], counting: Mapping[str, DispatchRow], pushed: Iterable[DispatchRow]
 ) -> dict[str, Facts]:
     """Return the facts of each backend, from those of each dispatch that counts and of the pushes beside it."""
-    found = {key: known[row["id"]] for key, row in counting.items()}
+    merged = {key: known[row["id"]] for key, row in counting.items()}
     for row in pushed:
         key = row["backend_key"]
-        mine = found.get(key)
-        found[key] = with_push(mine, known[row["id"]]) if mine else known[row["id"]]
-    return found
+        mine = merged.get(key)
+        merged[key] = with_push(mine, known[row["id"]]) if mine else known[row["id"]]
+    return merged
 
 
 def latest_attempts(rows: Iterable[JobRow]) -> list[JobRow]:
@@ -181,10 +180,10 @@ def latest_attempts(rows: Iterable[JobRow]) -> list[JobRow]:
 
 
 def _grouped(rows: Iterable[T], key: Callable[[T], str | None]) -> defaultdict[str | None, list[T]]:
-    found: defaultdict[str | None, list[T]] = defaultdict(list)
+    groups: defaultdict[str | None, list[T]] = defaultdict(list)
     for row in rows:
-        found[key(row)].append(row)
-    return found
+        groups[key(row)].append(row)
+    return groups
 
 
 class State(StrEnum):
@@ -266,10 +265,10 @@ def judge_backend(facts: Facts, entry: Entry | None, *, now: int) -> Verdict:
     """Return the verdict on a dispatched backend; `entry` is None when it has left the allowlist."""
     if not facts.jobs:
         return _judge_dispatch(facts.dispatch)
-    found = judge_reports(facts, entry, blocks=facts.dispatch["level"] >= Level.L4, now=now)
-    if facts.answered or found.state.red:
-        return found
-    return replace(_judge_dispatch(facts.dispatch), jobs=found.jobs)  # a push's runs do not answer for it
+    reported = judge_reports(facts, entry, blocks=facts.dispatch["level"] >= Level.L4, now=now)
+    if facts.answered or reported.state.red:
+        return reported
+    return replace(_judge_dispatch(facts.dispatch), jobs=reported.jobs)  # a push's runs do not answer for it
 
 
 def judge_reports(reports: Reports, entry: Entry | None, *, blocks: bool, now: int) -> Verdict:
@@ -435,13 +434,13 @@ def _judge_unfailed(jobs: Sequence[JobRow]) -> tuple[State, str]:
 
 def _judge_announced(runs: Sequence[RunStatusRow]) -> tuple[State, str] | None:
     """Return the state of a backend whose reports are green where another run of our event has not ended well."""
-    ended = [one for one in runs if one["status"] == "completed" and one["conclusion"] not in PASSING]
-    failures = [failure for one in ended if (failure := _unsuccessful_at_github(one))]
+    ended = [run for run in runs if run["status"] == "completed" and run["conclusion"] not in PASSING]
+    failures = [failure for run in ended if (failure := _unsuccessful_at_github(run))]
     if failures:
         return min(failures, key=lambda failure: WORST_FIRST.index(failure[0]))
-    for one in runs:
-        if one["status"] != "completed":
-            return State.CONFIRMING, f"run {one['run_id']} of the same dispatch has not reported yet"
+    for run in runs:
+        if run["status"] != "completed":
+            return State.CONFIRMING, f"run {run['run_id']} of the same dispatch has not reported yet"
     return None
 
 
@@ -503,7 +502,9 @@ def _unsuccessful_at_github(known: RunStatusRow) -> tuple[State, str] | None:
 
 def _is_confirmed(reports: Reports, expected: Mapping[str, int]) -> bool:
     known = [reports.run_statuses.get((run, attempt)) for run, attempt in expected.items()]
-    return all(one and one["status"] == "completed" and one["conclusion"] == "success" for one in known)
+    return all(
+        status and status["status"] == "completed" and status["conclusion"] == "success" for status in known
+    )
 
 
 def _is_quiet(reports: Reports, now: int) -> bool:

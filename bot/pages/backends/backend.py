@@ -1,5 +1,6 @@
-"""GET /oot/{org}/{repo}: the page of one backend, with numbers, charts, the grid of its jobs, failing tests,
-its levels so far and the runs that lowered its pass rate.
+"""GET /oot/{org}/{repo}: the page of one backend.
+
+Numbers, charts, the grid of its jobs, failing tests, its levels so far, the runs that lowered its pass rate.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from bot.oot.results.tables import (
     oot_workflow_job,
 )
 from bot.oot.results.visibility import read_private_names
-from bot.oot.statistics import health, job_matrix
+from bot.oot.statistics import health
 from bot.oot.statistics.countable_jobs import COUNTS, has_flag
 from bot.oot.statistics.health import Window
 from bot.oot.statistics.stats import DAY, FAILED, OUTCOMES
 from bot.oot.verdict.view import job_of
-from bot.pages.backends import job_rows
+from bot.pages.backends import job_matrix, job_rows
 from bot.pages.backends.interface import BACKEND, DAYS, read_names
 from bot.pages.backends.job_rows import JobFilter
 from bot.pages.backends.levels import read_shared
@@ -52,9 +53,9 @@ if TYPE_CHECKING:
     from bot.oot.results.tables import DispatchRow, JobRow
     from bot.oot.results.visibility import PrivateNames
     from bot.oot.statistics.health import Health
-    from bot.oot.statistics.job_matrix import GridJob, Matrix, MatrixCell, MatrixRow
     from bot.oot.statistics.stats import Day
     from bot.oot.verdict.view import Job
+    from bot.pages.backends.job_matrix import GridJob, Matrix, MatrixCell, MatrixRow
     from bot.pages.backends.job_rows import PullTitle
     from bot.web.parameters import Query
 
@@ -168,7 +169,7 @@ async def read_backend_page(asked: Query) -> BackendOnPage:
     grid = job_matrix.build_matrix(
         [names.of_row(row, one.repo) for row in found], most=COMMITS, fold=None if wide else job_matrix.FOLD
     )
-    latest = await job_rows.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names)
+    latest = await jobs.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names)
     return BackendOnPage(
         health=one,
         window=window,

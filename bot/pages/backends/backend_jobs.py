@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from aiohttp import web
 from msgspec.structs import asdict
 
+from bot.oot.results import jobs
 from bot.oot.results.tables import DispatchRow
 from bot.oot.statistics import health
 from bot.oot.statistics.health import Window
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 # rows, unless ?limit= says otherwise
 LIMIT = declare.limit(200)
 CSV_LIMIT = declare.limit(1_000, most=5_000)
-BEFORE = declare.before([name == "job_key" for name in job_rows.ORDER_OF_JOBS])
+BEFORE = declare.before([name == "job_key" for name in jobs.ORDER_OF_JOBS])
 PARAMETERS = (BACKEND, DAYS, EVENTS, LIMIT, BEFORE)
 CSV_PARAMETERS = (BACKEND, DAYS, EVENTS, CSV_LIMIT, BEFORE)
 
@@ -88,7 +89,7 @@ async def _read_at_most(asked: Query, limit: int) -> BackendJobs:
     tx, repo, hidden = asked.tx, asked[BACKEND], asked.hidden
     window = Window(days=asked[DAYS], now=tx.now)
     one, _ = await health.read_backend(tx, hidden, repo, window)
-    found = await job_rows.latest_jobs(
+    found = await jobs.latest_jobs(
         tx, repo, since=window.since, limit=limit + 1, hidden=hidden.names, events=asked[EVENTS], before=asked[BEFORE]
     )  # fmt: skip
     last = found[limit - 1] if len(found) > limit else None

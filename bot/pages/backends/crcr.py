@@ -16,9 +16,8 @@ from bot.oot.allowlist import versions as allowlists
 from bot.oot.allowlist.entry import Level
 from bot.oot.statistics.readiness import DEMOTION_DAYS, judge_demotion
 from bot.pages.backends import job_rows
-from bot.pages.backends.interface import BACKEND, NOTHING_TO_SHOW
+from bot.pages.backends.interface import BACKEND, NOTHING_TO_SHOW, NOWHERE
 from bot.pages.backends.levels import measure_backend
-from bot.pages.pulls.pull_request import NOWHERE
 from bot.web import addresses
 from bot.web import openapi as op
 from bot.web.answers import RowAnswer, matching

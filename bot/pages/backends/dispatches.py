@@ -1,4 +1,4 @@
-"""GET /oot/dispatches and the page of a ping, with their JSON: dispatches under way, and the steps of a test dispatch."""
+"""GET /oot/dispatches and GET /oot/{org}/{repo}/pings/{id}: dispatches under way, the steps of a test dispatch."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bot.web.parameters import Query
 
 RESULTS = op.Topic("Results", "What the pages show.")
+NOWHERE = "-/-"  # no repository has this name
 NOTHING_TO_SHOW = DeclaredRefusal(404, "not_found", "nothing of that name may be shown")
 UNKNOWN_BACKEND = DeclaredRefusal(404, "unknown_backend", "not on the allowlist, and it has never reported")
 

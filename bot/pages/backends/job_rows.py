@@ -1,4 +1,4 @@
-"""Statements of pages on jobs and dispatches of backends, and on commits and pull requests, with the types of their rows."""
+"""Statements of pages on jobs and dispatches of backends, on commits and pull requests, with their rows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ import sqlalchemy as sa
 
 from bot.db.rows import select
 from bot.ingest.record_rows import CheckRunRow, WorkflowJobRow
-from bot.ingest.record_store import follows_row
 from bot.ingest.tables import records
-from bot.oot.results.jobs import SIZE, WITHOUT_TESTS, SizedJobRow, fitting_tests, rows_with_tests
+from bot.oot.results.jobs import (
+    NEWEST_JOBS,
+    SIZE,
+    WITHOUT_TESTS,
+    SizedJobRow,
+    fitting_tests,
+    has_event,
+    rows_with_tests,
+)
 from bot.oot.results.tables import (
     BACKEND_OF_HEAD,
     ENDED_UNANSWERED,
@@ -21,7 +28,7 @@ from bot.oot.results.tables import (
     oot_workflow_job,
 )
 from bot.oot.statistics.countable_jobs import HAS_REPORTS, has_flag
-from bot.oot.statistics.job_matrix import GridJob
+from bot.pages.backends.job_matrix import GridJob
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -33,8 +40,6 @@ S = TypeVar("S", bound=sa.Select[*tuple[Any, ...]])
 JOB, DISPATCH = oot_workflow_job.c, oot_dispatch.c
 UPSTREAM_JOB, CHECK, PULL = records["workflow_job"].c, records["check_run"].c, records["pull_request"].c
 BACKEND = sa.func.lower(JOB.downstream_repo)
-NEWEST_JOBS = (JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key.desc())
-ORDER_OF_JOBS = ("received_at", "run_attempt", "job_key")  # of a backend, newest first
 MOST_UNANSWERED = 20  # newest dispatches
 MOST_RELAYED = 2_000  # jobs reported by an outside relay that are shown of one pull request
 SEARCHED = (300, 2_000, 6_000)  # newest jobs searched for the newest commits, until there are enough
@@ -66,31 +71,6 @@ class PullHead(TypedDict):
     head_sha: str
 
 
-async def latest_jobs(
-    tx: Transaction,
-    backend: str,
-    *,
-    since: int,
-    limit: int,
-    hidden: Iterable[str] = (),
-    events: Iterable[str] | None = None,
-    before: tuple[str | int, ...] | None = None,
-) -> list[JobRow]:
-    """Return the newest jobs of a backend, without those of `hidden` upstreams (case folded).
-
-    `before` holds the values of `ORDER_OF_JOBS` of the last job already read.
-    """
-    query = WITHOUT_TESTS.where(
-        sa.func.lower(JOB.downstream_repo) == backend.lower(),
-        JOB.received_at >= since,
-        sa.func.lower(JOB.upstream_repo).not_in(list(hidden)),
-        _of_events(events),
-    )
-    if before:
-        query = query.where(follows_row([JOB[name] for name in ORDER_OF_JOBS], before))
-    return await rows_with_tests(tx, query.order_by(*NEWEST_JOBS).limit(limit))
-
-
 async def jobs_of_pull(
     tx: Transaction, names: Iterable[str], number: int, *, sha: str | None, limit: int
 ) -> list[JobRow]:
@@ -117,7 +97,7 @@ async def jobs_on_commit(
 ) -> list[JobRow]:
     """Return the newest jobs on commits of a repository that begin with `sha`, of any event, newest first."""
     query = WITHOUT_TESTS.where(
-        *_begins(JOB.head_sha, sha), sa.func.lower(JOB.upstream_repo) == repo.lower(), _of_events(events)
+        *_begins(JOB.head_sha, sha), sa.func.lower(JOB.upstream_repo) == repo.lower(), has_event(events)
     )
     order = (JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key)
     return await rows_with_tests(tx, query.order_by(*order).limit(limit))
@@ -281,10 +261,6 @@ async def _newest_jobs(tx: Transaction, query: TypedSelect[SizedJobRow], limit: 
 
 def _of_pull(names: Iterable[str], number: int) -> TypedSelect[SizedJobRow]:
     return WITHOUT_TESTS.where(JOB.upstream_repo.in_(list(names)), JOB.pr_number == number)
-
-
-def _of_events(events: Iterable[str] | None) -> sa.ColumnElement[bool]:
-    return sa.true() if events is None else JOB.event_type.in_(sorted(events))
 
 
 def _begins(column: sa.Column[Any], sha: str) -> tuple[sa.ColumnElement[bool], ...]:

@@ -12,20 +12,21 @@ from markupsafe import Markup
 from bot.core.json_fields import iso_time
 from bot.core.text import duration, percent, plural
 from bot.oot.publish import failure_text
-from bot.oot.statistics import job_matrix, stats
+from bot.oot.statistics import stats
 from bot.oot.statistics.readiness import Word
 from bot.oot.statistics.stats import DAY
 from bot.oot.verdict import view
 from bot.oot.verdict.gate import GateState
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import Role, anchor_of
+from bot.pages.backends import job_matrix
 from bot.web.html import SIGNS, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from bot.oot.statistics.job_matrix import Matrix, MatrixCell, MatrixRow
     from bot.oot.verdict.view import Backend, Job
+    from bot.pages.backends.job_matrix import Matrix, MatrixCell, MatrixRow
 
 ROLES = {Role.BLOCKING: "Blocking", Role.REQUESTED: "Asked for by label", Role.WATCHING: "Watching"}
 GATES = {GateState.PASSED: "good", GateState.FAILED: "bad", GateState.WAITING: "wait", None: "idle"}

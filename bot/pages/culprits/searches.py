@@ -65,35 +65,35 @@ class Point(NamedTuple):
     culprit: bool = False
 
 
-def state_of(one: SeenCommit) -> PointState:
+def state_of(commit: SeenCommit) -> PointState:
     """Return what is shown of a commit."""
-    if one.is_good:
+    if commit.is_good:
         return "good"
-    if one.is_bad:
+    if commit.is_bad:
         return "bad"
-    if one.asked or one.pending:
+    if commit.asked or commit.pending:
         return "running"
-    return "skipped" if one.is_left_alone or one.vain else "not_asked"
+    return "skipped" if commit.is_left_alone or commit.vain else "not_asked"
 
 
 def read_points(seen: Sequence[SeenCommit], culprits: Collection[str]) -> list[Point]:
     """Return the points of a line, oldest first."""
     fold = len(seen) > EACH_MOST
-    found: list[Point] = []
-    for one in seen:
+    points: list[Point] = []
+    for commit in seen:
         state: PointState = (
-            "bad" if one.sha in culprits else state_of(one)
+            "bad" if commit.sha in culprits else state_of(commit)
         )  # also where its runs are not kept any more
-        if fold and state == "not_asked" and found and found[-1].state == "not_asked":
-            found[-1] = found[-1]._replace(commits=found[-1].commits + 1)
+        if fold and state == "not_asked" and points and points[-1].state == "not_asked":
+            points[-1] = points[-1]._replace(commits=points[-1].commits + 1)
         else:
-            found.append(Point(one.sha, state, culprit=one.sha in culprits))
-    return found[:POINTS_MOST]
+            points.append(Point(commit.sha, state, culprit=commit.sha in culprits))
+    return points[:POINTS_MOST]
 
 
-def draw_line(found: Sequence[Point]) -> Markup:
+def draw_line(points: Sequence[Point]) -> Markup:
     """Return the line as inline pictures, one a row."""
-    rows = [found[start : start + POINTS_A_ROW] for start in range(0, len(found), POINTS_A_ROW)]
+    rows = [points[start : start + POINTS_A_ROW] for start in range(0, len(points), POINTS_A_ROW)]
     return Markup("").join(_row(row, last=at == len(rows) - 1) for at, row in enumerate(rows))
 
 
@@ -239,16 +239,16 @@ class SearchPage:
     @property
     def next(self) -> tuple[NextStep, ...]:
         """What is run next, by what is known now."""
-        found = self.situation
-        return () if found is None or self.over else next_steps(found.seen, found.terms).steps
+        situation = self.situation
+        return () if situation is None or self.over else next_steps(situation.seen, situation.terms).steps
 
     @property
     def left(self) -> tuple[int, float | None] | None:
         """How many runs are left at most, and how many seconds they take by the median; None where it is over."""
-        found = self.situation
-        if found is None or self.over:
+        situation = self.situation
+        if situation is None or self.over:
             return None
-        runs, rounds = most_runs_left(found.seen, found.terms)
+        runs, rounds = most_runs_left(situation.seen, situation.terms)
         median = self.median
         return runs, None if median is None else rounds * median
 
@@ -279,12 +279,12 @@ async def read_searches(asked: Query) -> SearchList:
     tx = asked.tx
     branch = await branch_reads.find_branch(tx, asked.hidden, asked[REPO], "")
     identifier = branch.repository["repository_id"]
-    found = await rows.read_searches_of(tx, identifier, limit=SHOWN, state=asked[STATE])
-    hidden = await hidden_backends(asked, {row["backend"] for row in found if row["backend"]})
+    searches = await rows.read_searches_of(tx, identifier, limit=SHOWN, state=asked[STATE])
+    hidden = await hidden_backends(asked, {row["backend"] for row in searches if row["backend"]})
     return SearchList(
         repo=branch.repository["full_name"],
         state=asked[STATE],
-        searches=[row for row in found if row["backend"].casefold() not in hidden],
+        searches=[row for row in searches if row["backend"].casefold() not in hidden],
         called=labels_of(await allowlists.read_in_force(tx)),
         measures=await scan.read_measures(tx, identifier),
         url=asked.settings.url,
@@ -334,69 +334,69 @@ def _is_of(search: BisectRow, branch: Branch) -> bool:
     return search["repository_id"] == branch.repository["repository_id"]
 
 
-def show_searches(found: SearchList) -> dict[str, Any]:
+def show_searches(page: SearchList) -> dict[str, Any]:
     """Return what the page of all searches shows."""
     return {
-        "repo": found.repo,
-        "state": found.state,
+        "repo": page.repo,
+        "state": page.state,
         "states": rows.STATES,
         "searches": [
             (
                 row,
                 finish.what_broke(
-                    row, found.called.get(row["backend"].casefold(), row["backend"] or "upstream")
+                    row, page.called.get(row["backend"].casefold(), row["backend"] or "upstream")
                 ),
             )
-            for row in found.searches
+            for row in page.searches
         ],
         "tones": TONES,
-        "measures": found.measures,
+        "measures": page.measures,
     }
 
 
-def show_search(found: SearchPage) -> dict[str, Any]:
+def show_search(page: SearchPage) -> dict[str, Any]:
     """Return what the page of a search shows."""
-    search, left = found.search, found.left
+    search, left = page.search, page.left
     words = ""
-    if left is not None and found.situation is not None:
-        runs, rounds = most_runs_left(found.situation.seen, found.situation.terms)
-        words = finish.describe_remaining(runs, rounds, found.median)
-    titles = {row["sha"]: row for row in found.situation.commits} if found.situation else {}
+    if left is not None and page.situation is not None:
+        runs, rounds = most_runs_left(page.situation.seen, page.situation.terms)
+        words = finish.describe_remaining(runs, rounds, page.median)
+    titles = {row["sha"]: row for row in page.situation.commits} if page.situation else {}
     return {
         "repo": search["upstream_repo"],
         "search": search,
-        "heading": finish.what_broke(search, found.label),
+        "heading": finish.what_broke(search, page.label),
         "tone": TONES[search["state"]],
-        "over": found.over,
+        "over": page.over,
         "remaining": words,
-        "next": found.next,
+        "next": page.next,
         "purposes": PURPOSES,
-        "line": draw_line(found.points),
+        "line": draw_line(page.points),
         "legend": list(read_legend()),
         "commits": titles,
-        "steps": [(step, *OUTCOMES[step["outcome"]]) for step in found.steps],
-        "run_urls": found.run_urls,
-        "github": found.github,
+        "steps": [(step, *OUTCOMES[step["outcome"]]) for step in page.steps],
+        "run_urls": page.run_urls,
+        "github": page.github,
     }
 
 
-def answer_searches(found: SearchList) -> Searches:
+def answer_searches(page: SearchList) -> Searches:
     """Return the JSON of a repository's searches."""
     return Searches(
-        searches=[_search(row, found.url) for row in found.searches],
-        measures=SearchMeasures(**found.measures._asdict()),
+        searches=[_search(row, page.url) for row in page.searches],
+        measures=SearchMeasures(**page.measures._asdict()),
     )
 
 
-def answer_search(found: SearchPage) -> SearchAnswer:
+def answer_search(page: SearchPage) -> SearchAnswer:
     """Return the JSON of one search."""
-    left, situation = found.left, found.situation
+    left, situation = page.left, page.situation
     commits = []
     for row, seen in zip(situation.commits, situation.seen, strict=True) if situation else ():
         commits.append(fill_struct(SearchCommit, row, state=state_of(seen), good=seen.good, bad=seen.bad))
     return SearchAnswer(
-        search=_search(found.search, found.url),
-        steps=[fill_struct(SearchStep, step) for step in found.steps],
+        search=_search(page.search, page.url),
+        steps=[fill_struct(SearchStep, step) for step in page.steps],
         commits=commits,
         runs_left=left and left[0],
         seconds_left=left and left[1],
@@ -425,7 +425,7 @@ VIEWS = (
             summary="Searches for the commits that broke something",
             topic=op.CI,
             refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
-            link=lambda found: {"repo": found.repo, "state": found.state},
+            link=lambda page: {"repo": page.repo, "state": page.state},
         ),
     ),
     View(
@@ -435,7 +435,7 @@ VIEWS = (
             path=f"{REPOSITORY}/bisects/{{id:{IDENTIFIER}}}",
             template="bisect.html",
             values=show_search,
-            refresh=lambda found: 0 if found.over else RUNNING,
+            refresh=lambda page: 0 if page.over else RUNNING,
         ),
         json=Json(
             path=f"/api/ci/bisects/{{owner}}/{{repo}}/{{id:{IDENTIFIER}}}",

@@ -58,9 +58,9 @@ async def mark_grid(tx: Transaction, subject: GridSubject) -> GridNotes:
             columns[name] = (_line(last),)
         if (last is None or last["ended_at"] is not None) and (form := _form(subject, name, listed)):
             forms[name] = form
-    found = await rows.read_found_on(tx, subject.repository_id, subject.shas)
+    culprits = await rows.read_found_on(tx, subject.repository_id, subject.shas)
     commits: dict[str, tuple[BlockLine, ...]] = {}
-    for row in await _visible(tx, subject.settings, found):
+    for row in await _visible(tx, subject.settings, culprits):
         label = labels.get(row["backend"].casefold(), row["backend"] or "upstream")
         line = BlockLine(text=f"broke {label}", url=page_of(row), tone="bad")
         commits[row["culprit_sha"] or ""] = (*commits.get(row["culprit_sha"] or "", ()), line)
@@ -71,23 +71,25 @@ async def describe_failure(tx: Transaction, subject: FailureSubject) -> list[Blo
     """Return buttons that begin a search for this failure, in each job that it began in."""
     listed = await allowlists.read_in_force(tx)
     forms = []
-    for one in subject.began:
-        backend = "" if one.repo.casefold() == one.upstream.casefold() else one.repo
+    for place in subject.began:
+        backend = "" if place.repo.casefold() == place.upstream.casefold() else place.repo
         entry = listed.find(backend) if listed and backend else None
         if (backend and entry is None) or terms_of(entry).mode == "off":
             continue
         fields = {
-            "repo": one.upstream, "branch": one.branch, "backend": backend or "upstream", "what": one.job,
+            "repo": place.upstream, "branch": place.branch, "backend": backend or "upstream", "what": place.job,
             "signature": subject.signature,
         }  # fmt: skip
-        about = f"which broke {one.job} on {one.branch} this way, by running it"
+        about = f"which broke {place.job} on {place.branch} this way, by running it"
         forms.append(BlockForm(action="/bisects", label=SEARCH, fields=fields, about=about))
     lines = []
-    for upstream in sorted({one.upstream for one in subject.began}):
+    for upstream in sorted({place.upstream for place in subject.began}):
         branch = await branch_history.find_branch_of(tx, upstream, "")
         if branch is not None:
-            found = await rows.read_searches_of(tx, branch.repository["repository_id"], limit=SEARCHES_MOST)
-            mine = [row for row in found if row["signature"] == subject.signature]
+            searches = await rows.read_searches_of(
+                tx, branch.repository["repository_id"], limit=SEARCHES_MOST
+            )
+            mine = [row for row in searches if row["signature"] == subject.signature]
             lines += [_line(row) for row in (await _visible(tx, subject.settings, mine))[:SHOWN]]
     return [Block(heading="Which commit", lines=tuple(lines), forms=tuple(forms))] if lines or forms else []
 
@@ -97,8 +99,8 @@ async def describe_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
     branch = await branch_history.find_branch_of(tx, subject.repo, "")
     if branch is None:
         return []
-    found = await rows.read_found_of_pull(tx, branch.repository["repository_id"], subject.number)
-    return _block(await _visible(tx, subject.settings, found))
+    searches = await rows.read_found_of_pull(tx, branch.repository["repository_id"], subject.number)
+    return _block(await _visible(tx, subject.settings, searches))
 
 
 async def describe_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
@@ -106,8 +108,8 @@ async def describe_commit(tx: Transaction, subject: CommitSubject) -> list[Block
     branch = await branch_history.find_branch_of(tx, subject.repo, "")
     if branch is None:
         return []
-    found = await rows.read_found_on(tx, branch.repository["repository_id"], [subject.sha])
-    return _block(await _visible(tx, subject.settings, found))
+    searches = await rows.read_found_on(tx, branch.repository["repository_id"], [subject.sha])
+    return _block(await _visible(tx, subject.settings, searches))
 
 
 async def mark_runs(tx: Transaction, subject: BackendRunsSubject) -> dict[str, BlockLine]:
@@ -118,11 +120,11 @@ async def mark_runs(tx: Transaction, subject: BackendRunsSubject) -> dict[str, B
     }
 
 
-async def _visible(tx: Transaction, settings: Settings, found: list[BisectRow]) -> list[BisectRow]:
+async def _visible(tx: Transaction, settings: Settings, searches: list[BisectRow]) -> list[BisectRow]:
     """Return the searches whose jobs anyone may see the names of."""
-    backends = {row["backend"] for row in found if row["backend"]}
+    backends = {row["backend"] for row in searches if row["backend"]}
     private = await read_private_names(tx, settings, backends) if backends else None
-    return [row for row in found if not (private and private.hides(row["backend"]))]
+    return [row for row in searches if not (private and private.hides(row["backend"]))]
 
 
 def _line(row: BisectRow) -> BlockLine:
@@ -130,8 +132,8 @@ def _line(row: BisectRow) -> BlockLine:
     return BlockLine(text=words.rstrip(": "), url=page_of(row), tone=TONES.get(row["state"], "idle"))
 
 
-def _block(found: list[BisectRow]) -> list[Block]:
-    lines = tuple(BlockLine(text=row["why"], url=page_of(row), tone="bad") for row in found[:SHOWN])
+def _block(searches: list[BisectRow]) -> list[Block]:
+    lines = tuple(BlockLine(text=row["why"], url=page_of(row), tone="bad") for row in searches[:SHOWN])
     return [Block(heading=HEADING, lines=lines)] if lines else []
 
 
@@ -162,7 +164,7 @@ RECENT = 86_400_000  # milliseconds: what was found before, while nothing was se
 async def read_conditions(_context: Context, tx: Transaction, scope: ConditionScope) -> list[Condition]:
     """Return the culprits that were found in the last day; that a search is over never changes again."""
     listed = await allowlists.read_in_force(tx)
-    found = []
+    conditions = []
     for search in await rows.read_found_since(tx, None, tx.now - RECENT):
         backend = search["backend"]
         if scope.hidden.has(search["upstream_repo"], search["repository_id"]) or (
@@ -177,7 +179,7 @@ async def read_conditions(_context: Context, tx: Transaction, scope: ConditionSc
             oncalls=entry.oncalls if entry else (),
             path=page_of(search),
         )
-        found.append(
+        conditions.append(
             Condition(
                 event="culprit_found",
                 key=search["id"],
@@ -187,4 +189,4 @@ async def read_conditions(_context: Context, tx: Transaction, scope: ConditionSc
                 subject=about,
             )
         )
-    return found
+    return conditions

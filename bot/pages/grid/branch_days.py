@@ -133,49 +133,49 @@ async def read_metrics(asked: Query) -> BranchDays:
     return await read_days(asked, columns=asked.for_page)
 
 
-def show_metrics(found: BranchDays) -> dict[str, Any]:
+def show_metrics(days_read: BranchDays) -> dict[str, Any]:
     """Return what the page shows."""
-    answered, jobs = answer_metrics(found), found.jobs()
-    return found.names() | {
+    answered, jobs = answer_metrics(days_read), days_read.jobs()
+    return days_read.names() | {
         "whole": answered.whole,
         "charts": [
-            each for each in _charts(answered, found.branch.repository["full_name"]) if not each.empty
+            each for each in _charts(answered, days_read.branch.repository["full_name"]) if not each.empty
         ],
         "runners": answered.runners,
-        "longest": sorted(jobs, key=lambda one: (-one.job_seconds, one.name))[:LONGEST_MOST],
-        "failing": [one for one in jobs if one.runs > one.passed][:FAILING_MOST],
-        "events": found.events,
+        "longest": sorted(jobs, key=lambda job: (-job.job_seconds, job.name))[:LONGEST_MOST],
+        "failing": [job for job in jobs if job.runs > job.passed][:FAILING_MOST],
+        "events": days_read.events,
     }
 
 
-def answer_metrics(found: BranchDays) -> TrunkMetrics:
+def answer_metrics(days_read: BranchDays) -> TrunkMetrics:
     """Return the JSON of a branch over days."""
-    costs = found.options.ci_runner_cost
-    days = branch_numbers.numbers_by_day(found.lines, costs, first=found.first, last=found.last)
+    costs = days_read.options.ci_runner_cost
+    days = branch_numbers.numbers_by_day(days_read.lines, costs, first=days_read.first, last=days_read.last)
     return TrunkMetrics(
-        branch=found.branch.name,
+        branch=days_read.branch.name,
         days=[
             DayOfTrunk(
-                day=iso_time((found.first + at) * DAY)[:10],
-                **{name: getattr(one, name) for name in TrunkDay.__struct_fields__},
+                day=iso_time((days_read.first + at) * DAY)[:10],
+                **{name: getattr(day, name) for name in TrunkDay.__struct_fields__},
             )
-            for at, one in enumerate(days)
+            for at, day in enumerate(days)
         ],
-        whole=branch_numbers.trunk_day(found.lines, costs),
-        runners=branch_numbers.hours_by_runner(found.lines, costs)[:RUNNERS_MOST],
-        changes=[fill_struct(ColumnChange, row) for row in found.events],
+        whole=branch_numbers.trunk_day(days_read.lines, costs),
+        runners=branch_numbers.hours_by_runner(days_read.lines, costs)[:RUNNERS_MOST],
+        changes=[fill_struct(ColumnChange, row) for row in days_read.events],
     )
 
 
 def _charts(answer: TrunkMetrics, repo: str) -> list[Chart]:
-    labels = [one.day for one in answer.days]
+    labels = [day.day for day in answer.days]
     links = charts.commits_of_days(repo, labels, answer.branch)
     days = answer.days
     return [
         charts.chart(
             "Red commits",
             labels,
-            [("share", [one.red_share for one in days])],
+            [("share", [day.red_share for day in days])],
             show=text.percent,
             top=1.0,
             links=links,
@@ -183,7 +183,7 @@ def _charts(answer: TrunkMetrics, repo: str) -> list[Chart]:
         charts.chart(
             "Time to red",
             labels,
-            [("median", [one.red_p50 for one in days]), ("p90", [one.red_p90 for one in days])],
+            [("median", [day.red_p50 for day in days]), ("p90", [day.red_p90 for day in days])],
             show=text.duration,
             seconds=True,
             links=links,
@@ -191,7 +191,7 @@ def _charts(answer: TrunkMetrics, repo: str) -> list[Chart]:
         charts.chart(
             "Time to a full result",
             labels,
-            [("median", [one.signal_p50 for one in days]), ("p90", [one.signal_p90 for one in days])],
+            [("median", [day.signal_p50 for day in days]), ("p90", [day.signal_p90 for day in days])],
             show=text.duration,
             seconds=True,
             links=links,
@@ -200,8 +200,8 @@ def _charts(answer: TrunkMetrics, repo: str) -> list[Chart]:
             "Machine hours",
             labels,
             [
-                ("all", [one.job_seconds / 3600 if one.jobs else None for one in days]),
-                ("cancelled", [one.cancelled_seconds / 3600 if one.jobs else None for one in days]),
+                ("all", [day.job_seconds / 3600 if day.jobs else None for day in days]),
+                ("cancelled", [day.cancelled_seconds / 3600 if day.jobs else None for day in days]),
             ],
             show=lambda value: f"{value:,.1f}",
             links=links,
@@ -241,15 +241,15 @@ async def read_reliability(asked: Query) -> BranchDays:
     return await read_days(asked, columns=True)
 
 
-def show_reliability(found: BranchDays) -> dict[str, Any]:
+def show_reliability(days_read: BranchDays) -> dict[str, Any]:
     """Return what the page shows."""
-    jobs = found.jobs()
-    return found.names() | {"jobs": jobs[:JOBS_MOST], "more": max(0, len(jobs) - JOBS_MOST)}
+    jobs = days_read.jobs()
+    return days_read.names() | {"jobs": jobs[:JOBS_MOST], "more": max(0, len(jobs) - JOBS_MOST)}
 
 
-def answer_reliability(found: BranchDays) -> Reliability:
+def answer_reliability(days_read: BranchDays) -> Reliability:
     """Return the reliability of a branch's jobs."""
-    return Reliability(branch=found.branch.name, jobs=found.jobs()[:JOBS_MOST])
+    return Reliability(branch=days_read.branch.name, jobs=days_read.jobs()[:JOBS_MOST])
 
 
 RELIABILITY_VIEW = View(
@@ -306,22 +306,23 @@ async def read_queues(asked: Query) -> Queues:
     )
 
 
-def show_queues(found: Queues) -> dict[str, Any]:
+def show_queues(queues: Queues) -> dict[str, Any]:
     """Return what the page shows."""
     runners = [
-        (one, charts.bars(one.queue_counts_week), _spread(one.queue_counts_week)) for one in found.runners
+        (queue, charts.bars(queue.queue_counts_week), _spread(queue.queue_counts_week))
+        for queue in queues.runners
     ]
     return {
-        "repo": found.repo,
+        "repo": queues.repo,
         "runners": runners,
-        "counted_until": found.counted_until,
-        "added": found.added,
+        "counted_until": queues.counted_until,
+        "added": queues.added,
     }
 
 
-def answer_queues(found: Queues) -> Queue:
+def answer_queues(queues: Queues) -> Queue:
     """Return what waits for which runner."""
-    return Queue(queue_bounds=list(runner_queues.BOUNDS), runners=found.runners)
+    return Queue(queue_bounds=list(runner_queues.BOUNDS), runners=queues.runners)
 
 
 def _spread(counts: list[int]) -> str:
@@ -345,6 +346,6 @@ QUEUE_VIEW = View(
         summary="What waits for which runner",
         topic=op.CI,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
-        link=lambda found: {"repo": found.repo},
+        link=lambda queues: {"repo": queues.repo},
     ),
 )

@@ -144,7 +144,7 @@ class Hud(Answer, frozen=True, kw_only=True):
 
 
 def hud_answer(
-    found: grid.Grid,
+    shown_grid: grid.Grid,
     wanted: Sequence[int],
     broken: Sequence[BrokenColumn],
     *,
@@ -152,60 +152,63 @@ def hud_answer(
     following: str | None,
 ) -> Hud:
     """Return the JSON of a grid, with the columns that were asked for, by their places."""
-    cells_of: dict[int, branch_history.ColumnCells] = {place: found.column(place) for place in wanted}
-    on_branch = found.on_branch()
+    cells_of: dict[int, branch_history.ColumnCells] = {place: shown_grid.column(place) for place in wanted}
+    on_branch = shown_grid.on_branch()
     return Hud(
         branch=standing.branch,
         standing=_standing(standing),
         columns=[
-            _column(found.columns[place], cells_of[place] if on_branch is found else on_branch.column(place))
+            _column(
+                shown_grid.columns[place],
+                cells_of[place] if on_branch is shown_grid else on_branch.column(place),
+            )
             for place in wanted
         ],
         lines=_lines(
-            found,
+            shown_grid,
             {place: str(new) for new, place in enumerate(wanted)},
-            _lone(found, cells_of),
+            _lone(shown_grid, cells_of),
         ),
-        broken=[_broken(one) for one in broken[: opened_cell.BROKEN_MOST]],
+        broken=[_broken(column) for column in broken[: opened_cell.BROKEN_MOST]],
         next=following,
     )
 
 
-def _standing(one: Standing) -> HudStanding:
+def _standing(standing: Standing) -> HudStanding:
     return HudStanding(
-        state=one.state,
-        since=one.since["sha"] if one.since else None,
-        at_least=one.at_least,
-        last_good=one.last_good["sha"] if one.last_good else None,
-        unfinished=one.unfinished,
-        blocking=[each.name for each in one.blocking],
-        watched=[each.name for each in one.watched],
+        state=standing.state,
+        since=standing.since["sha"] if standing.since else None,
+        at_least=standing.at_least,
+        last_good=standing.last_good["sha"] if standing.last_good else None,
+        unfinished=standing.unfinished,
+        blocking=[each.name for each in standing.blocking],
+        watched=[each.name for each in standing.watched],
     )
 
 
-def _broken(one: BrokenColumn) -> HudBroken:
+def _broken(broken: BrokenColumn) -> HudBroken:
     return HudBroken(
-        name=one.name,
-        first_bad=one.first_bad["sha"],
-        last_good=one.last_good["sha"] if one.last_good else None,
-        failures=one.breakage.failures,
-        same=one.breakage.same,
-        suspects=[fill_struct(HudSuspect, each) for each in one.suspects],
-        more_suspects=one.more,
+        name=broken.name,
+        first_bad=broken.first_bad["sha"],
+        last_good=broken.last_good["sha"] if broken.last_good else None,
+        failures=broken.breakage.failures,
+        same=broken.breakage.same,
+        suspects=[fill_struct(HudSuspect, each) for each in broken.suspects],
+        more_suspects=broken.more,
     )
 
 
-def _column(one: Column, cells: branch_history.ColumnCells) -> HudColumn:
+def _column(column: Column, cells: branch_history.ColumnCells) -> HudColumn:
     return HudColumn(
-        name=one.name,
-        group=one.group,
-        workflow=one.workflow,
-        blocking=one.blocking,
+        name=column.name,
+        group=column.group,
+        workflow=column.workflow,
+        blocking=column.blocking,
         state=branch_history.column_state(cells).value,
     )
 
 
-def _cells(found: dict[int, Cell], places: dict[int, str], lone: set[int]) -> dict[str, HudCell]:
+def _cells(line_cells: dict[int, Cell], places: dict[int, str], lone: set[int]) -> dict[str, HudCell]:
     """Return a line's cells by the places that the answer gives their columns."""
     return {
         place: HudCell(
@@ -219,24 +222,24 @@ def _cells(found: dict[int, Cell], places: dict[int, str], lone: set[int]) -> di
             flake=key in lone,
         )
         for key, place in places.items()
-        if (cell := found.get(key)) is not None
+        if (cell := line_cells.get(key)) is not None
     }
 
 
-def _lone(found: grid.Grid, cells_of: dict[int, branch_history.ColumnCells]) -> dict[int, set[int]]:
+def _lone(shown_grid: grid.Grid, cells_of: dict[int, branch_history.ColumnCells]) -> dict[int, set[int]]:
     """Return the columns that failed alone, between passes, by the place of the line."""
-    failing = {at for line in found.lines for at, cell in line.cells.items() if cell.character in FAILED}
+    failing = {at for line in shown_grid.lines for at, cell in line.cells.items() if cell.character in FAILED}
     lone: defaultdict[int, set[int]] = defaultdict(set)
     for place in failing & cells_of.keys():
         for at in branch_history.flakes(cells_of[place]):
-            if found.lines[at].cells[place].broken:
+            if shown_grid.lines[at].cells[place].broken:
                 lone[at].add(place)
     return lone
 
 
-def _lines(found: grid.Grid, places: dict[int, str], lone: dict[int, set[int]]) -> list[HudLine]:
+def _lines(shown_grid: grid.Grid, places: dict[int, str], lone: dict[int, set[int]]) -> list[HudLine]:
     made = []
-    for at, (line, green) in enumerate(zip(found.lines, found.greens_before(), strict=True)):
+    for at, (line, green) in enumerate(zip(shown_grid.lines, shown_grid.greens_before(), strict=True)):
         made.append(
             fill_struct(
                 HudLine,
@@ -298,89 +301,91 @@ async def read_grid(asked: Query) -> GridOnPage:
         tx, branch, before=chosen.before, limit=chosen.per, until=chosen.until
     )
     facts = await branch_reads.read_facts(tx, settings, branch, commits, jobs=chosen.shards)
-    found = grid.build_grid(facts, settings.of(TrunkSettings), shards=chosen.shards)
-    wanted = sorted(chosen.columns(found))
+    shown_grid = grid.build_grid(facts, settings.of(TrunkSettings), shards=chosen.shards)
+    wanted = sorted(chosen.columns(shown_grid))
     backends = await branch_standing.blocking_backends(tx)
-    broken = await opened_cell.find_broken(tx, branch, found, wanted, backends=backends)
+    broken = await opened_cell.find_broken(tx, branch, shown_grid, wanted, backends=backends)
     if chosen.shows_newest:
-        standing = branch_standing.judge_branch(found, branch.name, backends)
+        standing = branch_standing.judge_branch(shown_grid, branch.name, backends)
     else:
         standing = await branch_standing.read_standing(tx, settings, branch)
-    broken = await opened_cell.find_broken(tx, branch, found, wanted, backends=backends)
+    broken = await opened_cell.find_broken(tx, branch, shown_grid, wanted, backends=backends)
     return GridOnPage(
         branch=branch,
         chosen=chosen,
-        grid=found,
+        grid=shown_grid,
         wanted=wanted,
         broken=broken,
         standing=standing,
         following=commits[-1]["sha"] if more and commits else None,
         github=web_url(settings.github_api_url),
-        beside=await _read_beside(asked, branch, found, chosen, broken) if asked.for_page else BesideGrid(),
+        beside=await _read_beside(asked, branch, shown_grid, chosen, broken)
+        if asked.for_page
+        else BesideGrid(),
     )
 
 
 async def _read_beside(
-    asked: Query, branch: Branch, found: grid.Grid, chosen: GridFilter, broken: Sequence[BrokenColumn]
+    asked: Query, branch: Branch, shown_grid: grid.Grid, chosen: GridFilter, broken: Sequence[BrokenColumn]
 ) -> BesideGrid:
     tx, identifier = asked.tx, branch.repository["repository_id"]
-    commits = [line.commit for line in found.lines]
+    commits = [line.commit for line in shown_grid.lines]
     about = GridSubject(
         repo=branch.repository["full_name"],
         repository_id=identifier,
         branch=branch.name,
         shas=tuple(row["sha"] for row in commits),
-        broken=tuple(one.name for one in broken),
+        broken=tuple(column.name for column in broken),
         settings=asked.settings,
     )
     return BesideGrid(
         took=await daily_sums.read_signal_seconds(tx, identifier, branch.name, commits),
-        opened=await opened_cell.read_opened(tx, asked.context, branch, found, chosen),
+        opened=await opened_cell.read_opened(tx, asked.context, branch, shown_grid, chosen),
         deleted=await branches.deleted_at(tx, identifier, branch.name),
         known=[] if commits else await rows.branches(tx, identifier),
         notes=await blocks.grid_notes(asked.context.features, tx, about),
     )
 
 
-def show_grid(found: GridOnPage) -> dict[str, Any]:
+def show_grid(page: GridOnPage) -> dict[str, Any]:
     """Return what the page shows."""
-    branch, beside, home = found.branch, found.beside, grid_address(found.branch)
+    branch, beside, home = page.branch, page.beside, grid_address(page.branch)
     return {
         "repo": branch.repository["full_name"],
         "branch": branch.name,
         "deleted": beside.deleted,
         "known": [(name, _address_of(branch, name)) for name in beside.known],
         "home": home,
-        "chosen": found.chosen,
-        "groups": list(dict.fromkeys(column.group for column in found.grid.columns)),
-        "view": grid_view.make_grid_view(found.grid, found.chosen, home, {one.place for one in found.broken}),
-        "broken": found.broken,
-        "standing": found.standing,
+        "chosen": page.chosen,
+        "groups": list(dict.fromkeys(column.group for column in page.grid.columns)),
+        "view": grid_view.make_grid_view(
+            page.grid, page.chosen, home, {column.place for column in page.broken}
+        ),
+        "broken": page.broken,
+        "standing": page.standing,
         "took": beside.took,
         "notes": beside.notes,
         "most_broken": opened_cell.BROKEN_MOST,
         "most_suspects": SUSPECTS_MOST,
-        "columns": len(found.grid.columns),
+        "columns": len(page.grid.columns),
         "opened": beside.opened,
-        "following": found.following,
-        "github": found.github,
+        "following": page.following,
+        "github": page.github,
     }
 
 
-def answer_grid(found: GridOnPage) -> Hud:
+def answer_grid(page: GridOnPage) -> Hud:
     """Return the JSON of the grid."""
-    return hud_answer(
-        found.grid, found.wanted, found.broken, standing=found.standing, following=found.following
-    )
+    return hud_answer(page.grid, page.wanted, page.broken, standing=page.standing, following=page.following)
 
 
-def _grid_refresh(found: GridOnPage) -> int:
-    running = any(line.verdict == "running" for line in found.grid.lines)
-    return RUNNING if running and found.chosen.shows_newest else 0
+def _grid_refresh(page: GridOnPage) -> int:
+    running = any(line.verdict == "running" for line in page.grid.lines)
+    return RUNNING if running and page.chosen.shows_newest else 0
 
 
-def _commit_link(found: GridOnPage) -> dict[str, object]:
-    branch, query = found.branch, found.chosen.chosen(open="", groups="")
+def _commit_link(page: GridOnPage) -> dict[str, object]:
+    branch, query = page.branch, page.chosen.chosen(open="", groups="")
     return {"repo": branch.repository["full_name"], "branch": branch.name, **query}
 
 

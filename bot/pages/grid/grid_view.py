@@ -14,7 +14,7 @@ from bot.core.json_fields import iso_time
 from bot.core.text import plural
 from bot.jobs import branch_history, cells, job_names
 from bot.jobs.branch_standing import STANDING_LINES
-from bot.jobs.grid import RERUNS, UNSTABLE, Grid, key_of_column
+from bot.jobs.grid import FILTER_MOST, RERUNS, UNSTABLE, Grid, key_of_column
 from bot.queue.sums import DAY
 from bot.web import addresses
 from bot.web import openapi as op
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from bot.web.parameters import Parameter, Query
 
 LINES_MOST = 500
-TEXT_MOST = 200  # characters of a name filter
 HIDABLE = {"reruns": ("rerun_disabled_tests", "mem_leak_check"), "unstable": ("unstable",)}
 GROUPS = {"reruns": RERUNS, "unstable": UNSTABLE}
 ONLY_CHOICES = ("", "failing", "blocking")
@@ -100,8 +99,8 @@ class GridFilter:
         wanted = {
             place
             for place in wanted
-            if (one := grid.columns[place]).group not in groups
-            and not any(flag in one.name for flag in flags)
+            if (column := grid.columns[place]).group not in groups
+            and not any(flag in column.name for flag in flags)
         }
         if self.only == "blocking":
             wanted = {place for place in wanted if grid.columns[place].blocking}
@@ -117,8 +116,8 @@ class GridFilter:
 
 def _parse_name(text: str) -> str:
     name = escaping.one_line(text)
-    if len(name) > TEXT_MOST:
-        raise INVALID_PARAMETER.because(f"name has at most {TEXT_MOST} characters")
+    if len(name) > FILTER_MOST:
+        raise INVALID_PARAMETER.because(f"name has at most {FILTER_MOST} characters")
     try:
         job_names.name_test(name)
     except ValueError as error:
@@ -165,7 +164,7 @@ NAME = declare.parsed(
     parse=_parse_name,
     default="",
 )
-GROUP = declare.text("group", "only jobs of this group", most=TEXT_MOST)
+GROUP = declare.text("group", "only jobs of this group", most=FILTER_MOST)
 HIDE: Parameter[tuple[str, ...]] = declare.parsed(
     "hide",
     Annotated[str, matching(f"{_FLAGS}(,{_FLAGS})*")],
@@ -181,7 +180,7 @@ FOLDS = declare.parsed(
 OPEN: Parameter[tuple[str, ...]] = declare.parsed(
     "open", op.Text, "groups that are not folded", parse=_opened, default=(), only="page"
 )
-CELL = declare.text("cell", "the cell whose runs are shown", most=TEXT_MOST, only="page")
+CELL = declare.text("cell", "the cell whose runs are shown", most=FILTER_MOST, only="page")
 PARAMETERS = (PER, BEFORE, ON, NAME, GROUP, HIDE, CHOSEN, SHARDS, FOLDS, OPEN, CELL)
 
 
@@ -324,7 +323,7 @@ def find_cell(grid: Grid, key: str) -> tuple[GridLine, Column, Cell] | None:
     """Return the cell that a page's address asks for, as `{beginning of the SHA}.{key of the column}`."""
     sha, _, wanted = key.partition(".")
     place = next((at for at, column in enumerate(grid.columns) if key_of_column(column.name) == wanted), None)
-    line = next((one for one in grid.lines if sha and one.commit["sha"].startswith(sha)), None)
+    line = next((line for line in grid.lines if sha and line.commit["sha"].startswith(sha)), None)
     cell = line.cells.get(place) if line is not None and place is not None else None
     return (line, grid.columns[place], cell) if line and place is not None and cell else None
 
@@ -368,50 +367,50 @@ def _columns(
         for group, places in folded.items()
     ]
     return tuple(
-        sorted([*made, *kept], key=lambda one: (order[one.group], not one.folded, one.places))
+        sorted([*made, *kept], key=lambda cell: (order[cell.group], not cell.folded, cell.places))
     ), left_out
 
 
 def _groups(shown: Sequence[ShownCell]) -> tuple[ShownGroup, ...]:
-    found: list[ShownGroup] = []
-    for one in shown:
-        if found and found[-1].name == one.group:
-            last = found[-1]
-            found[-1] = ShownGroup(name=last.name, width=last.width + 1)
+    groups: list[ShownGroup] = []
+    for cell in shown:
+        if groups and groups[-1].name == cell.group:
+            last = groups[-1]
+            groups[-1] = ShownGroup(name=last.name, width=last.width + 1)
         else:
-            found.append(ShownGroup(name=one.group, width=1))
-    return tuple(found)
+            groups.append(ShownGroup(name=cell.group, width=1))
+    return tuple(groups)
 
 
 def _markup(at: int, line: GridLine, shown: Sequence[ShownCell], links: str) -> Markup:
     """Return a line's cells. Most are green, and those are as short as can be."""
     parts = []
     sha = line.commit["sha"][:12]
-    for one in shown:
-        if one.folded:
-            parts.append(_folded(line, one))
-        elif (cell := line.cells.get(one.places[0])) is None:
+    for column in shown:
+        if column.folded:
+            parts.append(_folded(line, column))
+        elif (cell := line.cells.get(column.places[0])) is None:
             parts.append("<td>")
         elif cell.character == cells.SUCCESS:
             parts.append("<td class=o>O")
         elif cell.character in {cells.FAILURE, cells.TIMED_OUT, cells.FLAKY, cells.ALLOWED}:
-            parts.append(_linked(one, cell, f"{links}{sha}.{one.key}#cell", lone=at in one.flakes))
+            parts.append(_linked(column, cell, f"{links}{sha}.{column.key}#cell", lone=at in column.flakes))
         else:
             parts.append(f"<td class={CLASSES[cell.character]}>{cell.character}{_count(cell)}")
     return Markup("".join(parts))  # noqa: S704 - made of our own words, and of escaped ones
 
 
-def _folded(line: GridLine, one: ShownCell) -> str:
-    found = {cell.character for place in one.places if (cell := line.cells.get(place)) is not None}
-    if not found:
+def _folded(line: GridLine, column: ShownCell) -> str:
+    characters = {cell.character for place in column.places if (cell := line.cells.get(place)) is not None}
+    if not characters:
         return "<td>"
-    worst = min(found, key=cells.WORST.index)
+    worst = min(characters, key=cells.WORST.index)
     return f"<td class={CLASSES[worst]}>{worst}"
 
 
-def _linked(one: ShownCell, cell: Cell, address: str, *, lone: bool) -> str:
+def _linked(column: ShownCell, cell: Cell, address: str, *, lone: bool) -> str:
     lone = lone and cell.broken
-    words = f"{escaping.shorten(one.name, NAME_MOST)}: {cells.WORDS[cell.character]}"
+    words = f"{escaping.shorten(column.name, NAME_MOST)}: {cells.WORDS[cell.character]}"
     words += ", but passed before and after" if lone else ""
     words += f", {plural(cell.tests_failed, 'failed test')}" if cell.tests_failed else ""
     words += ", infrastructure" if cell.infra else ""

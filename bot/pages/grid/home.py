@@ -98,9 +98,9 @@ async def read_last_good(asked: Query) -> last_good.LastGood:
     )
 
 
-def answer_last_good(found: last_good.LastGood) -> LastGood:
+def answer_last_good(good: last_good.LastGood) -> LastGood:
     """Return the JSON of a good commit."""
-    return LastGood(sha=found.commit["sha"], at=time(found.commit["at"]) or "", columns=found.columns)
+    return LastGood(sha=good.commit["sha"], at=time(good.commit["at"]) or "", columns=good.columns)
 
 
 LAST_GOOD_VIEW = View(
@@ -204,16 +204,18 @@ async def describe_repository(tx: Transaction, subject: RepositorySubject) -> li
     with contextlib.suppress(Rejected):
         default = await branch_reads.find_branch(tx, asked.hidden, subject.repo, "")
         names = await _existing_branches(tx, default)
-        watched = [one for one in names if branches.is_looked_after(asked.settings, default.repository, one)]
-        judged = [
-            await branch_standing.read_standing(tx, asked.settings, _named_branch(default, one))
-            for one in watched[:BRANCHES_JUDGED]
+        watched = [
+            name for name in names if branches.is_looked_after(asked.settings, default.repository, name)
         ]
-        found = (
+        judged = [
+            await branch_standing.read_standing(tx, asked.settings, _named_branch(default, name))
+            for name in watched[:BRANCHES_JUDGED]
+        ]
+        standings = (
             [_standings(judged, default, tx.now, web_url(asked.settings.github_api_url))] if judged else []
         )
-        others = [one for one in names if one not in watched[:BRANCHES_JUDGED]]
-        return [*found, *_broken_now(judged, default), *_further_branches(others, default)]
+        others = [name for name in names if name not in watched[:BRANCHES_JUDGED]]
+        return [*standings, *_broken_now(judged, default), *_further_branches(others, default)]
     return []
 
 
@@ -223,9 +225,9 @@ async def describe_missing(tx: Transaction, subject: MissingSubject) -> list[Blo
         default = await branch_reads.find_branch(tx, subject.asked.hidden, subject.repo, "")
         names = await _existing_branches(tx, default)
         home = default.repository["full_name"]
-        lines = [BlockLine(text=one, url=_grid_path(default, one)) for one in names[:BRANCHES_NAMED]]
-        found = [Block(heading=f"Branches of {home}", lines=tuple(lines))] if lines else []
-        return [Block(heading="Its repository", lines=(BlockLine(text=home, url=f"/{home}"),)), *found]
+        lines = [BlockLine(text=name, url=_grid_path(default, name)) for name in names[:BRANCHES_NAMED]]
+        named = [Block(heading=f"Branches of {home}", lines=tuple(lines))] if lines else []
+        return [Block(heading="Its repository", lines=(BlockLine(text=home, url=f"/{home}"),)), *named]
     return []
 
 
@@ -246,7 +248,7 @@ async def _existing_branches(tx: Transaction, default: Branch) -> list[str]:
     identifier = default.repository["repository_id"]
     known = await rows.branches(tx, identifier)
     gone = await branches.deleted_branches(tx, identifier, known)
-    return sorted((one for one in known if one not in gone), key=lambda one: one != default.name)
+    return sorted((name for name in known if name not in gone), key=lambda name: name != default.name)
 
 
 def _named_branch(default: Branch, name: str) -> Branch:
@@ -255,31 +257,35 @@ def _named_branch(default: Branch, name: str) -> Branch:
 
 def _standings(judged: Sequence[Standing], default: Branch, now: int, github: str) -> Block:
     lines = [
-        BlockLine(text=describe_standing(one, now=now), url=_grid_path(default, one.branch), tone=one.tone)
-        for one in judged
+        BlockLine(
+            text=describe_standing(standing, now=now),
+            url=_grid_path(default, standing.branch),
+            tone=standing.tone,
+        )
+        for standing in judged
     ]
     repository = f"{github}/{default.repository['full_name']}"
     lines += [
         BlockLine(
-            text=f"what is on {default.name} and not on {one.branch}",
-            url=f"{repository}/compare/{quote(one.branch, safe='')}...{quote(default.name, safe='')}",
+            text=f"what is on {default.name} and not on {standing.branch}",
+            url=f"{repository}/compare/{quote(standing.branch, safe='')}...{quote(default.name, safe='')}",
         )
-        for one in judged
-        if one.branch != default.name
+        for standing in judged
+        if standing.branch != default.name
     ]
     return Block(heading="Branches", lines=tuple(lines))
 
 
 def _broken_now(judged: Sequence[Standing], default: Branch) -> list[Block]:
     lines = []
-    for one in judged:
-        for trouble in (*one.blocking, *one.watched)[:BROKEN_MOST]:
+    for standing in judged:
+        for trouble in (*standing.blocking, *standing.watched)[:BROKEN_MOST]:
             words = "" if trouble.blocks else ", only watched"
-            since = f"broken on {one.branch} since {trouble.first_bad['sha'][:7]}"
+            since = f"broken on {standing.branch} since {trouble.first_bad['sha'][:7]}"
             lines.append(
                 BlockLine(
                     text=f"{trouble.name}: {since}{words}",
-                    url=f"{_grid_path(default, one.branch)}?cell={trouble.newest['sha'][:12]}.{trouble.key}#cell",
+                    url=f"{_grid_path(default, standing.branch)}?cell={trouble.newest['sha'][:12]}.{trouble.key}#cell",
                     tone="bad" if trouble.blocks else "warn",
                 )
             )
@@ -289,7 +295,7 @@ def _broken_now(judged: Sequence[Standing], default: Branch) -> list[Block]:
 def _further_branches(names: Sequence[str], default: Branch) -> list[Block]:
     if not names:
         return []
-    lines = tuple(BlockLine(text=one, url=_grid_path(default, one)) for one in names[:BRANCHES_NAMED])
+    lines = tuple(BlockLine(text=name, url=_grid_path(default, name)) for name in names[:BRANCHES_NAMED])
     summary = f"{len(names)} more branches" if len(names) > 1 else "1 more branch"
     return [Block(heading="Further branches", lines=(), folded=lines, summary=summary)]
 
@@ -314,12 +320,12 @@ async def find_hits(asked: Query, words: SearchWords, limit: int) -> list[Hit]:
 
 async def _commit_hits(asked: Query, words: SearchWords, shown: Mapping[int, str], limit: int) -> list[Hit]:
     if words.sha:
-        found = await branch_commits.commits_by_sha(asked.tx, shown.keys(), words.sha, limit=limit)
+        commits = await branch_commits.commits_by_sha(asked.tx, shown.keys(), words.sha, limit=limit)
     elif words.number is None:
-        found = await branch_commits.commits_by_words(asked.tx, shown.keys(), words.text, limit=limit)
+        commits = await branch_commits.commits_by_words(asked.tx, shown.keys(), words.text, limit=limit)
     else:
         return []
-    return [_commit_hit(row, shown[row["repository_id"]], words) for row in found]
+    return [_commit_hit(row, shown[row["repository_id"]], words) for row in commits]
 
 
 def _commit_hit(row: CommitRow, repo: str, words: SearchWords) -> Hit:
@@ -329,13 +335,13 @@ def _commit_hit(row: CommitRow, repo: str, words: SearchWords) -> Hit:
         title=f"{row['sha'][:10]} {row['title']}",
         path=f"/{repo}/commit/{row['sha']}",
         repo=repo,
-        detail=", ".join(one for one in (by, f"on {row['branch']}") if one),
+        detail=", ".join(text for text in (by, f"on {row['branch']}") if text),
         exact=words.sha == row["sha"],
     )
 
 
 async def _branch_hits(asked: Query, words: SearchWords, shown: Mapping[int, str], limit: int) -> list[Hit]:
-    found = await branch_commits.branches_by_name(asked.tx, shown.keys(), words.text, limit=limit)
+    named = await branch_commits.branches_by_name(asked.tx, shown.keys(), words.text, limit=limit)
     return [
         Hit(
             kind="branch",
@@ -344,16 +350,18 @@ async def _branch_hits(asked: Query, words: SearchWords, shown: Mapping[int, str
             repo=shown[owner],
             exact=branch.casefold() == words.folded,
         )
-        for owner, branch in found
+        for owner, branch in named
     ]
 
 
 async def _job_hits(asked: Query, words: SearchWords, shown: Mapping[int, str], limit: int) -> list[Hit]:
     if words.number is not None:
         return []
-    found = await branch_commits.jobs_by_name(asked.tx, shown.keys(), words.text.split()[:8], limit=JOBS_MOST)
+    columns = await branch_commits.jobs_by_name(
+        asked.tx, shown.keys(), words.text.split()[:8], limit=JOBS_MOST
+    )
     unsharded: dict[tuple[object, ...], ColumnRow] = {}
-    for row in sorted(found, key=lambda row: len(row["job"])):
+    for row in sorted(columns, key=lambda row: len(row["job"])):
         unsharded.setdefault((row["repository_id"], row["workflow"], row["base_name"], row["config"]), row)
     return [
         await _job_hit(asked, row, shown[row["repository_id"]]) for row in list(unsharded.values())[:limit]

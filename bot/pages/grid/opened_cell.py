@@ -100,15 +100,17 @@ async def find_broken(
     `backends` are those that merging waits for.
     """
     grid = grid.on_branch()
-    found = {place: one for place in places if (one := branch_history.breakage(grid.column(place)))}
-    shown = dict(list(found.items())[:BROKEN_MOST])
-    lines = {place: _suspect_lines(grid, one) for place, one in shown.items()}
+    breakages = {
+        place: breakage for place in places if (breakage := branch_history.breakage(grid.column(place)))
+    }
+    shown = dict(list(breakages.items())[:BROKEN_MOST])
+    lines = {place: _suspect_lines(grid, breakage) for place, breakage in shown.items()}
     heads = sorted({line["sha"] for each in lines.values() for line in each if line["folded"]})
     identifier = branch.repository["repository_id"]
     folded = await branch_commits.commits_of_heads(tx, identifier, branch.name, heads, most=SUSPECTS_MOST)
     return [
-        _broken(grid, place, one, lines=lines.get(place, []), folded=folded, backends=backends)
-        for place, one in found.items()
+        _broken(grid, place, breakage, lines=lines.get(place, []), folded=folded, backends=backends)
+        for place, breakage in breakages.items()
     ]
 
 
@@ -179,11 +181,11 @@ class OpenedCell:
 
 
 async def read_opened(
-    tx: Transaction, context: Context, branch: Branch, found: grid.Grid, chosen: GridFilter
+    tx: Transaction, context: Context, branch: Branch, shown_grid: grid.Grid, chosen: GridFilter
 ) -> OpenedCell | None:
     """Return the cell that the page's address names, None where it is not among the commits shown."""
     settings = context.settings
-    cell = grid_view.find_cell(found, chosen.cell) if chosen.cell else None
+    cell = grid_view.find_cell(shown_grid, chosen.cell) if chosen.cell else None
     if cell is None:
         return None
     line, column, shown = cell
@@ -231,8 +233,8 @@ async def _known_of_runs(
         sha=line.commit["sha"],
         job_ids=frozenset(numbers[run.id] for run in runs if run.id in numbers),
     )
-    found = await blocks.cell_lines(context.features, tx, subject)
-    return {run.id: found[numbers[run.id]] for run in runs if numbers.get(run.id) in found}
+    lines = await blocks.cell_lines(context.features, tx, subject)
+    return {run.id: lines[numbers[run.id]] for run in runs if numbers.get(run.id) in lines}
 
 
 def _rerun_pages(runs: Sequence[Run], repository: str, *, now: int) -> dict[str, str]:

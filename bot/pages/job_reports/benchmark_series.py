@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from bot.job_reports import benchmark_judgement, benchmark_rows
-from bot.job_reports.benchmark_judgement import BenchmarkSettings
 from bot.job_reports.benchmark_rows import DIGEST_DIGITS
+from bot.job_reports.feature import JobReportSettings
 from bot.job_reports.tables import SeriesName, SeriesPointRow
 from bot.pages.job_reports import day_window
 from bot.pages.job_reports.day_window import DAYS, read_window
@@ -83,7 +83,7 @@ async def read_series(asked: Query) -> SeriesOverTime:
     if series is None or not points:
         raise NO_SERIES.because(f"no series {asked[SERIES]} was measured in {asked[REPO]}")
     trend = await benchmark_rows.read_trend(asked.tx, own, series["id"])
-    chosen = asked.settings.of(BenchmarkSettings).ci_benchmark_directions
+    chosen = asked.settings.of(JobReportSettings).ci_benchmark_directions
     step = trend and trend["step_change"]
     return SeriesOverTime(
         window=window,

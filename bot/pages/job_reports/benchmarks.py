@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 from msgspec import Meta
 
 from bot.job_reports import benchmark_judgement, benchmark_rows
-from bot.job_reports.benchmark_judgement import BenchmarkSettings
 from bot.job_reports.benchmark_rows import DIGEST_DIGITS
+from bot.job_reports.feature import JobReportSettings
 from bot.job_reports.tables import SeriesName, SeriesTrend
 from bot.pages.job_reports import day_window
 from bot.pages.job_reports.day_window import read_window, repository_view
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bot.db.transaction import Transaction
-    from bot.job_reports.benchmark_judgement import Directions
+    from bot.job_reports.feature import Directions
     from bot.job_reports.tables import NamedSeriesTrend, SeriesRow, SeriesSubject
     from bot.pages.job_reports.day_window import DayWindow
     from bot.web.parameters import Query
@@ -259,7 +259,7 @@ async def read_benchmarks(asked: Query) -> BenchmarkOverview:
     if asked.for_page and measured and not wanted["metric"]:  # one table has one metric
         first = next((one for one in measured if wanted["benchmark"] in ("", one[0])), measured[0])
         wanted["benchmark"], wanted["metric"] = first[0], first[1]
-    chosen = asked.settings.of(BenchmarkSettings).ci_benchmark_directions
+    chosen = asked.settings.of(JobReportSettings).ci_benchmark_directions
     return BenchmarkOverview(
         window=window,
         asked=wanted,

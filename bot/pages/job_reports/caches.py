@@ -14,15 +14,12 @@ from bot.job_reports.caches import ALL_LANGUAGES, CACHE_SUM
 from bot.job_reports.tables import CacheDay, CacheTrend
 from bot.pages.job_reports import day_window
 from bot.pages.job_reports.day_window import read_window, repository_view
-from bot.web import html
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, fill_struct
 from bot.web.parameters import REPO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from aiohttp import web
 
     from bot.job_reports.caches import HitRate
     from bot.job_reports.tables import CacheDayRow, CacheTrendRow
@@ -169,9 +166,3 @@ VIEW = repository_view(
     summary="What compiler caches save, by build and language",
     link=lambda found: {"repo": found.window.repo, "days": found.window.size, "build": found.build},
 )
-VIEWS = (VIEW,)
-
-
-def setup(app: web.Application) -> None:
-    """Add what the template uses."""
-    html.add_names(app, filters={"share": day_window.format_share})

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from bot.job_reports import contributions
-from bot.job_reports.contributions import CONTRIBUTION_SUM, DAY, ContributionSettings
+from bot.job_reports.contributions import CONTRIBUTION_SUM, DAY
+from bot.job_reports.feature import JobReportSettings
 from bot.pages.job_reports import day_window
 from bot.pages.job_reports.day_window import read_window, repository_view
-from bot.web import html
 from bot.web import parameters as declare
 from bot.web.answers import Answer
 from bot.web.charts import chart
@@ -21,8 +21,6 @@ from bot.web.parameters import REPO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from aiohttp import web
 
     from bot.job_reports.tables import ContributionDayRow
     from bot.pages.job_reports.day_window import DayWindow
@@ -92,7 +90,7 @@ async def read_contributions(asked: Query) -> RepositoryContributions:
     )
     return RepositoryContributions(
         window=window,
-        names=asked.settings.of(ContributionSettings).ci_contributors == "names",
+        names=asked.settings.of(JobReportSettings).ci_contributors == "names",
         days=days,
         weeks=_weeks(days, first, window.last),
         waiting=waiting,
@@ -195,9 +193,3 @@ VIEW = repository_view(
     summary="What outside people contribute, day by day",
     link=lambda found: {"repo": found.window.repo, "days": found.window.size},
 )
-VIEWS = (VIEW,)
-
-
-def setup(app: web.Application) -> None:
-    """Add what the template uses."""
-    html.add_names(app, filters={"amount": day_window.format_number, "date": day_window.iso_day})

@@ -1,4 +1,4 @@
-"""Pages of a repository with a window of days: its days, its backends, how numbers are written, and which have content."""
+"""What pages of a repository with a window of days share: days, backends, numbers as texts, and which have content."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def format_share(value: float | None) -> str:
 def format_number(value: float | None) -> str:
     """Return a number that people can read: as many digits as say something.
 
-    >>> [number(one) for one in (0.01234, 12.5, 8430, 3086359081.0, 0)]
+    >>> [format_number(value) for value in (0.01234, 12.5, 8430, 3086359081.0, 0)]
     ['0.01234', '12.5', '8,430', '3,086,359,081', '0']
     """
     if value is None:

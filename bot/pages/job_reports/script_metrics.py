@@ -15,15 +15,12 @@ from bot.job_reports.script_metrics import METRIC_SUM
 from bot.job_reports.tables import MetricDay, MetricTrend
 from bot.pages.job_reports import day_window
 from bot.pages.job_reports.day_window import read_window, repository_view
-from bot.web import html
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, fill_struct
 from bot.web.charts import sparkline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from aiohttp import web
 
     from bot.job_reports.script_metrics import Factors, MetricLineOfJob
     from bot.job_reports.tables import MetricTrendRow
@@ -216,16 +213,3 @@ VIEW = repository_view(
         "group": found.group,
     },
 )
-VIEWS = (VIEW,)
-
-
-def setup(app: web.Application) -> None:
-    """Add what the template uses."""
-    html.add_names(
-        app,
-        filters={
-            "amount": day_window.format_number,
-            "change": day_window.format_change,
-            "date": day_window.iso_day,
-        },
-    )

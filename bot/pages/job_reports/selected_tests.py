@@ -14,7 +14,6 @@ from bot.evidence.tests.parse import texts
 from bot.job_reports import selected_tests
 from bot.job_reports.selected_tests import FileChange
 from bot.pages import job_reads
-from bot.web import html
 from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, one_of
@@ -25,8 +24,6 @@ from bot.web.view import Json, Page, View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from aiohttp import web
 
     from bot.db.transaction import Transaction
     from bot.evidence.tests.failing import FewTests
@@ -263,12 +260,6 @@ VIEW = View(
         link=lambda found: {"repo": found.run["repo"], "id": found.run["id"]},
     ),
 )
-VIEWS = (VIEW,)
-
-
-def setup(app: web.Application) -> None:
-    """Add what the template uses."""
-    html.add_names(app, filters={"shown_digest": texts.shown_digest})
 
 
 FAMILIES_TOLD, MISSES_TOLD, NAME_MOST = 40, 10, 300

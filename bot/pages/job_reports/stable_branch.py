@@ -74,4 +74,3 @@ VIEW = repository_view(
     summary="Where the last good commit moved to, and when",
     link=lambda found: {"repo": found.window.repo, "days": found.window.size},
 )
-VIEWS = (VIEW,)

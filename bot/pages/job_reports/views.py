@@ -4,15 +4,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.pages.job_reports import benchmark_series, benchmarks, day_window
+from bot.evidence.tests.parse.texts import shown_digest
+from bot.pages.job_reports import (
+    benchmark_series,
+    benchmarks,
+    caches,
+    contributions,
+    script_metrics,
+    selected_tests,
+    skipped_documents,
+    stable_branch,
+)
+from bot.pages.job_reports.day_window import format_change, format_number, format_share, iso_day
 from bot.web import html
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-JOB_REPORT_VIEWS = (benchmarks.VIEW, benchmark_series.VIEW)
+    from bot.db.transaction import Transaction
+    from bot.web.blocks import Block, RunSubject
+
+VIEWS = (
+    caches.VIEW,
+    script_metrics.VIEW,
+    benchmarks.VIEW,
+    benchmark_series.VIEW,
+    selected_tests.VIEW,
+    contributions.VIEW,
+    stable_branch.VIEW,
+)
 
 
 def setup(app: web.Application) -> None:
     """Add what the templates use."""
-    html.add_names(app, filters={"amount": day_window.format_number, "change": day_window.format_change})
+    filters = {
+        "amount": format_number,
+        "change": format_change,
+        "date": iso_day,
+        "share": format_share,
+        "shown_digest": shown_digest,
+    }
+    html.add_names(app, filters=filters)
+
+
+async def show_run(tx: Transaction, subject: RunSubject) -> list[Block]:
+    """Return what job reports add to the page of a run."""
+    skipped = await skipped_documents.show_run_documents(tx, subject)
+    return [*skipped, *await selected_tests.show_run(tx, subject)]

@@ -85,10 +85,10 @@ class Artifact(RowAnswer, row=ArtifactRow, without=("repository_id",), frozen=Tr
     url: Annotated[str, Meta(description="GitHub's page to download it from")]
 
 
-def artifact_answer(one: ListedArtifact, repo: str, github: str) -> Artifact:
+def artifact_answer(listed: ListedArtifact, repo: str, github: str) -> Artifact:
     """Return an artifact as it is sent."""
-    url = page_url(github, repo, one.artifact)
-    return fill_struct(Artifact, one.artifact, state=one.state, reason=one.reason, url=url)
+    url = page_url(github, repo, listed.artifact)
+    return fill_struct(Artifact, listed.artifact, state=listed.state, reason=listed.reason, url=url)
 
 
 ARTIFACTS_SHOWN = 100  # unless ?limit= says otherwise
@@ -145,20 +145,20 @@ async def read_artifacts(asked: Query) -> ArtifactsOnPage:
     owners = await job_reads.visible_ids_of(asked, repo)
     if not owners:
         raise NO_ARTIFACTS.because(f"nothing of {repo} may be shown")
-    found = await artifacts.find_artifacts(asked.tx, owners, choice, limit=limit + 1)
+    listed = await artifacts.find_artifacts(asked.tx, owners, choice, limit=limit + 1)
     return ArtifactsOnPage(
         repo=repo,
         github=web_url(asked.settings.github_api_url),
-        artifacts=found[:limit],
-        more=len(found) > limit,
+        artifacts=listed[:limit],
+        more=len(listed) > limit,
     )
 
 
-def answer_artifacts(found: ArtifactsOnPage) -> Artifacts:
+def answer_artifacts(page: ArtifactsOnPage) -> Artifacts:
     """Return the artifacts as they are sent."""
-    last = found.artifacts[-1].artifact["id"] if found.more else None
+    last = page.artifacts[-1].artifact["id"] if page.more else None
     return Artifacts(
-        artifacts=[artifact_answer(one, found.repo, found.github) for one in found.artifacts],
+        artifacts=[artifact_answer(listed, page.repo, page.github) for listed in page.artifacts],
         next=None if last is None else addresses.following([last]),
     )
 
@@ -225,56 +225,56 @@ async def read_storage(asked: Query) -> StorageOnPage:
     if not owners:
         raise NO_ARTIFACTS.because(f"nothing of {repo} may be shown")
     since = tx.now - (days - 1 if asked.for_page else days) * DAY
-    found = await artifacts.storage_by_workflow(tx, owners, since=since)
+    days_read = await artifacts.storage_by_workflow(tx, owners, since=since)
     has_grid = asked.settings.is_upstream(repo)
-    return StorageOnPage(repo=repo, days=days, today=tx.now // DAY, storage=found, has_grid=has_grid)
+    return StorageOnPage(repo=repo, days=days, today=tx.now // DAY, storage=days_read, has_grid=has_grid)
 
 
-def show_storage(found: StorageOnPage) -> dict[str, Any]:
+def show_storage(page: StorageOnPage) -> dict[str, Any]:
     """Return what the page shows."""
-    shares, days = _shares(found.storage), found.days
+    shares, days = _shares(page.storage), page.days
     return {
-        "repo": found.repo,
+        "repo": page.repo,
         "days": days,
         "windows": addresses.windows(days),
-        "size": size_in_words(sum(row["bytes"] for row in found.storage)),
-        "artifacts": sum(row["artifacts"] for row in found.storage),
+        "size": size_in_words(sum(row["bytes"] for row in page.storage)),
+        "artifacts": sum(row["artifacts"] for row in page.storage),
         "shares": shares[:WORKFLOWS],
         "more": max(len(shares) - WORKFLOWS, 0),
-        "charts": _charts(found, range(found.today - days + 1, found.today + 1)),
+        "charts": _charts(page, range(page.today - days + 1, page.today + 1)),
     }
 
 
-def answer_storage(found: StorageOnPage) -> Storage:
+def answer_storage(page: StorageOnPage) -> Storage:
     """Return the same by day."""
     rows = [
         fill_struct(StorageDay, row, day=f"{datetime.fromtimestamp(row['day'] * 86_400, UTC):%Y-%m-%d}")
-        for row in found.storage
+        for row in page.storage
     ]
-    return Storage(days=found.days, storage=rows)
+    return Storage(days=page.days, storage=rows)
 
 
-def _shares(found: Iterable[WorkflowDay]) -> list[StorageShare]:
+def _shares(days: Iterable[WorkflowDay]) -> list[StorageShare]:
     """Return what each workflow left behind, the largest first."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for row in found:
+    for row in days:
         sums[row["workflow"]][0] += row["artifacts"]
         sums[row["workflow"]][1] += row["bytes"]
     whole = sum(size for _, size in sums.values()) or 1
     return [
         StorageShare(name, count, size_in_words(size), size / whole)
-        for name, (count, size) in sorted(sums.items(), key=lambda one: (-one[1][1], one[0]))
+        for name, (count, size) in sorted(sums.items(), key=lambda workflow: (-workflow[1][1], workflow[0]))
     ]
 
 
-def _charts(found: StorageOnPage, days: Sequence[int]) -> list[Chart]:
+def _charts(page: StorageOnPage, days: Sequence[int]) -> list[Chart]:
     sizes: dict[int, list[float]] = {day: [0, 0] for day in days}
-    for row in found.storage:
+    for row in page.storage:
         of_day = sizes.setdefault(row["day"], [0, 0])
         of_day[0] += row["bytes"]
         of_day[1] += row["artifacts"]
     labels = [f"{datetime.fromtimestamp(day * 86_400, UTC):%Y-%m-%d}" for day in days]
-    links = commits_of_days(found.repo, labels) if found.has_grid else ()
+    links = commits_of_days(page.repo, labels) if page.has_grid else ()
     draw = partial(chart, labels=labels, links=links)
     return [
         draw("Uploaded", series=[("uploaded", [sizes[day][0] for day in days])], show=_day_words),
@@ -298,7 +298,7 @@ STORAGE_VIEW = View(
         summary="What fills a repository's artifact storage",
         topic=op.CI,
         refusals=(NO_ARTIFACTS,),
-        link=lambda found: {"repo": found.repo, "days": found.days},
+        link=lambda page: {"repo": page.repo, "days": page.days},
     ),
 )
 
@@ -338,26 +338,28 @@ async def _of_repo(tx: Transaction, repo: str, github: str, choice: ArtifactChoi
 async def _blocks(
     tx: Transaction, owners: set[int], repo: str, github: str, choice: ArtifactChoice
 ) -> list[Block]:
-    found = await artifacts.find_artifacts(tx, owners, choice, limit=SECTION_COUNTED)
-    if not found:
+    all_listed = await artifacts.find_artifacts(tx, owners, choice, limit=SECTION_COUNTED)
+    if not all_listed:
         return []
-    shown = sorted(found, key=lambda one: -one.artifact["size_in_bytes"])[:SECTION_SHOWN]
-    bases = await artifacts.base_sizes(tx, [one.artifact for one in shown])
-    lines = [_artifact_line(one, repo, github, bases.get(one.artifact["id"], 0)) for one in shown]
-    if len(found) > len(shown):
-        count = f"{SECTION_COUNTED:,} or more" if len(found) == SECTION_COUNTED else f"{len(found):,}"
+    shown = sorted(all_listed, key=lambda listed: -listed.artifact["size_in_bytes"])[:SECTION_SHOWN]
+    bases = await artifacts.base_sizes(tx, [listed.artifact for listed in shown])
+    lines = [_artifact_line(listed, repo, github, bases.get(listed.artifact["id"], 0)) for listed in shown]
+    if len(all_listed) > len(shown):
+        count = (
+            f"{SECTION_COUNTED:,} or more" if len(all_listed) == SECTION_COUNTED else f"{len(all_listed):,}"
+        )
         lines.append(BlockLine(text=f"the largest {len(shown)} of {count}"))
-    size = size_in_words(sum(one.artifact["size_in_bytes"] for one in found))
+    size = size_in_words(sum(listed.artifact["size_in_bytes"] for listed in all_listed))
     return [Block(heading=f"Artifacts ({size})", lines=tuple(lines), last=True)]
 
 
-def _artifact_line(one: ListedArtifact, repo: str, github: str, base: int) -> BlockLine:
-    artifact = one.artifact
+def _artifact_line(listed: ListedArtifact, repo: str, github: str, base: int) -> BlockLine:
+    artifact = listed.artifact
     changed = describe_change(base, artifact["size_in_bytes"])
     text = describe_artifact(artifact, changed=changed)
-    unread = one.state in {"refused", "broken", "too_large", "forbidden"}
+    unread = listed.state in {"refused", "broken", "too_large", "forbidden"}
     return BlockLine(
-        text=f"{text} · {one.reason}" if unread else text,
+        text=f"{text} · {listed.reason}" if unread else text,
         url=None if artifact["expired"] else page_url(github, repo, artifact),
         tone="warn" if unread else None,
     )

@@ -108,37 +108,35 @@ async def read_job(asked: Query) -> JobOnPage:
     return JobOnPage(job=job, log=log, github=subject.github, more=more, artifacts=listed)
 
 
-def show_job(found: JobOnPage) -> dict[str, Any]:
+def show_job(page: JobOnPage) -> dict[str, Any]:
     """Return what the page shows."""
-    job = found.job
+    job = page.job
     return {
         "job": job,
         "parsed": job_names.parse_name(job["workflow_name"], job["name"] or ""),
-        "log": found.log,
-        "origin": found.origin,
+        "log": page.log,
+        "origin": page.origin,
         "steps": job_reads.steps_of_job(job),
         "tone": job_reads.conclusion_tone(job["conclusion"]),
         "took": job_reads.seconds_between(job["started_at"], job["completed_at"]),
         "queued": job_reads.seconds_between(job["created_at"], job["started_at"]),
-        "blocks": found.blocks,
+        "blocks": page.blocks,
     }
 
 
-def answer_job(found: JobOnPage) -> CiJobAnswer:
+def answer_job(page: JobOnPage) -> CiJobAnswer:
     """Return the job as it is sent."""
-    log, more = found.log, found.more
+    log, more = page.log, page.more
     return CiJobAnswer(
-        job=fill_struct(CiJob, found.job),
+        job=fill_struct(CiJob, page.job),
         log=Log(state=log.state, reason=log.reason, bytes=log.bytes, lines=more.get("lines")),
         verdicts=more.get("verdicts", []),
-        artifacts=[artifact_answer(one, found.job["repo"], found.github) for one in found.artifacts],
+        artifacts=[artifact_answer(listed, page.job["repo"], page.github) for listed in page.artifacts],
     )
 
 
-def _job_refresh(found: JobOnPage) -> int:
-    return (
-        RUNNING_REFRESH if found.job["status"] != "completed" or found.log.state == FetchState.WANTED else 0
-    )
+def _job_refresh(page: JobOnPage) -> int:
+    return RUNNING_REFRESH if page.job["status"] != "completed" or page.log.state == FetchState.WANTED else 0
 
 
 JOB_VIEW = View(
@@ -155,7 +153,7 @@ JOB_VIEW = View(
         summary="A job of a repository's own CI",
         topic=op.CI,
         refusals=(NO_ARTIFACTS,),
-        link=lambda found: {"repo": found.job["repo"], "id": found.job["id"]},
+        link=lambda page: {"repo": page.job["repo"], "id": page.job["id"]},
     ),
 )
 
@@ -204,25 +202,25 @@ async def read_other_job(asked: Query) -> OtherJobOnPage:
     return OtherJobOnPage(repo=repo, job=job, log=log, blocks=added)
 
 
-def show_other_job(found: OtherJobOnPage) -> dict[str, Any]:
+def show_other_job(page: OtherJobOnPage) -> dict[str, Any]:
     """Return what the page shows."""
-    job = found.job
+    job = page.job
     return {
-        "repo": found.repo,
+        "repo": page.repo,
         "job": job,
-        "word": found.conclusion or STATES[job["state"]],
-        "tone": job_reads.conclusion_tone(found.conclusion or None),
+        "word": page.conclusion or STATES[job["state"]],
+        "tone": job_reads.conclusion_tone(page.conclusion or None),
         "took": job_reads.seconds_between(job["started_at"], job["completed_at"]),
         "queued": None if job["held"] else job_reads.seconds_between(job["queued_at"], job["started_at"]),
-        "log": found.log,
+        "log": page.log,
         "runner": (job["runner_label"] or "").replace(LABEL_SEPARATOR, f"{LABEL_SEPARATOR} "),
-        "blocks": found.blocks,
+        "blocks": page.blocks,
     }
 
 
-def _other_job_refresh(found: OtherJobOnPage) -> int:
-    waits = found.log is not None and found.log.state == FetchState.WANTED
-    return RUNNING_REFRESH if waits or not found.conclusion else 0
+def _other_job_refresh(page: OtherJobOnPage) -> int:
+    waits = page.log is not None and page.log.state == FetchState.WANTED
+    return RUNNING_REFRESH if waits or not page.conclusion else 0
 
 
 OTHER_JOB_VIEW = View(
@@ -267,18 +265,18 @@ async def read_upload(asked: Query) -> UploadOnPage:
     )
 
 
-def show_upload(found: UploadOnPage) -> dict[str, Any]:
+def show_upload(page: UploadOnPage) -> dict[str, Any]:
     """Return what the page shows."""
     return {
-        "upload": found.upload,
-        "state": found.state,
-        "dispatch": found.dispatch,
-        "blocks": found.blocks,
+        "upload": page.upload,
+        "state": page.state,
+        "dispatch": page.dispatch,
+        "blocks": page.blocks,
     }
 
 
-def _upload_refresh(found: UploadOnPage) -> int:
-    return RUNNING_REFRESH if found.state.state == FetchState.WANTED else 0
+def _upload_refresh(page: UploadOnPage) -> int:
+    return RUNNING_REFRESH if page.state.state == FetchState.WANTED else 0
 
 
 UPLOAD_VIEW = View(

@@ -83,7 +83,7 @@ ELSEWHERE_MOST = 2_000  # of a commit
 
 async def find_jobs_elsewhere(tx: Transaction, repo: str, sha: str) -> list[JobElsewhere]:
     """Return the jobs of other CIs on a commit; a commit status that shows a job which is known is none."""
-    found = []
+    elsewhere = []
     for identifier in sorted(await repositories.read_ids(tx, repo)):
         cells = await rows.cells_elsewhere(tx, identifier, sha, limit=ELSEWHERE_MOST)
         if not cells:
@@ -105,8 +105,8 @@ async def find_jobs_elsewhere(tx: Transaction, repo: str, sha: str) -> list[JobE
                 place not in newest or _newest_attempt(row) > _newest_attempt(newest[place])
             ):
                 newest[place] = row
-        found += [_job_elsewhere(row, columns[row["column_id"]]) for row in newest.values()]
-    return sorted(found, key=lambda one: (one.workflow, one.name, one.id))
+        elsewhere += [_job_elsewhere(row, columns[row["column_id"]]) for row in newest.values()]
+    return sorted(elsewhere, key=lambda job: (job.workflow, job.name, job.id))
 
 
 def _newest_attempt(row: CellRow) -> tuple[int, int]:
@@ -140,11 +140,11 @@ BAR_TONES: dict[str, Tone] = {
 
 async def draw_run(tx: Transaction, subject: RunSubject) -> list[Block]:
     """Return the jobs of a run's newest attempt, with their steps."""
-    found = await runs.jobs_of_run(tx, subject.repository_id, subject.run_id)
-    newest = max((row["run_attempt"] or 1 for row in found), default=1)
+    jobs = await runs.jobs_of_run(tx, subject.repository_id, subject.run_id)
+    newest = max((row["run_attempt"] or 1 for row in jobs), default=1)
     run = await runs.find_attempt(tx, subject.run_id, newest)
     over = run is not None and run["status"] == "completed"  # what is unfinished then stays so for ever
-    shown = [row for row in found if (row["run_attempt"] or 1) == newest and (row["conclusion"] or not over)]
+    shown = [row for row in jobs if (row["run_attempt"] or 1) == newest and (row["conclusion"] or not over)]
     bars = [_bar_of_record(row, subject.repo) for row in shown]
     return _bars_block(bars, tx.now)
 
@@ -160,8 +160,8 @@ async def draw_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
 
 
 async def _draw_jobs(tx: Transaction, repo: str, sha: str) -> list[Block]:
-    found = await rows.timed_jobs(tx, await repositories.read_ids(tx, repo), sha, limit=COMMIT_MOST)
-    return _bars_block([_bar_of_cell(row, repo) for row in found], tx.now)
+    jobs = await rows.timed_jobs(tx, await repositories.read_ids(tx, repo), sha, limit=COMMIT_MOST)
+    return _bars_block([_bar_of_cell(row, repo) for row in jobs], tx.now)
 
 
 def _bars_block(bars: Sequence[TimelineBar], now: int) -> list[Block]:
@@ -202,17 +202,17 @@ def _bar_of_record(row: WorkflowJobRow, repo: str) -> TimelineBar:
 
 def _steps(row: WorkflowJobRow) -> tuple[TimelineStep, ...]:
     """Return the steps that ended; what GitHub sent is read field by field."""
-    found = []
-    for one in row["steps"][:STEPS_MOST] if isinstance(row["steps"], list) else []:
+    steps = []
+    for step in row["steps"][:STEPS_MOST] if isinstance(row["steps"], list) else []:
         started, ended = (
-            read_member(one, ("started_at",), Kind.TIME),
-            read_member(one, ("completed_at",), Kind.TIME),
+            read_member(step, ("started_at",), Kind.TIME),
+            read_member(step, ("completed_at",), Kind.TIME),
         )
         if started is not None and ended is not None:
-            failed = read_member(one, ("conclusion",), Kind.TEXT) == "failure"
-            name = read_member(one, ("name",), Kind.TEXT) or ""
-            found.append(TimelineStep(name=name, failed=failed, started_at=started, ended_at=ended))
-    return tuple(found)
+            failed = read_member(step, ("conclusion",), Kind.TEXT) == "failure"
+            name = read_member(step, ("name",), Kind.TEXT) or ""
+            steps.append(TimelineStep(name=name, failed=failed, started_at=started, ended_at=ended))
+    return tuple(steps)
 
 
 RUNNING_REFRESH = 30  # seconds until a page on which something runs is reloaded
@@ -255,32 +255,32 @@ async def read_run(asked: Query) -> RunOnPage:
     )
 
 
-def show_run(found: RunOnPage) -> dict[str, Any]:
+def show_run(page: RunOnPage) -> dict[str, Any]:
     """Return what the page shows."""
-    newest = found.attempts[0]
+    newest = page.attempts[0]
     return {
         "run": newest,
-        "attempts": [(one, _by_urgency(found.jobs, one["run_attempt"])) for one in found.attempts],
+        "attempts": [(attempt, _by_urgency(page.jobs, attempt["run_attempt"])) for attempt in page.attempts],
         "most": MOST_JOBS,
         "tone_of": job_reads.conclusion_tone,
         "seconds": job_reads.seconds_between,
         "unstarted": collection.not_started,
-        "listing": found.listing,
-        "origin": found.origin,
-        "blocks": found.blocks,
+        "listing": page.listing,
+        "origin": page.origin,
+        "blocks": page.blocks,
         "json_url": f"/api/ci/artifacts/{newest['repo']}?run_id={newest['id']}",
     }
 
 
 def _by_urgency(jobs: list[WorkflowJobRow], attempt: int) -> list[WorkflowJobRow]:
-    chosen = [one for one in jobs if (one["run_attempt"] or 1) == attempt]
+    chosen = [job for job in jobs if (job["run_attempt"] or 1) == attempt]
     return sorted(
-        chosen, key=lambda one: (URGENCY[job_reads.conclusion_tone(one["conclusion"])], one["name"] or "")
+        chosen, key=lambda job: (URGENCY[job_reads.conclusion_tone(job["conclusion"])], job["name"] or "")
     )
 
 
-def _run_refresh(found: RunOnPage) -> int:
-    return RUNNING_REFRESH if found.attempts[0]["status"] not in ("completed", None) else 0
+def _run_refresh(page: RunOnPage) -> int:
+    return RUNNING_REFRESH if page.attempts[0]["status"] not in ("completed", None) else 0
 
 
 RUN_VIEW = View(
@@ -305,8 +305,8 @@ async def find_run_hits(asked: Query, words: SearchWords, limit: int) -> list[Hi
         hits.append(
             Hit(kind="job", title=job["name"] or "", path=f"/{repo}/job/{job['id']}", repo=repo, exact=True)
         )
-    found = await runs.attempts_of_run(asked.tx, shown.keys(), words.number) if not words.job else []
-    for run in found[:1]:
+    attempts = await runs.attempts_of_run(asked.tx, shown.keys(), words.number) if not words.job else []
+    for run in attempts[:1]:
         repo = shown[run["repository_id"]]
         title = f"{run['name'] or ''} #{run['run_number'] or ''}"
         hits.append(Hit(kind="run", title=title, path=f"/{repo}/run/{run['id']}", repo=repo, exact=True))

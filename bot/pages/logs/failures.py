@@ -14,10 +14,10 @@ from bot.core.escaping import web_url
 from bot.core.text import plural
 from bot.evidence.logs import failure_costs, failure_spread, rows
 from bot.evidence.logs.failure_costs import FailureRow
+from bot.evidence.logs.failure_lines import job_page
 from bot.evidence.logs.failure_spread import Beginning, Sample
 from bot.evidence.logs.parse.rulesets import KINDS
 from bot.evidence.logs.rows import DAY, FAILURES
-from bot.evidence.logs.sections import job_page
 from bot.evidence.logs.tables import PUBLIC, DayRow
 from bot.pages import job_reads
 from bot.queue import sums
@@ -191,21 +191,21 @@ class FailureDetails:
     notes: Sequence[Block] = ()  # of other features, for the page
 
 
-async def read_failures(asked: Query) -> FailureList:
+async def read_failures(query: Query) -> FailureList:
     """Read failures by the jobs they cost."""
-    tx, days, repo = asked.tx, asked[DAYS], asked[REPO]
+    tx, days, repo = query.tx, query[DAYS], query[REPO]
     since, today = tx.now // DAY - days + 1, tx.now // DAY
-    ids = sorted(await job_reads.visible_ids_of(asked, repo)) if repo else None
-    counted = await asked.context.resource(failure_costs.RUN_COUNTER).within(tx, days=days)
-    found = await failure_costs.failures_by_cost(
-        tx, since=since, kind=asked[KIND] or None, repository_ids=ids, counted=counted, limit=ROWS
+    ids = sorted(await job_reads.visible_ids_of(query, repo)) if repo else None
+    counted = await query.context.resource(failure_costs.RUN_COUNTER).within(tx, days=days)
+    failures = await failure_costs.failures_by_cost(
+        tx, since=since, kind=query[KIND] or None, repository_ids=ids, counted=counted, limit=ROWS
     )
-    signatures = [row["signature"] for row in found]
+    signatures = [row["signature"] for row in failures]
     return FailureList(
         days=days,
-        kind=asked[KIND],
+        kind=query[KIND],
         repo=repo,
-        failures=found,
+        failures=failures,
         jobs_by_day=await failure_costs.jobs_by_day(tx, signatures, days=range(since, today + 1)),
         coverage=await failure_costs.count_coverage(tx, since=since),
         rated_days=counted.days,
@@ -213,100 +213,105 @@ async def read_failures(asked: Query) -> FailureList:
     )
 
 
-async def read_failure(asked: Query) -> FailureDetails:
+async def read_failure(query: Query) -> FailureDetails:
     """Read one failure; raises Rejected."""
-    tx, signature = asked.tx, asked[SIGNATURE]
+    tx, signature = query.tx, query[SIGNATURE]
     since = tx.now // DAY - addresses.MOST_DAYS
-    counted = await asked.context.resource(failure_costs.RUN_COUNTER).within(tx, days=CHARTED)
-    found = await failure_costs.find_failure(tx, signature, since=since, counted=counted)
-    if found is None:
+    counted = await query.context.resource(failure_costs.RUN_COUNTER).within(tx, days=CHARTED)
+    failure = await failure_costs.find_failure(tx, signature, since=since, counted=counted)
+    if failure is None:
         raise NO_FAILURE.because("there is no failure of that signature")
     samples = await failure_spread.newest_samples(tx, signature)
-    began = await failure_spread.find_beginnings(tx, asked.settings, signature)
+    began = await failure_spread.find_beginnings(tx, query.settings, signature)
     starts = tuple(
-        FailureStart(repo=one["repo"], job=one["job"], upstream=one["upstream"], branch=one["branch"])
-        for one in began
+        FailureStart(
+            repo=beginning["repo"],
+            job=beginning["job"],
+            upstream=beginning["upstream"],
+            branch=beginning["branch"],
+        )
+        for beginning in began
     )
-    about = FailureSubject(signature=signature, began=starts, settings=asked.settings)
+    about = FailureSubject(signature=signature, began=starts, settings=query.settings)
     return FailureDetails(
-        failure=found,
+        failure=failure,
         by_day=await failure_costs.cost_by_day(tx, signature, since=since),
         samples=samples,
         spread=failure_spread.spread_of_samples(samples),
         rates=await failure_costs.rates_of_jobs(tx, signature, counted),
         began=began,
         counted_until=await sums.counted_until(tx, FAILURES, [PUBLIC], first=since),
-        today=asked.context.clock.now() // DAY,
-        github=web_url(asked.settings.github_api_url),
-        notes=await gather(asked.context.features, "failure", tx, about) if asked.for_page else (),
+        today=query.context.clock.now() // DAY,
+        github=web_url(query.settings.github_api_url),
+        notes=await gather(query.context.features, "failure", tx, about) if query.for_page else (),
     )
 
 
-def show_failures(found: FailureList) -> dict[str, Any]:
+def show_failures(listed: FailureList) -> dict[str, Any]:
     """Return what the page of failures shows."""
-    repo, kind = found.repo, found.kind
+    repo, kind = listed.repo, listed.kind
     of_repo = f"&{addresses.query({'repo': repo})}" if repo else ""
     of_kind = f"&{addresses.query({'kind': kind})}" if kind else ""
     return {
-        "failures": [(one, found.jobs_by_day[one["signature"]]) for one in found.failures],
+        "failures": [(failure, listed.jobs_by_day[failure["signature"]]) for failure in listed.failures],
         "bars": bars,
-        "days": found.days,
-        "rated_days": found.rated_days,
-        "windows": addresses.windows(found.days),
+        "days": listed.days,
+        "rated_days": listed.rated_days,
+        "windows": addresses.windows(listed.days),
         "kind": kind,
         "kinds": KINDS,
         "repo": repo,
         "of_repo": of_repo,
         "rest": of_kind + of_repo,
-        "coverage": found.coverage,
-        "counted_until": found.counted_until,
+        "coverage": listed.coverage,
+        "counted_until": listed.counted_until,
     }
 
 
-def show_failure(found: FailureDetails) -> dict[str, Any]:
+def show_failure(details: FailureDetails) -> dict[str, Any]:
     """Return what the page of a failure shows."""
-    headings = zip(("Job", "Runner", "Repository"), found.spread, strict=True)
+    headings = zip(("Job", "Runner", "Repository"), details.spread, strict=True)
     return {
-        "failure": found.failure,
-        "charts": _charts(found.by_day, found.today),
+        "failure": details.failure,
+        "charts": _charts(details.by_day, details.today),
         "rated_days": CHARTED,
-        "rates": found.rates,
-        "began": found.began,
+        "rates": details.rates,
+        "began": details.began,
         "spread": [(heading, rows) for heading, rows in headings if rows],
-        "counted": len(found.samples),
-        "samples": found.samples[:SAMPLES],
+        "counted": len(details.samples),
+        "samples": details.samples[:SAMPLES],
         "job_page": job_page,
-        "github": found.github,
-        "notes": found.notes,
-        "counted_until": found.counted_until,
+        "github": details.github,
+        "notes": details.notes,
+        "counted_until": details.counted_until,
     }
 
 
-def answer_failures(found: FailureList) -> Failures:
+def answer_failures(listed: FailureList) -> Failures:
     """Return failures by the jobs they cost."""
     return Failures(
-        days=found.days,
-        rate_days=found.rated_days,
-        classified_jobs=found.coverage["jobs"],
-        named_jobs=found.coverage["named"],
+        days=listed.days,
+        rate_days=listed.rated_days,
+        classified_jobs=listed.coverage["jobs"],
+        named_jobs=listed.coverage["named"],
         failures=[
-            fill_struct(FailureOfDays, row, rate=_rate(row), jobs_by_day=found.jobs_by_day[row["signature"]])
-            for row in found.failures
+            fill_struct(FailureOfDays, row, rate=_rate(row), jobs_by_day=listed.jobs_by_day[row["signature"]])
+            for row in listed.failures
         ],
     )
 
 
-def answer_failure(found: FailureDetails) -> FailureAnswer:
+def answer_failure(details: FailureDetails) -> FailureAnswer:
     """Return one failure."""
     return FailureAnswer(
-        failure=fill_struct(Failure, found.failure, rate=_rate(found.failure)),
-        by_day=[fill_struct(FailureDay, row, day=_date(row["day"])) for row in found.by_day],
-        rates=[fill_struct(FailureJobRate, row) for row in found.rates],
-        began=[fill_struct(FailureBeginning, row) for row in found.began],
-        by_job=[fill_struct(FailureGroup, row) for row in found.spread.by_job],
-        by_label=[fill_struct(FailureGroup, row) for row in found.spread.by_label],
-        by_repo=[fill_struct(FailureGroup, row) for row in found.spread.by_repo],
-        samples=[fill_struct(FailureSample, row) for row in found.samples[:SAMPLES]],
+        failure=fill_struct(Failure, details.failure, rate=_rate(details.failure)),
+        by_day=[fill_struct(FailureDay, row, day=_date(row["day"])) for row in details.by_day],
+        rates=[fill_struct(FailureJobRate, row) for row in details.rates],
+        began=[fill_struct(FailureBeginning, row) for row in details.began],
+        by_job=[fill_struct(FailureGroup, row) for row in details.spread.by_job],
+        by_label=[fill_struct(FailureGroup, row) for row in details.spread.by_label],
+        by_repo=[fill_struct(FailureGroup, row) for row in details.spread.by_repo],
+        samples=[fill_struct(FailureSample, row) for row in details.samples[:SAMPLES]],
     )
 
 
@@ -320,10 +325,10 @@ def _charts(by_day: list[DayRow], today: int) -> list[Chart]:
     rows = {row["day"]: row for row in by_day}
     days = range(today - CHARTED + 1, today + 1)
     labels = [f"{datetime.fromtimestamp(day * 86_400, UTC):%b %d}" for day in days]
-    found = [rows.get(day) for day in days]
-    trusted = [float(row["trusted_jobs"]) if row else 0.0 for row in found]
-    others = [float(row["jobs"] - row["trusted_jobs"]) if row else 0.0 for row in found]
-    pulls = [float(row["prs"]) if row else 0.0 for row in found]
+    day_rows = [rows.get(day) for day in days]
+    trusted = [float(row["trusted_jobs"]) if row else 0.0 for row in day_rows]
+    others = [float(row["jobs"] - row["trusted_jobs"]) if row else 0.0 for row in day_rows]
+    pulls = [float(row["prs"]) if row else 0.0 for row in day_rows]
     return [
         chart("Jobs", labels, [("trusted", trusted), ("others", others)], show=_count),
         chart("Pull requests", labels, [("pull requests", pulls)], show=_count),
@@ -350,7 +355,7 @@ FAILURE_VIEWS = (
             name="ciFailures",
             summary="Failures by the jobs they cost",
             topic=op.CI,
-            link=lambda found: {"days": found.days, "kind": found.kind, "repo": found.repo},
+            link=lambda listed: {"days": listed.days, "kind": listed.kind, "repo": listed.repo},
         ),
     ),
     View(
@@ -375,19 +380,19 @@ FAILURE_VIEWS = (
 )
 
 
-async def find_hits(asked: Query, words: SearchWords, limit: int) -> list[Hit]:
+async def find_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
     """Return failures, and links to the search of upstream's logs."""
-    found: list[SignatureRow] = []
+    failures: list[SignatureRow] = []
     if words.sha:
-        found = await rows.failures_by_signature(asked.tx, words.sha, limit=limit)
+        failures = await rows.failures_by_signature(query.tx, words.sha, limit=limit)
     elif words.number is None:
-        found = await rows.failures_by_words(asked.tx, words.text, limit=limit)
+        failures = await rows.failures_by_words(query.tx, words.text, limit=limit)
     logs = [
         _log_search_hit(repo, words.text)
-        for repo in asked.settings.upstream_repo
-        if await job_reads.visible_ids_of(asked, repo)
+        for repo in query.settings.upstream_repo
+        if await job_reads.visible_ids_of(query, repo)
     ]
-    return [*(_failure_hit(row, words) for row in found), *logs]
+    return [*(_failure_hit(row, words) for row in failures), *logs]
 
 
 def _failure_hit(row: SignatureRow, words: SearchWords) -> Hit:

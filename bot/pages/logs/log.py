@@ -19,6 +19,7 @@ from bot.core.escaping import clean
 from bot.evidence.collect.blobs import BLOBS
 from bot.evidence.collect.remote_blobs import BlobMissing, BlobsUnavailable
 from bot.evidence.logs import rows
+from bot.evidence.logs.failure_lines import job_page, log_page
 from bot.evidence.logs.parse import stored_log
 from bot.evidence.logs.parse.lines import (
     BOM,
@@ -29,7 +30,6 @@ from bot.evidence.logs.parse.lines import (
     timestamp_length,
     valid_utf8,
 )
-from bot.evidence.logs.sections import job_page, log_page
 from bot.jobs import job_cells
 from bot.pages import job_reads
 from bot.web import addresses, answers
@@ -60,7 +60,7 @@ async def show_log(request: web.Request) -> web.Response:
     job, row = await requested_log(request)
     async with context.store.read() as tx:
         verdicts = await rows.verdicts_of_jobs(tx, row["repository_id"], [job.job_id])
-    marked = {one["line_num"]: one["kind"] for one in verdicts if one["line_num"]}
+    marked = {verdict["line_num"]: verdict["kind"] for verdict in verdicts if verdict["line_num"]}
     likeliest = next(iter(marked), row["lines"])
     if error := row["first_error"]:
         marked.setdefault(int(error["line_num"]), "first build error")
@@ -73,7 +73,7 @@ async def show_log(request: web.Request) -> web.Response:
         lines = colour_lines(await raw_lines(context, row, first, last), first=first)
     except BlobMissing:
         gone = "The log itself has been deleted; the lines around the verdict were kept."
-        if kept := next((one for one in verdicts if one["excerpt_from"]), None):
+        if kept := next((verdict for verdict in verdicts if verdict["excerpt_from"]), None):
             lines = colour_lines([text.encode() for text in kept["excerpt"]], first=kept["excerpt_from"] or 1)
     return render(
         request,
@@ -139,10 +139,10 @@ def _requested_number(request: web.Request, name: str, *, default: int, most: in
 def _byte_range(request: web.Request, size: int) -> tuple[int, int]:
     """Return the bytes asked for, the end excluded; more than one range is answered with everything."""
     try:
-        asked = request.http_range
+        requested = request.http_range
     except ValueError:
         return 0, size
-    start, stop = asked.start, asked.stop
+    start, stop = requested.start, requested.stop
     if start is None and stop is None:
         return 0, size
     begin = max(size + start, 0) if start is not None and start < 0 else start or 0
@@ -277,7 +277,7 @@ async def send_lines(request: web.Request) -> web.Response:
         raw = await raw_lines(context, row, first, last)
     except BlobMissing:
         raise NO_LOG.because("the log has been deleted") from None
-    found = [
+    lines = [
         LogLine(
             number=number,
             at=answers.time(time_of(line)),
@@ -285,7 +285,7 @@ async def send_lines(request: web.Request) -> web.Response:
         )
         for number, line in enumerate(raw, first)
     ]
-    return send_json(LogLines(total=row["lines"], lines=found))
+    return send_json(LogLines(total=row["lines"], lines=lines))
 
 
 LINES_ENDPOINTS = (
@@ -343,17 +343,17 @@ def colour_lines(lines: Sequence[bytes], *, first: int) -> list[ShownLine]:
 
 def fold_groups(lines: Sequence[ShownLine]) -> list[Fold]:
     """Return lines with those of one group together; the line that ends a group says nothing and goes."""
-    found: list[Fold] = []
+    folds: list[Fold] = []
     title: ShownLine | None = None
     inside: list[ShownLine] = []
     for line in lines:
         if line.marker in {"group", "endgroup"}:
-            found.append(Fold(title=title, lines=tuple(inside)))
+            folds.append(Fold(title=title, lines=tuple(inside)))
             title, inside = (line if line.marker == "group" else None), []
         else:
             inside.append(line)
-    found.append(Fold(title=title, lines=tuple(inside)))
-    return [fold for fold in found if fold.title or fold.lines]
+    folds.append(Fold(title=title, lines=tuple(inside)))
+    return [fold for fold in folds if fold.title or fold.lines]
 
 
 def _shown_line(number: int, raw: bytes) -> ShownLine:

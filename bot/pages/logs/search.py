@@ -14,8 +14,8 @@ from msgspec import Meta, Struct
 
 from bot.core.errors import Rejected
 from bot.evidence.logs import search
+from bot.evidence.logs.failure_lines import job_page, log_page
 from bot.evidence.logs.rows import DAY
-from bot.evidence.logs.sections import job_page, log_page
 from bot.jobs import rows as trunk_rows
 from bot.pages import job_reads
 from bot.pages.logs import log
@@ -82,19 +82,19 @@ async def search_for_request(
         return await search.search_logs(context, logs, pattern)
 
 
-def logs_with_hits(found: Sequence[SearchedLog]) -> list[LogHits]:
+def logs_with_hits(searched: Sequence[SearchedLog]) -> list[LogHits]:
     """Return the logs in which something was found, or that could not be searched."""
-    return [one for one in map(_log_hits, found) if one.hits or one.problem]
+    return [hits for hits in map(_log_hits, searched) if hits.hits or hits.problem]
 
 
-def _log_hits(found: SearchedLog) -> LogHits:
-    seen = found.searched
-    problem = found.problem or ("only its beginning was searched" if seen and not seen.whole else "")
+def _log_hits(log: SearchedLog) -> LogHits:
+    seen = log.searched
+    problem = log.problem or ("only its beginning was searched" if seen and not seen.whole else "")
     return LogHits(
-        repo=found.log["repo"],
-        job_id=found.log["job_id"],
-        name=found.log["name"],
-        sha=found.log["sha"],
+        repo=log.log["repo"],
+        job_id=log.log["job_id"],
+        name=log.log["name"],
+        sha=log.log["sha"],
         hits=[LogHit(line_num=hit.line_num, line=hit.line) for hit in seen.hits] if seen else [],
         more=seen is not None and seen.more,
         problem=problem or None,
@@ -173,30 +173,30 @@ async def send_commit_json(request: web.Request) -> web.Response:
 
 async def _search_commit(request: web.Request, wanted: CommitLogs, pattern: str) -> LogSearch:
     logs, first = wanted.logs, wanted.first - 1
-    found = await search_for_request(request, logs[first:], pattern)
-    done = min(first, len(logs)) + len(found)
+    searched = await search_for_request(request, logs[first:], pattern)
+    done = min(first, len(logs)) + len(searched)
     return LogSearch(
         searched=done,
         total=len(logs),
         next=done + 1 if done < len(logs) else None,
-        jobs=logs_with_hits(found),
+        jobs=logs_with_hits(searched),
     )
 
 
 async def _commit_logs(request: web.Request) -> CommitLogs:
     """Return the logs of the commit in the path that this request may see; raises Rejected 404 without any."""
-    async with open_query(request, (REPO, SHA, RUN, FROM)) as asked:
-        tx, repo, sha = asked.tx, asked[REPO], asked[SHA]
-        own = await job_reads.visible_ids_of(asked, repo)
+    async with open_query(request, (REPO, SHA, RUN, FROM)) as query:
+        tx, repo, sha = query.tx, query[REPO], query[SHA]
+        own = await job_reads.visible_ids_of(query, repo)
         if not own:
             raise NO_LOG.because(NOTHING_HERE)
         theirs: set[int] = set()
         for name in sorted(await search.reporting_backends(tx, repo, sha)):
             theirs |= await job_reads.visible_ids(request, tx, name)
-        logs = await search.searchable_logs(tx, repo, sha, own=own, of_backends=theirs, run_id=asked[RUN])
+        logs = await search.searchable_logs(tx, repo, sha, own=own, of_backends=theirs, run_id=query[RUN])
     if not logs:
         raise NO_LOG.because(NOTHING_HERE)
-    return CommitLogs(repo=repo, sha=sha, run=asked[RUN], first=asked[FROM], logs=logs)
+    return CommitLogs(repo=repo, sha=sha, run=query[RUN], first=query[FROM], logs=logs)
 
 
 COMMIT_ENDPOINTS = (
@@ -247,10 +247,10 @@ class SearchCursor(NamedTuple):
 
 def parse_cursor(text: str) -> SearchCursor:
     """Return where to go on; raises Rejected."""
-    found = CURSOR.fullmatch(text)
-    if not found:
+    match = CURSOR.fullmatch(text)
+    if not match:
         raise INVALID_PARAMETER.because("before must be `next` of an answer")
-    return SearchCursor(found[1], int(found[2]), int(found[3]))
+    return SearchCursor(match[1], int(match[2]), int(match[3]))
 
 
 def _read_commits(request: web.Request) -> int | None:
@@ -345,15 +345,15 @@ async def send_branch_json(request: web.Request) -> web.Response:
 
 async def _search_branch(request: web.Request, logs: BranchLogs, pattern: str) -> BranchLogSearch:
     cursor = logs.of.cursor
-    found = await search_for_request(request, logs.rows, pattern)
-    after = _next_cursor(logs, len(found))
+    searched = await search_for_request(request, logs.rows, pattern)
+    after = _next_cursor(logs, len(searched))
     return BranchLogSearch(
         branch=logs.of.branch,
         commits=cursor.commits + len(logs.shas),
         searched_commits=after.commits if after else cursor.commits + len(logs.shas),
-        searched=len(found),
+        searched=len(searched),
         next=str(after) if after else None,
-        jobs=logs_with_hits(found),
+        jobs=logs_with_hits(searched),
     )
 
 
@@ -377,12 +377,12 @@ def _next_cursor(logs: BranchLogs, searched: int) -> SearchCursor | None:
 
 async def _branch_logs(request: web.Request) -> BranchLogs:
     """Return the logs that this request may see, as many as one search looks at; raises Rejected."""
-    async with open_query(request, BRANCH_PARAMETERS) as asked:
-        tx = asked.tx
-        own = await job_reads.visible_ids_of(asked, asked[declare.REPO])
+    async with open_query(request, BRANCH_PARAMETERS) as query:
+        tx = query.tx
+        own = await job_reads.visible_ids_of(query, query[declare.REPO])
         if not own:
             raise NO_LOG.because("no log of that repository may be shown here")
-        of = await _commit_range(asked, own)
+        of = await _commit_range(query, own)
         since = tx.now - of.days * DAY if of.days else 0
         left = max(of.commits - of.cursor.commits, 0)
         shas = await search.commits_of_branch(
@@ -410,25 +410,25 @@ async def _gather_logs(
             if name not in seen:
                 seen[name] = await job_reads.visible_ids(request, tx, name)
             theirs |= seen[name]
-        found = await search.searchable_logs(tx, of.repo, sha, own=own, of_backends=theirs)
-        rows += found[of.cursor.logs if sha == of.cursor.sha else 0 :]
+        logs = await search.searchable_logs(tx, of.repo, sha, own=own, of_backends=theirs)
+        rows += logs[of.cursor.logs if sha == of.cursor.sha else 0 :]
     return BranchLogs(of, shas, rows, len(shas))
 
 
-async def _commit_range(asked: Query, own: set[int]) -> CommitRange:
-    branch = asked[BRANCH]
+async def _commit_range(query: Query, own: set[int]) -> CommitRange:
+    branch = query[BRANCH]
     if not branch:
-        record = await trunk_rows.repository(asked.tx, own)
+        record = await trunk_rows.repository(query.tx, own)
         branch = (record and record["default_branch"]) or ""
         if not branch:
             raise NO_LOG.because("the default branch is not known: name one with branch=")
-    days = asked[DAYS]
+    days = query[DAYS]
     return CommitRange(
-        repo=asked[declare.REPO],
+        repo=query[declare.REPO],
         branch=branch,
-        commits=asked[COMMITS_LOOKED_AT] or (COMMITS_MOST if days else COMMITS),
+        commits=query[COMMITS_LOOKED_AT] or (COMMITS_MOST if days else COMMITS),
         days=days,
-        cursor=asked[BEFORE],
+        cursor=query[BEFORE],
     )
 
 

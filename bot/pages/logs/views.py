@@ -20,6 +20,6 @@ VIEWS = (
 )
 
 
-async def has_logs(asked: Query, repo: str) -> bool:
+async def has_logs(query: Query, repo: str) -> bool:
     """Whether logs of a repository were collected."""
-    return await job_reads.has_rows(asked, repo, ci_log.c.repository_id)
+    return await job_reads.has_rows(query, repo, ci_log.c.repository_id)

@@ -15,10 +15,10 @@ from bot.oot.verdict.failure import list_jobs, list_unfailed
 from bot.oot.verdict.verdict import SKIPPED_BY, latest_attempts
 from bot.oot.verdict.view import job_of
 from bot.pages.backends import job_rows, template_filters
-from bot.pages.backends.interface import EVENTS, NOTHING_TO_SHOW, RESULTS, hide_in_jobs, job_answer
+from bot.pages.backends.interface import EVENTS, NOTHING_TO_SHOW, NOWHERE, RESULTS, hide_in_jobs, job_answer
 from bot.pages.backends.interface import Job as JobAnswer
 from bot.pages.pulls.failures import list_earlier, read_failure_list, read_upstream_ci
-from bot.pages.pulls.pull_request import MOST_FULL, NOWHERE
+from bot.pages.pulls.pull_request import MOST_FULL
 from bot.web import addresses, blocks, html
 from bot.web import parameters as declare
 from bot.web.access import CONTEXT

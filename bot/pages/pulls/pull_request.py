@@ -14,6 +14,7 @@ from bot.oot.verdict.failure_list import settle_histories
 from bot.oot.verdict.pull_state import MOST_HEADS, read_pull
 from bot.oot.verdict.view import Role, anchor_of, relayed
 from bot.pages.backends import job_rows
+from bot.pages.backends.interface import NOWHERE
 from bot.web.openapi import DeclaredRefusal
 
 if TYPE_CHECKING:
@@ -30,11 +31,10 @@ if TYPE_CHECKING:
     from bot.oot.verdict.view import Backend, BaseCommit, CommandAnswer
     from bot.web.access import Hidden
 
-NOWHERE = "-/-"  # no repository has this name
 MOST_JUDGED = 300  # dispatches; with more, only those of the shown head are judged
+MOST_FULL = 12  # backends shown with their jobs, where there are more
 UNKNOWN_PULL = DeclaredRefusal(404, "unknown_pull_request", "it is unknown, or its repository is private")
 UNKNOWN_HEAD = DeclaredRefusal(404, "unknown_commit", "`sha` is no head of it")
-MOST_FULL = 12  # backends shown with their jobs, where there are more
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from bot.ingest import record_store
 from bot.oot.allowlist import versions as allowlists
 from bot.oot.commands.syntax import describe_commands
 from bot.oot.statistics.countable_jobs import find_names
-from bot.oot.statistics.job_matrix import anchor_of_job, name_shards
 from bot.pages.backends.interface import RESULTS, read_names
+from bot.pages.backends.job_matrix import anchor_of_job, name_shards
 from bot.pages.pulls import pull_rows
 from bot.web import access, addresses, search
 from bot.web import parameters as declare

@@ -13,8 +13,7 @@ from bot.evidence.tests.tables import JobCounts, test
 from bot.ingest import repositories
 from bot.oot.allowlist import versions as allowlists
 from bot.pages import job_reads
-from bot.pages.tests.commits import CACHED
-from bot.pages.tests.commits import WholeSha as ANY_SHA
+from bot.pages.tests.commits import CACHED, WholeSha
 from bot.pages.tests.test_list import NO_BACKEND
 from bot.web import access, addresses
 from bot.web import openapi as op
@@ -34,7 +33,7 @@ ONLY_HERE = 100
 BACKEND = declare.repository("org")
 SHA = declare.parsed(
     "sha",
-    ANY_SHA,
+    WholeSha,
     "a commit of upstream, or its beginning; without it the newest that both tested",
     parse=addresses.commit,
     default="",
@@ -74,7 +73,7 @@ class ParityAnswer(Answer, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class BackendParity:
-    """A backend beside upstream, and what fails on it only."""
+    """A backend compared with upstream, and the tests that fail only there."""
 
     repo: str
     upstream: str
@@ -83,33 +82,33 @@ class BackendParity:
     only_here: list[SameTest] = field(default_factory=list)
 
 
-async def can_compare(asked: Query, repo: str) -> bool:
+async def can_compare(query: Query, repo: str) -> bool:
     """Whether a repository is a backend whose tests are known."""
-    listed = await allowlists.read_in_force(asked.tx)
+    listed = await allowlists.read_in_force(query.tx)
     is_backend = listed is not None and listed.find(repo) is not None
-    return is_backend and await job_reads.has_rows(asked, repo, test.c.repository_id)
+    return is_backend and await job_reads.has_rows(query, repo, test.c.repository_id)
 
 
-async def read_backend_tests(asked: Query) -> BackendParity:
-    """Read how a backend stands beside upstream."""
-    request, tx, repo = asked.request, asked.tx, asked[BACKEND]
+async def read_backend_tests(query: Query) -> BackendParity:
+    """Read the comparison of a backend with upstream."""
+    request, tx, repo = query.request, query.tx, query[BACKEND]
     listed = await allowlists.read_in_force(tx)
     entry = listed.find(repo) if listed else None
     owners = await job_reads.visible_ids(request, tx, entry.repo if entry else repo)
-    upstream = asked.settings.upstream_repo[0]
+    upstream = query.settings.upstream_repo[0]
     if not owners and (entry is None or (await access.hidden_from(request, tx, entry.repo)).has(entry.repo)):
         raise NO_BACKEND.because(f"nothing of {repo} may be shown here")
     if not owners:  # as long as GitHub has not said that it is public
         return BackendParity(repo=repo, upstream=upstream)
-    hidden = (await access.hidden_from(request, tx, *asked.settings.upstream_repo)).ids
-    both = await comparing.read_sides(tx, owners, asked[SHA], asked[DEVICE], hidden)
+    hidden = (await access.hidden_from(request, tx, *query.settings.upstream_repo)).ids
+    both = await comparing.read_sides(tx, owners, query[SHA], query[DEVICE], hidden)
     if both is None:
         return BackendParity(repo=repo, upstream=upstream)
     upstream = both.upstream[0]["upstream_repo"] or upstream
-    labels = {one.key: one.label for one in listed.entries} if listed else {}
+    labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
     head = await on_head.read_head(tx, upstream, await repositories.read_ids(tx, upstream), both.sha, labels)
     failing = await on_head.failing_tests(tx, head, repo=upstream)
-    only_here = [one for one in failing if one.fails_only_on(owners)]
+    only_here = [test for test in failing if test.fails_only_on(owners)]
     return BackendParity(
         repo=repo,
         upstream=upstream,
@@ -119,34 +118,34 @@ async def read_backend_tests(asked: Query) -> BackendParity:
     )
 
 
-def parity_page(found: BackendParity) -> dict[str, Any]:
-    """Return what the page shows."""
-    files = _ordered(found.parity) if found.parity else []
-    return {"found": found, "both": found.both, "files": files, "most": FILES}
+def parity_page(backend: BackendParity) -> dict[str, Any]:
+    """Return the values of the page."""
+    files = _ordered(backend.parity) if backend.parity else []
+    return {"found": backend, "both": backend.both, "files": files, "most": FILES}
 
 
-def parity_json(found: BackendParity) -> ParityAnswer:
-    """Return the JSON of how a backend stands beside upstream."""
-    if found.both is None or found.parity is None:
-        raise NO_COMPARISON.because(f"no commit is known on which {found.repo} and upstream both ran tests")
+def parity_json(backend: BackendParity) -> ParityAnswer:
+    """Return the JSON of a backend's comparison with upstream."""
+    if backend.both is None or backend.parity is None:
+        raise NO_COMPARISON.because(f"no commit is known on which {backend.repo} and upstream both ran tests")
     return ParityAnswer(
-        backend=found.repo,
-        upstream=found.upstream,
-        sha=found.both.sha,
-        device=found.both.device,
-        whole=fill_struct(ParityOf, found.parity.whole, file=""),
-        only_theirs=found.parity.only_theirs,
-        files=[fill_struct(ParityOf, one, file=file) for file, one in _ordered(found.parity)[:MOST]],
+        backend=backend.repo,
+        upstream=backend.upstream,
+        sha=backend.both.sha,
+        device=backend.both.device,
+        whole=fill_struct(ParityOf, backend.parity.whole, file=""),
+        only_theirs=backend.parity.only_theirs,
+        files=[fill_struct(ParityOf, parity, file=file) for file, parity in _ordered(backend.parity)[:MOST]],
     )
 
 
-def _link(found: BackendParity) -> dict[str, object] | None:
-    both = found.both
-    return {"repo": found.repo, "sha": both.sha, "device": both.device} if both else None
+def _link(backend: BackendParity) -> dict[str, object] | None:
+    both = backend.both
+    return {"repo": backend.repo, "sha": both.sha, "device": both.device} if both else None
 
 
 def _ordered(compared: ParityComparison) -> list[tuple[str, Parity]]:
-    """Return the files, those with the most tests that are not passed first."""
+    """Return the files, those with the most tests not passed first."""
     return sorted(compared.files.items(), key=lambda item: (item[1].passed - item[1].tests, item[0]))
 
 

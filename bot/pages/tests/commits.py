@@ -54,7 +54,7 @@ class Unreadable:
 
 @dataclass(frozen=True, kw_only=True)
 class Tested:
-    """What jobs said of tests."""
+    """The tests of jobs."""
 
     jobs: list[TestJobRow]
     tests: list[FailingTest]  # that failed, or were flaky
@@ -67,33 +67,33 @@ class Tested:
 
     @property
     def notes(self) -> list[Unreadable]:
-        """Files that are no reports, and what was done to read others."""
+        """Files that are not reports, and what was done to read others."""
         return [
-            Unreadable(job=job, member=one["member"], reason=one["reason"])
+            Unreadable(job=job, member=note["member"], reason=note["reason"])
             for job in self.jobs
-            for one in job["notes"] or ()
+            for note in job["notes"] or ()
         ]
 
     @property
     def unreadable(self) -> list[Unreadable]:
         """The reports that were left out."""
         return [
-            Unreadable(job=job, member=one["member"], reason=one["reason"])
+            Unreadable(job=job, member=report["member"], reason=report["reason"])
             for job in self.jobs
-            for one in job["unreadable"]
+            for report in job["unreadable"]
         ]
 
 
-async def visible_repositories(asked: Query) -> set[int]:
-    """Return the repositories in the path; raises Rejected 404, the same for private and unknown."""
-    found = await job_reads.visible_ids_of(asked, asked[REPO])
-    if not found:
-        raise UNKNOWN_REPOSITORY.because(f"nothing of {asked[REPO]} may be shown here")
-    return found
+async def visible_repositories(query: Query) -> set[int]:
+    """Return the repositories in the path; raises Rejected 404, alike for private and unknown ones."""
+    visible = await job_reads.visible_ids_of(query, query[REPO])
+    if not visible:
+        raise UNKNOWN_REPOSITORY.because(f"nothing of {query[REPO]} may be shown here")
+    return visible
 
 
 async def tests_of_jobs(tx: Transaction, jobs: list[TestJobRow]) -> Tested:
-    """Return what jobs said."""
+    """Read the tests of jobs."""
     generations = [
         job["generation"] for job in jobs if job["failed"] or job["errors"] or job["flaky"] or job["crashed"]
     ]
@@ -103,19 +103,19 @@ async def tests_of_jobs(tx: Transaction, jobs: list[TestJobRow]) -> Tested:
 
 
 async def tests_on_commit(tx: Transaction, repository_ids: set[int], sha: str) -> Tested:
-    """Return what a repository's own CI tested on one of its commits."""
+    """Read what a repository's own CI tested on one of its commits."""
     jobs = await rows.jobs_on(tx, repository_ids, sha)
     return await tests_of_jobs(tx, jobs[: result_rows.MOST_JOBS])
 
 
 async def tests_of_run(tx: Transaction, repository_id: int, run_id: int, attempt: int | None) -> Tested:
-    """Return what a run tested, in all its attempts without one."""
+    """Read what a run tested, in all its attempts or in one."""
     jobs = await rows.jobs_of_run(tx, repository_id, run_id, attempt)
     return await tests_of_jobs(tx, jobs[: result_rows.MOST_JOBS])
 
 
 async def tests_of_backends(request: web.Request, tx: Transaction, sha: str) -> dict[str, Tested]:
-    """Return what backends tested on a commit of upstream, by their names, as far as it may be shown."""
+    """Read what backends tested on a commit of upstream, by backend, as far as it may be shown."""
     by_backend: dict[str, list[TestJobRow]] = {}
     for job in await result_rows.jobs_testing(tx, sha):
         if job["backend"]:
@@ -138,18 +138,18 @@ async def compare_jobs(
     *,
     most: int = comparing.CHANGES_MOST,
 ) -> tuple[Comparison, dict[int, TestRow]]:
-    """Return what changed between two sides, and the tests it names."""
+    """Compare two sides; return what changed, and the tests concerned."""
     sides = []
     for jobs in (base, head):
         side: comparing.Side = {}
         counted = [job for job in jobs if not job["rerun_disabled"]]
         for at in range(0, len(counted), BATCH):
             some = counted[at : at + BATCH]
-            found = await rows.blocks_of_jobs(tx, [job["generation"] for job in some])
-            comparing.add_jobs(side, _decoded(some, found))
+            blocks = await rows.blocks_of_jobs(tx, [job["generation"] for job in some])
+            comparing.add_jobs(side, _decoded(some, blocks))
         sides.append(side)
     result = comparing.compare_sides(*sides, most=most)
-    named = {one.test_id for tests in result.changed.values() for one in tests}
+    named = {change.test_id for tests in result.changed.values() for change in tests}
     return result, await result_rows.tests_by_id(tx, named)
 
 
@@ -214,7 +214,7 @@ class ComparedTests(Answer, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedHeads:
-    """A comparison with its tests, and the commits it is of."""
+    """A comparison of two commits, with its tests."""
 
     base: str
     head: str = ""
@@ -222,16 +222,16 @@ class ComparedHeads:
     tests: dict[int, TestRow]
 
     def listed(self) -> list[tuple[Change, str, list[tuple[str, LinkedTest]], int]]:
-        """Return for each change its title, the first tests with their families, and how many there are."""
+        """Return, for each change, its title, the first tests with their families, and the number of tests."""
         return [
             (
                 change,
                 TITLES[change],
                 sorted(
                     (
-                        (one.family, LinkedTest(row=self.tests[one.test_id]))
-                        for one in named[:CHANGED]
-                        if one.test_id in self.tests
+                        (change.family, LinkedTest(row=self.tests[change.test_id]))
+                        for change in named[:CHANGED]
+                        if change.test_id in self.tests
                     ),
                     key=lambda shown: (shown[1].file, shown[1].suite, shown[1].name, shown[0]),
                 ),
@@ -243,23 +243,23 @@ class ComparedHeads:
 
 
 class ComparedWith(NamedTuple):
-    """What a page says of other commits."""
+    """What a page says in comparison with other commits."""
 
     compared: ComparedHeads | None  # with the one that ?base= names
     earlier: str | None  # the newest trusted commit on which the same jobs ran before
 
 
-async def read_compared_with(asked: Query, owners: set[int], jobs: list[TestJobRow]) -> ComparedWith:
-    """Read what changed since the commit that ?base= names, and the commit before."""
-    if not asked.for_page:
+async def read_compared_with(query: Query, owners: set[int], jobs: list[TestJobRow]) -> ComparedWith:
+    """Read what changed since the commit in ?base= and since the previous commit."""
+    if not query.for_page:
         return ComparedWith(None, None)
     compared = None
-    if asked[BASE]:
-        base = await _whole_sha(asked.tx, owners, asked[BASE])
-        jobs_before = await rows.jobs_on(asked.tx, owners, base)
-        result, tests = await compare_jobs(asked.tx, jobs_before, jobs, most=CHANGED)
+    if query[BASE]:
+        base = await _whole_sha(query.tx, owners, query[BASE])
+        jobs_before = await rows.jobs_on(query.tx, owners, base)
+        result, tests = await compare_jobs(query.tx, jobs_before, jobs, most=CHANGED)
         compared = ComparedHeads(base=base, result=result, tests=tests)
-    earlier = await result_rows.trusted_before(asked.tx, owners, jobs[0]) if jobs else None
+    earlier = await result_rows.trusted_before(query.tx, owners, jobs[0]) if jobs else None
     return ComparedWith(compared, earlier)
 
 
@@ -270,33 +270,35 @@ async def _whole_sha(tx: Transaction, owners: set[int], sha: str) -> str:
     return whole
 
 
-async def read_comparison(asked: Query) -> ComparedHeads:
+async def read_comparison(query: Query) -> ComparedHeads:
     """Read what changed between two commits."""
-    owners = await visible_repositories(asked)
-    base, head = [await _whole_sha(asked.tx, owners, asked[one]) for one in (NEEDED_BASE, NEEDED_HEAD)]
-    sides = [await rows.jobs_on(asked.tx, owners, sha) for sha in (base, head)]
-    result, tests = await compare_jobs(asked.tx, *sides)
+    owners = await visible_repositories(query)
+    base, head = [
+        await _whole_sha(query.tx, owners, query[parameter]) for parameter in (NEEDED_BASE, NEEDED_HEAD)
+    ]
+    sides = [await rows.jobs_on(query.tx, owners, sha) for sha in (base, head)]
+    result, tests = await compare_jobs(query.tx, *sides)
     return ComparedHeads(base=base, head=head, result=result, tests=tests)
 
 
-def comparison_json(found: ComparedHeads) -> ComparedTests:
+def comparison_json(heads: ComparedHeads) -> ComparedTests:
     """Return the JSON of a comparison."""
-    result, tests = found.result, found.tests
+    result, tests = heads.result, heads.tests
     changed = [
         fill_struct(
             ChangedTest,
-            tests[one.test_id],
+            tests[changed_test.test_id],
             change=change.value,
-            family=one.family,
-            test=texts.shown_digest(tests[one.test_id]["digest"]),
+            family=changed_test.family,
+            test=texts.shown_digest(tests[changed_test.test_id]["digest"]),
         )
         for change, named in result.changed.items()
-        for one in named
-        if one.test_id in tests
+        for changed_test in named
+        if changed_test.test_id in tests
     ]
     return ComparedTests(
-        base=found.base,
-        head=found.head,
+        base=heads.base,
+        head=heads.head,
         families=result.families,
         only_base=result.only_base,
         only_head=result.only_head,
@@ -338,17 +340,17 @@ class TestsOfCommit:
     earlier: str | None
 
 
-async def read_commit_tests(asked: Query) -> TestsOfCommit:
+async def read_commit_tests(query: Query) -> TestsOfCommit:
     """Read the tests of a commit, upstream's own and those of backends."""
-    tx, repo = asked.tx, asked[REPO]
-    owners = await visible_repositories(asked)
-    sha = await result_rows.full_sha(tx, owners, asked[COMMIT_SHA]) or asked[COMMIT_SHA]
+    tx, repo = query.tx, query[REPO]
+    owners = await visible_repositories(query)
+    sha = await result_rows.full_sha(tx, owners, query[COMMIT_SHA]) or query[COMMIT_SHA]
     tested = await tests_on_commit(tx, owners, sha)
-    backends = await tests_of_backends(asked.request, tx, sha)
+    backends = await tests_of_backends(query.request, tx, sha)
     across = await _across(tx, repo, owners, sha) if backends else []
-    beside = await read_compared_with(asked, owners, tested.jobs)
+    beside = await read_compared_with(query, owners, tested.jobs)
     if not tested.jobs and not backends:
-        raise Rejected(404, "not_found", f"no test of commit {asked[COMMIT_SHA][:12]} is known here")
+        raise Rejected(404, "not_found", f"no test of commit {query[COMMIT_SHA][:12]} is known here")
     return TestsOfCommit(
         repo=repo,
         sha=sha,
@@ -361,26 +363,26 @@ async def read_commit_tests(asked: Query) -> TestsOfCommit:
 
 
 async def _across(tx: Transaction, repo: str, owners: set[int], sha: str) -> list[SameTest]:
-    """Return the tests that fail on backends, each once, and where else they fail or pass."""
+    """Return the tests that fail on backends, each once, with where else they fail or pass."""
     listed = await allowlists.read_in_force(tx)
     labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
     head = await failing.read_head(tx, repo, owners, sha, labels)
-    return [one for one in await failing.failing_tests(tx, head, repo=repo) if one.on_backends]
+    return [test for test in await failing.failing_tests(tx, head, repo=repo) if test.on_backends]
 
 
-def commit_page(found: TestsOfCommit) -> dict[str, Any]:
-    """Return what the page shows."""
-    repo, sha, compared = found.repo, found.sha, found.compared
+def commit_page(commit: TestsOfCommit) -> dict[str, Any]:
+    """Return the values of the page."""
+    repo, sha, compared = commit.repo, commit.sha, commit.compared
     return {
         "repo": repo,
         "title": f"Tests of {sha[:12]}",
         "up": f"/{repo}/commit/{sha}",
         "up_words": f"commit {sha[:12]}",
-        "found": found.tested,
-        "backends": found.backends,
-        "across": found.across,
+        "found": commit.tested,
+        "backends": commit.backends,
+        "across": commit.across,
         "compared": compared,
-        "earlier": found.earlier,
+        "earlier": commit.earlier,
         "tally": failing.count_verdicts,
         "most": SHOWN,
         "json_url": f"/api/ci/compare/{repo}?base={compared.base}&head={sha}" if compared else "",
@@ -448,7 +450,7 @@ class RunTests(Answer, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class TestsOfRun:
-    """The tests of a run: all attempts together, unless one is chosen."""
+    """The tests of a run, of all attempts or of one."""
 
     run: WorkflowRunRow
     tested: Tested
@@ -459,59 +461,64 @@ class TestsOfRun:
     earlier: str | None
 
 
-async def read_run_tests(asked: Query) -> TestsOfRun:
+async def read_run_tests(query: Query) -> TestsOfRun:
     """Read what a run tested."""
-    shown = await job_reads.visible_ids_of(asked, asked[REPO])
-    newest = (await job_reads.shown_attempts(asked.tx, shown, asked[ID]))[0]
+    shown = await job_reads.visible_ids_of(query, query[REPO])
+    newest = (await job_reads.shown_attempts(query.tx, shown, query[ID]))[0]
     owners = {newest["repository_id"]}
-    tested = await tests_of_run(asked.tx, newest["repository_id"], newest["id"], asked[ATTEMPT])
-    beside = await read_compared_with(asked, owners, tested.jobs)
+    tested = await tests_of_run(query.tx, newest["repository_id"], newest["id"], query[ATTEMPT])
+    beside = await read_compared_with(query, owners, tested.jobs)
     return TestsOfRun(
         run=newest,
         tested=tested,
-        verdict=asked[VERDICT],
-        limit=asked[LIMIT],
-        skipped=asked[BEFORE] or 0,
+        verdict=query[VERDICT],
+        limit=query[LIMIT],
+        skipped=query[BEFORE] or 0,
         compared=beside.compared,
         earlier=beside.earlier,
     )
 
 
-def run_page(found: TestsOfRun) -> dict[str, Any]:
-    """Return what the page shows."""
-    run = found.run
+def run_page(of_run: TestsOfRun) -> dict[str, Any]:
+    """Return the values of the page."""
+    run = of_run.run
     return {
         "repo": run["repo"],
         "title": f"Tests of {run['name'] or 'run'} {run['id']}",
         "up": f"/{run['repo']}/run/{run['id']}",
         "up_words": f"run {run['id']}",
-        "found": found.tested,
+        "found": of_run.tested,
         "backends": {},
         "across": [],
-        "compared": found.compared,
-        "earlier": found.earlier,
+        "compared": of_run.compared,
+        "earlier": of_run.earlier,
         "tally": failing.count_verdicts,
         "most": SHOWN,
     }
 
 
-def run_json(found: TestsOfRun) -> RunTests:
+def run_json(of_run: TestsOfRun) -> RunTests:
     """Return the JSON of a run's tests."""
-    cases = (one for test in found.tested.tests for one in test.jobs)
-    failed = [one for one in cases if not found.verdict or one.case["verdict"] == found.verdict]
-    following = found.skipped + found.limit
+    cases = (failed_case for test in of_run.tested.tests for failed_case in test.jobs)
+    failed = [
+        failed_case
+        for failed_case in cases
+        if not of_run.verdict or failed_case.case["verdict"] == of_run.verdict
+    ]
+    following = of_run.skipped + of_run.limit
     return RunTests(
-        counts=TestCounts(**found.tested.counts),
-        failures=[_failure(one) for one in failed[found.skipped : following]],
+        counts=TestCounts(**of_run.tested.counts),
+        failures=[_failure(failed_case) for failed_case in failed[of_run.skipped : following]],
         unreadable=[
-            UnreadableReport(member=one.member, reason=one.reason) for one in found.tested.unreadable
+            UnreadableReport(member=report.member, reason=report.reason)
+            for report in of_run.tested.unreadable
         ],
         next=str(following) if following < len(failed) else None,
     )
 
 
-def _failure(one: FailedCase) -> RunTestFailure:
-    case, job = one.case, one.job
+def _failure(failed: FailedCase) -> RunTestFailure:
+    case, job = failed.case, failed.job
     return fill_struct(
         RunTestFailure,
         case,
@@ -536,6 +543,6 @@ RUN_VIEW = View(
         description=CACHED,
         refusals=(NO_RUN,),
         etag=True,
-        link=lambda found: {"repo": found.run["repo"], "id": found.run["id"]},
+        link=lambda of_run: {"repo": of_run.run["repo"], "id": of_run.run["id"]},
     ),
 )

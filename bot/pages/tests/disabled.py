@@ -62,57 +62,59 @@ class Disabled(Answer, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class DisablingIssues:
-    """The issues of a repository that are about disabling."""
+    """The issues of a repository that disable tests or jobs."""
 
     repo: str
     made_at: int | None  # None: no lists are made of them
     issues: list[DisablingRow]
 
 
-async def read_issues(asked: Query) -> DisablingIssues:
+async def read_issues(query: Query) -> DisablingIssues:
     """Read the issues of the repository; raises Rejected 404."""
-    repository = (await branch_reads.find_branch(asked.tx, asked.hidden, asked[REPO], "")).repository
-    mark = await lists.find_mark(asked.tx, repository["repository_id"], next(iter(LISTS)))
+    repository = (await branch_reads.find_branch(query.tx, query.hidden, query[REPO], "")).repository
+    mark = await lists.find_mark(query.tx, repository["repository_id"], next(iter(LISTS)))
     return DisablingIssues(
         repo=repository["full_name"],
         made_at=mark and mark["made_at"],
-        issues=await rows.disabling_issues(asked.tx, repository["repository_id"]),
+        issues=await rows.disabling_issues(query.tx, repository["repository_id"]),
     )
 
 
-async def has_lists(asked: Query, repo: str) -> bool:
-    """Whether issues of a repository disable anything, or lists are made of them."""
+async def has_lists(query: Query, repo: str) -> bool:
+    """Whether issues of a repository disable anything, or lists are made from them."""
     with contextlib.suppress(Rejected):
-        repository = (await branch_reads.find_branch(asked.tx, asked.hidden, repo, "")).repository
+        repository = (await branch_reads.find_branch(query.tx, query.hidden, repo, "")).repository
         identifier = repository["repository_id"]
-        mark = await lists.find_mark(asked.tx, identifier, next(iter(LISTS)))
-        return mark is not None or bool(await rows.disabling_issues(asked.tx, identifier))
+        mark = await lists.find_mark(query.tx, identifier, next(iter(LISTS)))
+        return mark is not None or bool(await rows.disabling_issues(query.tx, identifier))
     return False
 
 
-def disabled_page(found: DisablingIssues) -> dict[str, Any]:
-    """Return what the page shows."""
-    effective = [one for one in found.issues if one["listed"]]
+def disabled_page(disabling: DisablingIssues) -> dict[str, Any]:
+    """Return the values of the page."""
+    effective = [issue for issue in disabling.issues if issue["listed"]]
     return {
-        "repo": found.repo,
-        "made_at": found.made_at,
-        "tests": [one for one in effective if one["kind"] == "test"],
-        "jobs": [one for one in effective if one["kind"] == "job"],
-        "refused": [one for one in found.issues if not one["listed"]],
+        "repo": disabling.repo,
+        "made_at": disabling.made_at,
+        "tests": [issue for issue in effective if issue["kind"] == "test"],
+        "jobs": [issue for issue in effective if issue["kind"] == "job"],
+        "refused": [issue for issue in disabling.issues if not issue["listed"]],
         "most": ENTRIES_SHOWN,
-        "lists": [(name, f"/api/ci/{found.repo}/{name}.json") for name in LISTS],
+        "lists": [(name, f"/api/ci/{disabling.repo}/{name}.json") for name in LISTS],
     }
 
 
-def disabled_json(found: DisablingIssues) -> Disabled:
-    """Return the issues as they are sent."""
-    return Disabled(made_at=time(found.made_at), issues=[_issue_answer(one) for one in found.issues])
+def disabled_json(disabling: DisablingIssues) -> Disabled:
+    """Return the JSON of the issues."""
+    return Disabled(
+        made_at=time(disabling.made_at), issues=[_issue_answer(issue) for issue in disabling.issues]
+    )
 
 
-def _issue_answer(one: DisablingRow) -> DisablingIssue:
-    effect = "none" if not one["listed"] else "unstable" if one["unstable"] else "disabled"
-    entries = [DisabledEntry(name=name, platforms=platforms) for name, platforms in one["entries"]]
-    return fill_struct(DisablingIssue, one, effect=effect, entries=entries)
+def _issue_answer(issue: DisablingRow) -> DisablingIssue:
+    effect = "none" if not issue["listed"] else "unstable" if issue["unstable"] else "disabled"
+    entries = [DisabledEntry(name=name, platforms=platforms) for name, platforms in issue["entries"]]
+    return fill_struct(DisablingIssue, issue, effect=effect, entries=entries)
 
 
 ISSUES_VIEW = View(
@@ -127,7 +129,7 @@ ISSUES_VIEW = View(
         summary="The issues that disable something, or do not, and why",
         topic=op.CI,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
-        link=lambda found: {"repo": found.repo},
+        link=lambda disabling: {"repo": disabling.repo},
     ),
 )
 
@@ -150,17 +152,17 @@ PARAMETERS = (REPO, PULL, BACKEND)
 def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     @in_render_thread
     async def answer(request: web.Request) -> web.Response:
-        """Answer with a list: as it was made last, or for one backend."""
-        async with open_query(request, PARAMETERS) as asked:
-            made = await _read_list(asked, name)
+        """Send the last version of a list, or a narrowed one."""
+        async with open_query(request, PARAMETERS) as query:
+            made = await _read_list(query, name)
         return lists.send_list(request, made)
 
     return answer
 
 
-async def _read_list(asked: Query, name: str) -> CachedPage:
-    tx, repo, pull, backend = asked.tx, asked[REPO], asked[PULL], asked[BACKEND]
-    repository = (await branch_reads.find_branch(tx, asked.hidden, repo, "")).repository
+async def _read_list(query: Query, name: str) -> CachedPage:
+    tx, repo, pull, backend = query.tx, query[REPO], query[PULL], query[BACKEND]
+    repository = (await branch_reads.find_branch(tx, query.hidden, repo, "")).repository
     repository_id = repository["repository_id"]
     mark = await lists.find_mark(tx, repository_id, name)
     if mark is None:
@@ -170,9 +172,9 @@ async def _read_list(asked: Query, name: str) -> CachedPage:
     own = {(repository_id, number) for named, number in closed if named == full_name}
     if backend or (own and await rows.known_numbers(tx, own)):  # most pull requests close other issues
         return await _narrow(
-            asked, _Narrowed(repository=repository, mark=mark, closed=closed, backend=backend)
+            query, _Narrowed(repository=repository, mark=mark, closed=closed, backend=backend)
         )
-    return await lists.page_for_request(tx, asked.request, mark)
+    return await lists.page_for_request(tx, query.request, mark)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,12 +187,12 @@ class _Narrowed:
     backend: str  # empty: for none
 
 
-async def _narrow(asked: Query, wanted: _Narrowed) -> CachedPage:
-    """Return such a list: a backend gets upstream's tests that are disabled on its device, and what its own issues say.
+async def _narrow(query: Query, wanted: _Narrowed) -> CachedPage:
+    """Narrow a list; a backend gets the tests that upstream disables on its device, and what its own issues say.
 
     Upstream's jobs are no jobs of the backend's.
     """
-    tx, hidden = asked.tx, asked.hidden
+    tx, hidden = query.tx, query.hidden
     device, theirs, mark = "", None, None
     if wanted.backend:
         listed = await allowlists.read_in_force(tx)
@@ -203,7 +205,7 @@ async def _narrow(asked: Query, wanted: _Narrowed) -> CachedPage:
             mark = await lists.find_mark(tx, theirs["repository_id"], wanted.mark["name"])
     marks = tuple(wanted.mark.values()), tuple((mark or {}).values())
     key = (marks, bool(wanted.backend), device, frozenset(wanted.closed))
-    cache = asked.request.app[SENT_LISTS]
+    cache = query.request.app[SENT_LISTS]
     made = cache.find(key)
     if made is None:
         made = lists.seal_list(await _make(tx, wanted, theirs, device))
@@ -226,9 +228,9 @@ async def _make(
 async def _content(
     tx: Transaction, repository: RepositoryRow, name: str, closed: Collection[pull_closes.Issue]
 ) -> dict[str, Any]:
-    """Return a repository's list without some issues; as it was made last where none of them is of the repository."""
+    """Return a repository's list without the closed issues; its last version if none of them is the repository's."""
     repo, identifier = repository["full_name"], repository["repository_id"]
-    if any(one == repo.casefold() for one, _ in closed):
+    if any(name == repo.casefold() for name, _ in closed):
         return LISTS[name](
             pull_closes.without_closed(await rows.effective_issues(tx, identifier), repo, closed)
         )

@@ -32,7 +32,7 @@ ANYWHERE = "unknown environment"
 
 @dataclass(frozen=True, kw_only=True)
 class JobOutcome:
-    """What one job said of a test."""
+    """How a test did in one job."""
 
     job: TestJobRow
     env_group: str
@@ -51,12 +51,12 @@ class JobOutcome:
 
     @property
     def word(self) -> str:
-        """The outcome in a word; `flaky`: passed, but not at once."""
+        """The outcome in a word; `flaky` if it passed, but not at once."""
         return "flaky" if self.flaky and self.outcome in PASSING else self.outcome.name.lower()
 
     @property
     def tone(self) -> str:
-        """Its colour and sign."""
+        """The colour and sign of the result."""
         if self.outcome in FAILING:
             return "bad"
         if self.outcome in PASSING:
@@ -66,7 +66,7 @@ class JobOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentLine:
-    """The newest results of a test in one environment, of upstream or of one backend; the newest first."""
+    """The newest results of a test in one environment of upstream or of a backend, the newest first."""
 
     repo: str  # whose jobs: a backend's, or upstream's own
     backend: bool
@@ -75,52 +75,54 @@ class EnvironmentLine:
 
     @property
     def word(self) -> str:
-        """What they come to: see `status`."""
+        """The results in one word: see `overall_status`."""
         return overall_status(self.results)
 
     @property
     def slower(self) -> Slower | None:
-        """By how much it became slower, by passes of trusted runs."""
-        passes = (one for one in self.results if one.job["trusted"] and one.outcome is Code.PASSED)
-        return slower([one.case.time_ms for one in passes if one.case.time_ms is not None])
+        """By how much the test became slower, by its passes in trusted runs."""
+        passes = (
+            result for result in self.results if result.job["trusted"] and result.outcome is Code.PASSED
+        )
+        return slower([result.case.time_ms for result in passes if result.case.time_ms is not None])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Day:
-    """What trusted runs of a day said of a test."""
+    """How a test did in the trusted runs of a day."""
 
     date: str
     counts: Counts
 
     @property
     def tone(self) -> str:
-        """Its colour and sign; empty where it did not run."""
-        one = self.counts
-        if not one.runs:
+        """The colour and sign of the day; empty if the test did not run."""
+        counts = self.counts
+        if not counts.runs:
             return ""
-        if one.failed + one.erred:
-            return "warn" if one.passed else "bad"
-        if one.flaky:
+        if counts.failed + counts.erred:
+            return "warn" if counts.passed else "bad"
+        if counts.flaky:
             return "warn"
-        return "idle" if one.skips == one.runs else "good"
+        return "idle" if counts.skips == counts.runs else "good"
 
     @property
     def words(self) -> str:
         """The counts in words."""
-        one = self.counts
-        failed = one.failed + one.erred
+        counts = self.counts
+        failed = counts.failed + counts.erred
         parts = [
-            f"{self.date}: {text.plural(one.runs, 'run')}",
+            f"{self.date}: {text.plural(counts.runs, 'run')}",
             f"{failed} failed" if failed else "",
-            f"{one.flaky} flaky" if one.flaky else "",
-            f"{one.skips} skipped" if one.skips else "",
+            f"{counts.flaky} flaky" if counts.flaky else "",
+            f"{counts.skips} skipped" if counts.skips else "",
         ]
-        return ", ".join(part for part in parts if part) if one.runs else f"{self.date}: no run"
+        return ", ".join(part for part in parts if part) if counts.runs else f"{self.date}: no run"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Strip:
-    """Some days of a test in one group of environments, the oldest first."""
+    """The days of a test in one group of environments, the oldest first."""
 
     env_group: str
     days: tuple[Day, ...]
@@ -128,7 +130,7 @@ class Strip:
     @property
     def seen(self) -> str:
         """The first and the last of these days on which the test ran there."""
-        ran = [one.date for one in self.days if one.counts.runs]
+        ran = [day.date for day in self.days if day.counts.runs]
         if not ran:
             return "not seen"
         return f"seen {ran[0]}" if len(ran) == 1 else f"first {ran[0]}, last {ran[-1]}"
@@ -136,7 +138,7 @@ class Strip:
 
 @dataclass(frozen=True, kw_only=True)
 class SameFailure:
-    """Failures that say the same."""
+    """Failures with the same message."""
 
     message: str
     count: int
@@ -145,30 +147,30 @@ class SameFailure:
 
 
 def overall_status(results: Iterable[JobOutcome]) -> str:
-    """Return one word for several results: success, skipped, flaky, or failure.
+    """Summarize several results in one word: success, skipped, flaky, or failure.
 
     Clean passes only are a success, with skips among them skipped; passes beside failures are flaky.
     """
-    found = list(results)
-    passed = any(one.outcome in PASSING for one in found)
-    failed = any(one.outcome in FAILING for one in found)
-    if any(one.flaky for one in found) or (passed and failed):
+    all_results = list(results)
+    passed = any(result.outcome in PASSING for result in all_results)
+    failed = any(result.outcome in FAILING for result in all_results)
+    if any(result.flaky for result in all_results) or (passed and failed):
         return "flaky"
     if failed:
         return "failure"
-    if any(one.outcome is Code.SKIPPED for one in found):
+    if any(result.outcome is Code.SKIPPED for result in all_results):
         return "skipped"
-    return "success" if found else "unknown"
+    return "success" if all_results else "unknown"
 
 
 async def environment_lines(tx: Transaction, tests: Sequence[TestRow]) -> list[EnvironmentLine]:
-    """Return the newest results of some tests, that are the same but for the repository and device."""
-    found: dict[tuple[str, str], list[JobOutcome]] = {}
+    """Read the newest results of tests that differ only in repository and device."""
+    by_group: dict[tuple[str, str], list[JobOutcome]] = {}
     for test in tests:
         for result in await _results(tx, test):
             whose = result.job["backend"] or result.job["upstream_repo"] or ""
-            found.setdefault((whose.casefold(), result.env_group), []).append(result)
-    return [_line(group, results) for (_, group), results in sorted(found.items())]
+            by_group.setdefault((whose.casefold(), result.env_group), []).append(result)
+    return [_line(group, results) for (_, group), results in sorted(by_group.items())]
 
 
 def _line(group: str, results: Sequence[JobOutcome]) -> EnvironmentLine:
@@ -182,9 +184,9 @@ def _line(group: str, results: Sequence[JobOutcome]) -> EnvironmentLine:
 
 
 async def _results(tx: Transaction, test: TestRow) -> list[JobOutcome]:
-    """Return what the newest jobs that ran a test's suite said of it, the newest first."""
+    """Read a test's results in the newest jobs that ran its suite, the newest first."""
     summaries = await result_rows.newest_summaries(tx, [test["class_id"]], limit=SUMMARIES_MOST)
-    generations = list(dict.fromkeys(one["generation"] for one in summaries))[:JOBS_MOST]
+    generations = list(dict.fromkeys(summary["generation"] for summary in summaries))[:JOBS_MOST]
     jobs = await result_rows.jobs_by_generation(tx, generations)
     blocks = await rows.blocks_of_jobs(tx, sorted(jobs))
     envs = await rows.environments_by_id(tx, {job["env_id"] for job in jobs.values()})
@@ -225,7 +227,7 @@ def strips(by_day: ByDay, *, last: int, days: int) -> list[Strip]:
 
 
 def time_chart(by_day: ByDay, *, last: int, days: int, repo: str) -> Chart:
-    """Return the average time of a test by day, all environments together.
+    """Chart the average time of a test by day, over all environments.
 
     Its points lead to the commits of `repo`; to none where that is empty.
     """
@@ -237,15 +239,15 @@ def time_chart(by_day: ByDay, *, last: int, days: int, repo: str) -> Chart:
 
 
 def _average(sums: Iterable[Counts]) -> float | None:
-    found = list(sums)
-    runs = sum(one.runs - one.skips for one in found)
-    return sum(one.time_ms for one in found) / runs / 1000 if runs > 0 else None
+    counted = list(sums)
+    runs = sum(counts.runs - counts.skips for counts in counted)
+    return sum(counts.time_ms for counts in counted) / runs / 1000 if runs > 0 else None
 
 
 def format_seconds(value: float) -> str:
-    """Return how long a test took, short times with two digits.
+    """Format a test's time, short times with two digits.
 
-    >>> seconds(0.25), seconds(61.5), seconds(119), seconds(7200)
+    >>> format_seconds(0.25), format_seconds(61.5), format_seconds(119), format_seconds(7200)
     ('0.25 s', '62 s', '119 s', '2 h')
     """
     return f"{value:.2g} s" if value < EXACT else text.duration(value)
@@ -256,15 +258,15 @@ def _date(day: int) -> str:
 
 
 def same_failures(failures: Iterable[FailureOfTest]) -> list[SameFailure]:
-    """Return failures by what they say, the most frequent first; `failures` are newest first."""
-    found: dict[str, list[FailureOfTest]] = {}
-    for one in failures:
-        found.setdefault(one["signature"] or one["message"], []).append(one)
+    """Group failures by message, the most frequent first; `failures` are newest first."""
+    by_signature: dict[str, list[FailureOfTest]] = {}
+    for failure in failures:
+        by_signature.setdefault(failure["signature"] or failure["message"], []).append(failure)
     made = [
         SameFailure(message=some[0]["message"], count=len(some), newest=some[0], oldest_at=some[-1]["at"])
-        for some in found.values()
+        for some in by_signature.values()
     ]
-    return sorted(made, key=lambda one: (-one.count, -one.newest["at"]))
+    return sorted(made, key=lambda same: (-same.count, -same.newest["at"]))
 
 
 COMPARED = 20  # passes on each side

@@ -88,8 +88,8 @@ class Loss:
 
     @property
     def words(self) -> str:
-        """What was lost, with the names of some tests that are gone."""
-        names = [one.name for one in self.examples[:NAMED]]
+        """The loss in a sentence, with the names of some tests that are gone."""
+        names = [test.name for test in self.examples[:NAMED]]
         more = [f"{self.row['gone'] - len(names):,} more"] if self.row["gone"] > len(names) else []
         return (
             f"{describe_loss(self.row)}: {', '.join([*names, *more])}" if names else describe_loss(self.row)
@@ -98,7 +98,7 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class RunLosses:
-    """What runs of a repository lost."""
+    """The losses of a repository's runs."""
 
     repo: str
     days: int
@@ -106,49 +106,50 @@ class RunLosses:
     following: str | None
 
 
-async def read_lost_tests(asked: Query) -> RunLosses:
-    """Read what runs lost."""
-    days, limit, skipped = asked[LOSS_DAYS], asked[LIMIT], asked[BEFORE] or 0
-    owners, since = await commits.visible_repositories(asked), asked.tx.now - days * DAY
-    lost = await loss_rows.newest_losses(asked.tx, owners, since=since, skipped=skipped, limit=limit + 1)
+async def read_lost_tests(query: Query) -> RunLosses:
+    """Read the losses of a repository's runs."""
+    days, limit, skipped = query[LOSS_DAYS], query[LIMIT], query[BEFORE] or 0
+    owners, since = await commits.visible_repositories(query), query.tx.now - days * DAY
+    lost = await loss_rows.newest_losses(query.tx, owners, since=since, skipped=skipped, limit=limit + 1)
     return RunLosses(
-        repo=asked[REPO],
+        repo=query[REPO],
         days=days,
-        losses=await with_gone_tests(asked.tx, lost[:limit]),
+        losses=await with_gone_tests(query.tx, lost[:limit]),
         following=str(skipped + limit) if len(lost) > limit else None,
     )
 
 
-def lost_page(found: RunLosses) -> dict[str, Any]:
-    """Return what the page shows."""
-    return {"repo": found.repo, "found": found, "windows": addresses.windows(found.days)}
+def lost_page(run_losses: RunLosses) -> dict[str, Any]:
+    """Return the values of the page."""
+    return {"repo": run_losses.repo, "found": run_losses, "windows": addresses.windows(run_losses.days)}
 
 
-def lost_json(found: RunLosses) -> LostTestsAnswer:
-    """Return the JSON of what runs lost."""
+def lost_json(run_losses: RunLosses) -> LostTestsAnswer:
+    """Return the JSON of the losses."""
     lost = [
-        fill_struct(LostTests, one.row, examples=[test.digest for test in one.examples])
-        for one in found.losses
+        fill_struct(LostTests, loss.row, examples=[test.digest for test in loss.examples])
+        for loss in run_losses.losses
     ]
-    return LostTestsAnswer(days=found.days, lost=lost, next=found.following)
+    return LostTestsAnswer(days=run_losses.days, lost=lost, next=run_losses.following)
 
 
 async def with_gone_tests(tx: Transaction, rows: Sequence[ListedLoss]) -> list[Loss]:
-    """Return losses with the tests that are gone, as far as these are still known."""
+    """Add to losses the tests that are gone, if they are still known."""
     known: dict[int, TestRow] = await result_rows.tests_by_id(
-        tx, {one for row in rows for one in row["examples"]}
+        tx, {test_id for row in rows for test_id in row["examples"]}
     )
     return [
-        Loss(row=row, examples=_named(known[one] for one in row["examples"] if one in known)) for row in rows
+        Loss(row=row, examples=_named(known[test_id] for test_id in row["examples"] if test_id in known))
+        for row in rows
     ]
 
 
 def _named(rows: Iterable[TestRow]) -> list[LinkedTest]:
-    return sorted((LinkedTest(row=row) for row in rows), key=lambda one: (one.file, one.suite, one.name))
+    return sorted((LinkedTest(row=row) for row in rows), key=lambda test: (test.file, test.suite, test.name))
 
 
 def describe_loss(row: ListedLoss) -> str:
-    """Return what was lost in a sentence."""
+    """Describe a loss in a sentence."""
     if row["kind"] == LossKind.GONE:
         return f"{row['gone']:,} {'test is' if row['gone'] == 1 else 'tests are'} gone"
     if row["kind"] == LossKind.SKIPPED:
@@ -171,7 +172,7 @@ LOST_VIEW = View(
         description=CACHED,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
         etag=True,
-        link=lambda found: {"repo": found.repo, "days": found.days},
+        link=lambda run_losses: {"repo": run_losses.repo, "days": run_losses.days},
     ),
 )
 
@@ -201,41 +202,43 @@ class FlakyTests:
     lost_seconds: float
 
 
-async def read_flaky_tests(asked: Query) -> FlakyTests:
+async def read_flaky_tests(query: Query) -> FlakyTests:
     """Read the flaky tests of a repository."""
-    tx, days = asked.tx, asked[FLAKY_DAYS]
-    choice = TestFilter(repository_ids=await commits.visible_repositories(asked), since=tx.now - days * DAY)
-    found = await result_rows.flaky_tests(tx, choice, limit=ROWS + 1)
-    states = await evaluate_states.states_of_tests(tx, [row["id"] for row in found])
+    tx, days = query.tx, query[FLAKY_DAYS]
+    choice = TestFilter(repository_ids=await commits.visible_repositories(query), since=tx.now - days * DAY)
+    flaky_rows = await result_rows.flaky_tests(tx, choice, limit=ROWS + 1)
+    states = await evaluate_states.states_of_tests(tx, [row["id"] for row in flaky_rows])
     flaky = [
         Flaky(
             test=LinkedTest(row=row),
             cost=row,
-            states=[one for one in states if one["test_id"] == row["id"] and one["state"] != "healthy"],
+            states=[
+                state for state in states if state["test_id"] == row["id"] and state["state"] != "healthy"
+            ],
         )
-        for row in found[:ROWS]
+        for row in flaky_rows[:ROWS]
     ]
     return FlakyTests(
-        repo=asked[REPO],
+        repo=query[REPO],
         days=days,
         flaky=flaky,
-        more=len(found) > ROWS,
-        blocked=sum(row["blocked"] for row in found),
-        lost_seconds=sum(row["lost_ms"] for row in found) / 1000,
+        more=len(flaky_rows) > ROWS,
+        blocked=sum(row["blocked"] for row in flaky_rows),
+        lost_seconds=sum(row["lost_ms"] for row in flaky_rows) / 1000,
     )
 
 
-def flaky_page(found: FlakyTests) -> dict[str, Any]:
-    """Return what the page shows."""
+def flaky_page(flaky: FlakyTests) -> dict[str, Any]:
+    """Return the values of the page."""
     return {
-        "repo": found.repo,
-        "days": found.days,
-        "windows": addresses.windows(found.days),
-        "flaky": found.flaky,
-        "more": found.more,
-        "blocked": found.blocked,
-        "lost": found.lost_seconds,
-        "json_url": f"/api/ci/tests/{found.repo}?sort=flaky&days={found.days}",
+        "repo": flaky.repo,
+        "days": flaky.days,
+        "windows": addresses.windows(flaky.days),
+        "flaky": flaky.flaky,
+        "more": flaky.more,
+        "blocked": flaky.blocked,
+        "lost": flaky.lost_seconds,
+        "json_url": f"/api/ci/tests/{flaky.repo}?sort=flaky&days={flaky.days}",
     }
 
 

@@ -154,17 +154,17 @@ class KnownTest:
     form_key: str | None
 
     def log_line(self, failure: FailureOfTest) -> JobLine | None:
-        """Return the line of the job's log that says why it failed."""
+        """Return the log line that explains a failed job."""
         return self.log_lines.get((failure["run_id"], failure["run_attempt"], failure["job_name"]))
 
 
-async def read_test(asked: Query) -> KnownTest:
+async def read_test(query: Query) -> KnownTest:
     """Read what is known of a test."""
-    tx, days = asked.tx, asked[DAYS]
-    owners = await commits.visible_repositories(asked)
-    row = await result_rows.test_by_digest(tx, owners, asked[DIGEST])
+    tx, days = query.tx, query[DAYS]
+    owners = await commits.visible_repositories(query)
+    row = await result_rows.test_by_digest(tx, owners, query[DIGEST])
     if row is None:
-        raise NO_TEST.because(f"no test of that id is known in {asked[REPO]}")
+        raise NO_TEST.because(f"no test of that id is known in {query[REPO]}")
     last = tx.now // DAY
     known = await count_days.days_of_tests(
         tx, row["repository_id"], [row["id"]], since=last - STRIP + 1, until=last
@@ -172,67 +172,74 @@ async def read_test(asked: Query) -> KnownTest:
     by_day = known.get(row["id"], {})
     failures = await result_rows.failures_of(tx, [row["id"]], since=tx.now - days * DAY, limit=FAILURES)
     return KnownTest(
-        repo=asked[REPO],
+        repo=query[REPO],
         row=row,
         strips=history.strips(by_day, last=last, days=STRIP),
         time=history.time_chart(
-            by_day, last=last, days=STRIP, repo=asked[REPO] if asked.settings.is_upstream(asked[REPO]) else ""
+            by_day, last=last, days=STRIP, repo=query[REPO] if query.settings.is_upstream(query[REPO]) else ""
         ),
         states=await evaluate_states.states_of_tests(tx, [row["id"]]),
-        lines=await history.environment_lines(tx, await _same_tests(asked, row, owners)),
+        lines=await history.environment_lines(tx, await _same_tests(query, row, owners)),
         failures=failures,
-        log_lines=await _log_lines(asked, failures),
+        log_lines=await _log_lines(query, failures),
         days=days,
-        form_key=asked.request.get(access.FORM_KEY),
+        form_key=query.request.get(access.FORM_KEY),
     )
 
 
-async def _same_tests(asked: Query, row: TestRow, owners: set[int]) -> list[TestRow]:
-    """Return a test, and the same on other devices as far as these may be shown."""
-    same = await result_rows.same_tests(asked.tx, [row["canonical"]], limit=MOST_SAME)
-    shown = {one["repository_id"] for one in same if one["repository_id"] not in owners}
-    if not access.reads_private(asked.request):
-        shown = await result_rows.public_repositories(asked.tx, shown)
-    return [row, *(one for one in same if one["id"] != row["id"] and one["repository_id"] in shown | owners)]
+async def _same_tests(query: Query, row: TestRow, owners: set[int]) -> list[TestRow]:
+    """Return a test, and the same test on other devices as far as it may be shown."""
+    same = await result_rows.same_tests(query.tx, [row["canonical"]], limit=MOST_SAME)
+    shown = {test["repository_id"] for test in same if test["repository_id"] not in owners}
+    if not access.reads_private(query.request):
+        shown = await result_rows.public_repositories(query.tx, shown)
+    return [
+        row,
+        *(test for test in same if test["id"] != row["id"] and test["repository_id"] in shown | owners),
+    ]
 
 
-async def _log_lines(asked: Query, failures: Sequence[FailureOfTest]) -> dict[tuple[int, int, str], JobLine]:
-    """Return the lines of logs that say why the jobs failed in which a test did, as far as these may be read."""
-    runs = {(str(one["run_id"]), one["run_attempt"]) for one in failures[:LOGS] if one["job_id"] > 0}
-    repo = asked[REPO].casefold()
+async def _log_lines(query: Query, failures: Sequence[FailureOfTest]) -> dict[tuple[int, int, str], JobLine]:
+    """Return the log lines that explain the failed jobs of a test, as far as they may be read."""
+    runs = {
+        (str(failure["run_id"]), failure["run_attempt"])
+        for failure in failures[:LOGS]
+        if failure["job_id"] > 0
+    }
+    repo = query[REPO].casefold()
     subject = BackendsSubject(runs={repo: frozenset(runs)} if runs else {}, url="")
-    found = await blocks.job_lines(asked.context.features, asked.tx, subject)
-    return {(int(one.run_id), one.run_attempt, one.job): one for one in found.get(repo, ()) if one.url}
+    lines = await blocks.job_lines(query.context.features, query.tx, subject)
+    return {(int(line.run_id), line.run_attempt, line.job): line for line in lines.get(repo, ()) if line.url}
 
 
-def test_page(found: KnownTest) -> dict[str, Any]:
-    """Return what the page shows."""
+def test_page(test: KnownTest) -> dict[str, Any]:
+    """Return the values of the page."""
     return {
-        "repo": found.repo,
-        "test": LinkedTest(row=found.row),
-        "row": found.row,
-        "states": found.states,
-        "lines": sorted(found.lines, key=lambda line: line.repo.casefold() != found.repo.casefold()),
-        "strips": found.strips,
-        "time": found.time,
-        "failures": found.failures,
-        "alike": history.same_failures(found.failures)[:GROUPS],
-        "outcome_of": lambda one: describe_outcome(one["outcome"], flaky=one["flaky"]),
-        "line_of": found.log_line,
-        "form_key": found.form_key,
-        "days": found.days,
-        "windows": addresses.windows(found.days),
+        "repo": test.repo,
+        "test": LinkedTest(row=test.row),
+        "row": test.row,
+        "states": test.states,
+        "lines": sorted(test.lines, key=lambda line: line.repo.casefold() != test.repo.casefold()),
+        "strips": test.strips,
+        "time": test.time,
+        "failures": test.failures,
+        "alike": history.same_failures(test.failures)[:GROUPS],
+        "outcome_of": lambda failure: describe_outcome(failure["outcome"], flaky=failure["flaky"]),
+        "line_of": test.log_line,
+        "form_key": test.form_key,
+        "days": test.days,
+        "windows": addresses.windows(test.days),
     }
 
 
-def test_json(found: KnownTest) -> TestAnswer:
+def test_json(test: KnownTest) -> TestAnswer:
     """Return the JSON of a test."""
-    digest = texts.shown_digest(found.row["digest"])
+    digest = texts.shown_digest(test.row["digest"])
     return TestAnswer(
-        test=fill_struct(TestIdentity, found.row, test=digest, repo=found.repo),
-        states=[fill_struct(TestStateAnswer, one) for one in found.states],
-        lines=[_line(line) for line in found.lines],
-        failures=[_failure(one, found) for one in found.failures],
+        test=fill_struct(TestIdentity, test.row, test=digest, repo=test.repo),
+        states=[fill_struct(TestStateAnswer, state) for state in test.states],
+        lines=[_line(line) for line in test.lines],
+        failures=[_failure(failure, test) for failure in test.failures],
     )
 
 
@@ -245,35 +252,35 @@ def _line(line: EnvironmentLine) -> TestLine:
         results=[
             fill_struct(
                 TestResult,
-                {"attempts": one.case.attempts, "time_ms": one.case.time_ms, "at": one.job["at"]},
-                outcome=one.word,
-                sha=tested_commit(one.job),
-                job_id=_github(one.job["job_id"]),
+                {"attempts": result.case.attempts, "time_ms": result.case.time_ms, "at": result.job["at"]},
+                outcome=result.word,
+                sha=tested_commit(result.job),
+                job_id=_github(result.job["job_id"]),
             )
-            for one in line.results
+            for result in line.results
         ],
     )
 
 
-def _failure(one: FailureOfTest, found: KnownTest) -> TestFailure:
-    log = found.log_line(one)
+def _failure(failure: FailureOfTest, test: KnownTest) -> TestFailure:
+    log = test.log_line(failure)
     return fill_struct(
         TestFailure,
-        one,
-        outcome=describe_outcome(one["outcome"], flaky=one["flaky"]),
+        failure,
+        outcome=describe_outcome(failure["outcome"], flaky=failure["flaky"]),
         log=log.url if log else None,
-        sha=one["head_sha"],
-        run_id=_github(one["run_id"]),
-        job_id=_github(one["job_id"]),
-        pr=one["pr_number"],
-        properties=one["properties"] or {},
-        flags=one["flags"] or {},
-        report_properties=one["report_properties"] or {},
+        sha=failure["head_sha"],
+        run_id=_github(failure["run_id"]),
+        job_id=_github(failure["job_id"]),
+        pr=failure["pr_number"],
+        properties=failure["properties"] or {},
+        flags=failure["flags"] or {},
+        report_properties=failure["report_properties"] or {},
     )
 
 
 def _github(number: int) -> int | None:
-    """Return one of GitHub's ids; ours, for what GitHub does not know, are below 0."""
+    """Return GitHub's id, or None: our own ids, for what GitHub does not know, are negative."""
     return number if number > 0 else None
 
 
@@ -291,8 +298,8 @@ TEST_VIEW = View(
         description=CACHED,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, NO_TEST),
         etag=True,
-        link=lambda found: {
-            "repo": found.repo, "digest": texts.shown_digest(found.row["digest"]), "days": found.days,
+        link=lambda test: {
+            "repo": test.repo, "digest": texts.shown_digest(test.row["digest"]), "days": test.days,
         },
     ),
 )  # fmt: skip

@@ -41,19 +41,19 @@ SUMS_MOST = 200  # that are read for one list: each has the sums of 4,096 tests 
 
 
 class RunCounts(NamedTuple):
-    """What trusted runs of some days said of a test."""
+    """The counts of a test in the trusted runs of some days."""
 
     counts: Counts = Counts()
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of runs that passed; None where it never ran, skipped tests have not run."""
+        """The share of runs that passed; None if the test never ran. Skipped tests have not run."""
         ran = self.counts.runs - self.counts.skips
         return self.counts.passed / ran if ran > 0 else None
 
     @property
     def average_ms(self) -> int | None:
-        """The time of a run; None where it never ran."""
+        """The average time of a run; None if the test never ran."""
         ran = self.counts.runs - self.counts.skips
         return round(self.counts.time_ms / ran) if ran > 0 else None
 
@@ -65,16 +65,16 @@ class Counted(NamedTuple):
     by_test: Mapping[int, RunCounts]
 
     def of(self, test_id: int) -> RunCounts:
-        """Return what is known of a test."""
+        """Return the counts of a test."""
         return self.by_test.get(test_id, RunCounts())
 
 
 async def count_runs(tx: Transaction, choice: TestFilter, test_ids: Collection[int], *, days: int) -> Counted:
-    """Return the counts of tests in the chosen environments, of fewer days where the tests are spread far."""
-    pages = len({day_counts.page_of_test(one) for one in test_ids})
+    """Count the runs of tests in the chosen environments, over fewer days if the tests are spread far apart."""
+    pages = len({day_counts.page_of_test(test_id) for test_id in test_ids})
     counted = max(min(days, SUMS_MOST // max(pages, 1)), 1)
     last = tx.now // DAY
-    found: dict[int, Counts] = {}
+    totals: dict[int, Counts] = {}
     for repository_id in sorted(choice.repository_ids):
         by_test = await count_days.days_of_tests(
             tx, repository_id, test_ids, since=last - counted + 1, until=last
@@ -83,8 +83,8 @@ async def count_runs(tx: Transaction, choice: TestFilter, test_ids: Collection[i
             for by_group in by_day.values():
                 for group, counts in by_group.items():
                     if choice.env_group in ("", group):
-                        found[test_id] = found.get(test_id, Counts()).plus(counts)
-    return Counted(counted, {test_id: RunCounts(counts) for test_id, counts in found.items()})
+                        totals[test_id] = totals.get(test_id, Counts()).plus(counts)
+    return Counted(counted, {test_id: RunCounts(counts) for test_id, counts in totals.items()})
 
 
 SORTS = ("failures", "flaky", "recent", "slow", "name")
@@ -177,11 +177,11 @@ class Listing:
 
     @property
     def repo(self) -> str:
-        """Whose tests these are."""
+        """The repository whose tests these are."""
         return self.of_backend or self.in_path
 
     def query(self) -> dict[str, object]:
-        """Return the query of this page, as links to others of the same choice have it."""
+        """Return the query for links to other pages of the same list."""
         return {
             "q": self.choice.words,
             "file": self.choice.file,
@@ -194,44 +194,46 @@ class Listing:
         }
 
 
-async def read_test_list(asked: Query) -> Listing:
+async def read_test_list(query: Query) -> Listing:
     """Read a repository's tests."""
-    return await read_list(asked)
+    return await read_list(query)
 
 
-async def read_list(asked: Query, *, file: str = "") -> Listing:
-    """Return the tests that the query asks for; with `file`, those of that file."""
-    tx, days = asked.tx, asked[DAYS]
-    gone = asked[STATE] == result_rows.GONE  # such tests have no failures to be sorted by
-    sort = "name" if gone else asked[SORT]
+async def read_list(query: Query, *, file: str = "") -> Listing:
+    """Read the tests that the query asks for; with `file`, those of that file."""
+    tx, days = query.tx, query[DAYS]
+    gone = query[STATE] == result_rows.GONE  # such tests have no failures to be sorted by
+    sort = "name" if gone else query[SORT]
     choice = TestFilter(
-        repository_ids=await _owners(asked),
+        repository_ids=await _owners(query),
         since=tx.now - days * DAY,
-        words=asked[WORDS],
-        file=file or asked[FILE],
-        suite=asked[SUITE],
-        state=asked[STATE],
-        env_group=asked[ENV],
+        words=query[WORDS],
+        file=file or query[FILE],
+        suite=query[SUITE],
+        state=query[STATE],
+        env_group=query[ENV],
     )
-    found, times, following = await _sorted(asked, choice, sort)
-    ids = [row["id"] for row in found]
+    tests, times, following = await _sorted(query, choice, sort)
+    ids = [row["id"] for row in tests]
     states = await evaluate_states.states_of_tests(tx, ids)
     counted = await count_runs(tx, choice, ids, days=days)
     environments = []
-    if asked.for_page and not file:
+    if query.for_page and not file:
         environments = await result_rows.env_groups(tx, choice.repository_ids, limit=ENVIRONMENTS)
     return Listing(
-        in_path=asked[REPO],
-        of_backend=asked[BACKEND],
+        in_path=query[REPO],
+        of_backend=query[BACKEND],
         rows=[
             ListedRow(
                 test=LinkedTest(row=row),
                 listed=row,
                 time_ms=times.get(row["id"]),
                 ran=counted.of(row["id"]),
-                states=[one for one in states if one["test_id"] == row["id"] and one["state"] != "healthy"],
+                states=[
+                    state for state in states if state["test_id"] == row["id"] and state["state"] != "healthy"
+                ],
             )
-            for row in found
+            for row in tests
         ],
         following=following,
         choice=choice,
@@ -243,70 +245,70 @@ async def read_list(asked: Query, *, file: str = "") -> Listing:
 
 
 async def _sorted(
-    asked: Query, choice: TestFilter, sort: str
+    query: Query, choice: TestFilter, sort: str
 ) -> tuple[list[ListedTest], dict[int, int], str | None]:
-    """Return tests, the times of slow ones, and the `before` of what follows."""
-    tx, limit = asked.tx, asked[LIMIT]
+    """Return tests in order, the times of slow ones, and the `before` of the next page."""
+    tx, limit = query.tx, query[LIMIT]
     if sort == "slow":
-        return await _slow(asked, choice, limit)
+        return await _slow(query, choice, limit)
     if sort == "name":
-        after = addresses.before_id(asked.request) or 0
-        found = await result_rows.tests_by_age(tx, choice, after=after, limit=limit + 1)
-        return found[:limit], {}, str(found[limit - 1]["id"]) if len(found) > limit else None
-    position = addresses.before(asked.request, [False, False])
+        after = addresses.before_id(query.request) or 0
+        tests = await result_rows.tests_by_age(tx, choice, after=after, limit=limit + 1)
+        return tests[:limit], {}, str(tests[limit - 1]["id"]) if len(tests) > limit else None
+    position = addresses.before(query.request, [False, False])
     before = (int(position[0]), int(position[1])) if position else None
-    found = await result_rows.failing_tests(tx, choice, order=sort, before=before, limit=limit + 1)
-    if len(found) <= limit:
-        return found, {}, None
-    last = found[limit - 1]
+    tests = await result_rows.failing_tests(tx, choice, order=sort, before=before, limit=limit + 1)
+    if len(tests) <= limit:
+        return tests, {}, None
+    last = tests[limit - 1]
     value = {"failures": last["failures"], "flaky": last["flaky"], "recent": last["failed_at"]}[sort]
-    return found[:limit], {}, addresses.following([value, last["id"]])
+    return tests[:limit], {}, addresses.following([value, last["id"]])
 
 
 async def _slow(
-    asked: Query, choice: TestFilter, limit: int
+    query: Query, choice: TestFilter, limit: int
 ) -> tuple[list[ListedTest], dict[int, int], str | None]:
-    skipped = addresses.before_id(asked.request) or 0
-    slow = await result_rows.slowest_tests(asked.tx, choice.repository_ids, since=choice.since, limit=SLOWEST)
-    chosen_tests = await result_rows.filtered_tests(asked.tx, choice, [one.test_id for one in slow])
+    skipped = addresses.before_id(query.request) or 0
+    slow = await result_rows.slowest_tests(query.tx, choice.repository_ids, since=choice.since, limit=SLOWEST)
+    chosen_tests = await result_rows.filtered_tests(query.tx, choice, [test.test_id for test in slow])
     known = {row["id"]: row for row in chosen_tests}
-    chosen = [one for one in slow if one.test_id in known]
+    chosen = [test for test in slow if test.test_id in known]
     shown = chosen[skipped : skipped + limit]
-    times = {one.test_id: one.time_ms for one in shown}
+    times = {test.test_id: test.time_ms for test in shown}
     more = len(chosen) > skipped + limit
-    return [known[one.test_id] for one in shown], times, str(skipped + limit) if more else None
+    return [known[test.test_id] for test in shown], times, str(skipped + limit) if more else None
 
 
-async def _owners(asked: Query) -> set[int]:
-    """Return whose tests are listed: the repository's in the path, or those of ?backend=."""
-    owners, backend = await heads.visible_repositories(asked), asked[BACKEND]
+async def _owners(query: Query) -> set[int]:
+    """Return the repositories whose tests are listed: those in the path, or in ?backend=."""
+    owners, backend = await heads.visible_repositories(query), query[BACKEND]
     if not backend:
         return owners
-    theirs = await job_reads.visible_ids_of(asked, backend) if FULL_NAME.fullmatch(backend) else set()
+    theirs = await job_reads.visible_ids_of(query, backend) if FULL_NAME.fullmatch(backend) else set()
     if not theirs:
         raise NO_BACKEND.because(f"nothing of {backend[:200]} may be shown here")
     return theirs
 
 
-def list_page(found: Listing) -> dict[str, Any]:
-    """Return what the page shows."""
+def list_page(listing: Listing) -> dict[str, Any]:
+    """Return the values of the page."""
     return {
-        "repo": found.in_path,
-        "found": found,
-        "asked": found.query(),
+        "repo": listing.in_path,
+        "found": listing,
+        "asked": listing.query(),
         "query": addresses.query,
         "sorts": SORTS,
         "states": STATES,
-        "environments": found.environments,
-        "windows": addresses.windows(found.days),
+        "environments": listing.environments,
+        "windows": addresses.windows(listing.days),
     }
 
 
-def list_json(found: Listing) -> TestList:
+def list_json(listing: Listing) -> TestList:
     """Return the JSON of the list."""
     return TestList(
-        days=found.days,
-        counted_days=found.counted_days,
+        days=listing.days,
+        counted_days=listing.counted_days,
         tests=[
             fill_struct(
                 Listed,
@@ -318,11 +320,11 @@ def list_json(found: Listing) -> TestList:
                 skipped=row.ran.counts.skips,
                 average_ms=row.ran.average_ms,
                 pass_rate=row.ran.pass_rate,
-                states={one["env_group"]: one["state"] for one in row.states},
+                states={state["env_group"]: state["state"] for state in row.states},
             )
-            for row in found.rows
+            for row in listing.rows
         ],
-        next=found.following,
+        next=listing.following,
     )
 
 
@@ -340,7 +342,7 @@ LIST_VIEW = View(
         description=CACHED,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, NO_BACKEND),
         etag=True,
-        link=lambda found: {"repo": found.in_path, **found.query()},
+        link=lambda listing: {"repo": listing.in_path, **listing.query()},
     ),
 )
 
@@ -354,7 +356,7 @@ CLASSES = 500  # suites of which a file's page tells the last result
 
 @dataclass(frozen=True, kw_only=True)
 class FileSuite:
-    """A suite, and what the newest trusted job or run of a backend said of it."""
+    """A suite, and its counts in the newest trusted job or backend's run."""
 
     row: SuiteCount
     summary: SummaryRow | None
@@ -371,23 +373,23 @@ class FileTests:
     listed: Listing
 
 
-async def read_test_file(asked: Query) -> FileTests:
+async def read_test_file(query: Query) -> FileTests:
     """Read the tests of a file."""
-    repo, path = asked[REPO], asked[PATH]
-    suites = await _suites(asked.tx, await commits.visible_repositories(asked), path)
+    repo, path = query[REPO], query[PATH]
+    suites = await _suites(query.tx, await commits.visible_repositories(query), path)
     if not suites:
         raise Rejected(404, "unknown_file", f"no test of that file is known in {repo}")
-    return FileTests(repo=repo, path=path, suites=suites, listed=await read_list(asked, file=path))
+    return FileTests(repo=repo, path=path, suites=suites, listed=await read_list(query, file=path))
 
 
-def file_page(found: FileTests) -> dict[str, Any]:
-    """Return what the page shows."""
-    repo, path = found.repo, found.path
+def file_page(file_tests: FileTests) -> dict[str, Any]:
+    """Return the values of the page."""
+    repo, path = file_tests.repo, file_tests.path
     return {
         "repo": repo,
         "path": path,
-        "suites": found.suites,
-        "found": found.listed,
+        "suites": file_tests.suites,
+        "found": file_tests.listed,
         "every": f"/{repo}/tests?{addresses.query({'file': path, 'sort': 'name'})}",
         "json_url": f"/api/ci/tests/{repo}?{addresses.query({'file': path})}",
     }
@@ -399,8 +401,8 @@ async def _suites(tx: Transaction, owners: set[int], path: str) -> list[FileSuit
     newest: dict[int, SummaryRow] = {}
     for summary in await result_rows.newest_summaries(tx, ids, limit=SUMMARIES) if ids else ():
         newest.setdefault(summary["class_id"], summary)
-    jobs = await result_rows.jobs_by_generation(tx, {one["generation"] for one in newest.values()})
-    shown = {key: one for key, one in newest.items() if one["generation"] in jobs}
+    jobs = await result_rows.jobs_by_generation(tx, {summary["generation"] for summary in newest.values()})
+    shown = {key: summary for key, summary in newest.items() if summary["generation"] in jobs}
     return [
         FileSuite(
             row=row,

@@ -56,34 +56,34 @@ PARAMETERS = (REPO, BACKEND)
 Seconds = dict[str, float]
 
 
-async def find_repository(asked: Query) -> RepositoryRow:
-    """Return the repository; raises Rejected 404."""
-    repository = (await branch_reads.find_branch(asked.tx, asked.hidden, asked[REPO], "")).repository
-    backend = asked[BACKEND]
+async def find_repository(query: Query) -> RepositoryRow:
+    """Find the repository; raises Rejected 404."""
+    repository = (await branch_reads.find_branch(query.tx, query.hidden, query[REPO], "")).repository
+    backend = query[BACKEND]
     if not backend:
         return repository
-    listed = await allowlists.read_in_force(asked.tx)
+    listed = await allowlists.read_in_force(query.tx)
     entry = listed.find(backend) if listed else None
-    if entry is None or entry.level < disabled_rows.LEAST_LEVEL or asked.hidden.has(entry.repo):
+    if entry is None or entry.level < disabled_rows.LEAST_LEVEL or query.hidden.has(entry.repo):
         raise unknown_backend(backend)
-    return (await branch_reads.find_branch(asked.tx, asked.hidden, entry.repo, "")).repository
+    return (await branch_reads.find_branch(query.tx, query.hidden, entry.repo, "")).repository
 
 
 def no_list(repository: RepositoryRow) -> Rejected:
-    """Return the refusal where no times of tests are known."""
+    """Return the refusal for a repository without known times."""
     return NO_LIST.because(f"no times of tests are known of {repository['full_name']} yet")
 
 
 def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     @in_render_thread
     async def answer(request: web.Request) -> web.Response:
-        """Answer with a list."""
-        async with open_query(request, PARAMETERS) as asked:
-            repository = await find_repository(asked)
-            mark = await lists.find_mark(asked.tx, repository["repository_id"], name)
+        """Send a list."""
+        async with open_query(request, PARAMETERS) as query:
+            repository = await find_repository(query)
+            mark = await lists.find_mark(query.tx, repository["repository_id"], name)
             if mark is None:
                 raise no_list(repository)
-            made = await lists.page_for_request(asked.tx, request, mark)
+            made = await lists.page_for_request(query.tx, request, mark)
         return lists.send_list(request, made)
 
     return answer
@@ -140,7 +140,7 @@ UNIT = 1.0  # seconds of every test where no time is known at all
 
 @dataclass(kw_only=True)
 class PlannedShard:
-    """Tests that run one after the other."""
+    """Tests that run one after another."""
 
     tests: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -148,14 +148,14 @@ class PlannedShard:
 
 @dataclass(frozen=True, kw_only=True)
 class Division:
-    """A suite in shards, and the tests whose times were not known."""
+    """A suite divided into shards, and the tests whose times were unknown."""
 
     shards: list[PlannedShard]
     unknown: list[str]
 
 
 def divide_tests(tests: Iterable[str], seconds: Mapping[str, float], count: int) -> Division:
-    """Return tests in `count` shards, the same ones for the same tests and times in whatever order.
+    """Divide tests into `count` shards; the order of the input does not matter.
 
     Tests of unknown time count as the mean of the known ones. No shard is empty while there are enough tests.
     """
@@ -224,14 +224,14 @@ TESTS: Parameter[tuple[str, ...]] = declare.parsed(
 OF_ANY = (REPO, COUNT, BASE, CONFIG, BACKEND)
 
 
-async def read_shards(asked: Query) -> Shards:
-    """Divide the tests of the query; without any, all those whose times are known."""
-    names = asked[TESTS]
-    return await _divide(asked, names)
+async def read_shards(query: Query) -> Shards:
+    """Divide the tests of the query; without any, all tests with known times."""
+    names = query[TESTS]
+    return await _divide(query, names)
 
 
 async def divide_posted(request: web.Request) -> web.Response:
-    """Answer with the tests of the body in shards."""
+    """Divide the tests of the request's body."""
     body = await bodies.read_body(request, limit=BODY_MOST)
     try:
         names = await asyncio.to_thread(_names.decode, body)
@@ -241,46 +241,48 @@ async def divide_posted(request: web.Request) -> web.Response:
 
     @in_render_thread
     async def answer(request: web.Request) -> web.Response:
-        async with open_query(request, OF_ANY) as asked:
-            found = await _divide(asked, names)
-        return send_json(found)
+        async with open_query(request, OF_ANY) as query:
+            shards = await _divide(query, names)
+        return send_json(shards)
 
     return await answer(request)
 
 
-async def _divide(asked: Query, names: Sequence[str]) -> Shards:
+async def _divide(query: Query, names: Sequence[str]) -> Shards:
     if len(names) > TESTS_MOST or any(len(name) > NAME_MOST for name in names):
         raise INVALID_PARAMETER.because(f"tests: at most {TESTS_MOST:,}, with {NAME_MOST:,} characters each")
-    repository = await find_repository(asked)
-    mark = await lists.find_mark(asked.tx, repository["repository_id"], "test-times")
+    repository = await find_repository(query)
+    mark = await lists.find_mark(query.tx, repository["repository_id"], "test-times")
     if mark is None:
         raise no_list(repository)
-    base_name, config = asked[BASE] or times.DEFAULT, asked[CONFIG] or times.DEFAULT
-    seconds = await _seconds(asked.tx, asked.request.app[TIMES], mark, base_name, config)
-    found = divide_tests(names or seconds, seconds, asked[COUNT])
+    base_name, config = query[BASE] or times.DEFAULT, query[CONFIG] or times.DEFAULT
+    seconds = await _seconds(query.tx, query.request.app[TIMES], mark, base_name, config)
+    division = divide_tests(names or seconds, seconds, query[COUNT])
     return Shards(
-        shards=[Shard(tests=one.tests, seconds=round(one.seconds, times.DIGITS)) for one in found.shards],
-        unknown=found.unknown,
+        shards=[
+            Shard(tests=shard.tests, seconds=round(shard.seconds, times.DIGITS)) for shard in division.shards
+        ],
+        unknown=division.unknown,
     )
 
 
 async def _seconds(
     tx: Transaction, cache: BytesCache[times.Seconds], mark: ListMark, base_name: str, config: str
 ) -> times.Seconds:
-    """Return the times of files that are best for a job."""
+    """Return the best known times of files for a job."""
     key = (mark["repository_id"], mark["etag"], base_name, config)
-    found = cache.find(key)
-    if found is None:
+    seconds = cache.find(key)
+    if seconds is None:
         made = await lists.last_body(tx, mark["repository_id"], mark["name"]) or b"{}"
-        found = times.best_times(_some(made, {times.DEFAULT, base_name}), base_name, config)
-        cache.store(key, found, len(found) * TIME_BYTES)
-    return found
+        seconds = times.best_times(_some(made, {times.DEFAULT, base_name}), base_name, config)
+        cache.store(key, seconds, len(seconds) * TIME_BYTES)
+    return seconds
 
 
 def _some(body: bytes, base_names: Collection[str]) -> dict[str, dict[str, times.Seconds]]:
-    """Return times of some base names; of all of them the list may be large."""
-    found = _raw_times.decode(body)
-    return {name: _times.decode(found[name]) for name in base_names if name in found}
+    """Decode the times of a few base names only: the whole list may be large."""
+    decoded = _raw_times.decode(body)
+    return {name: _times.decode(decoded[name]) for name in base_names if name in decoded}
 
 
 SHARDS_PATH = "/api/ci/{owner}/{repo}/shards.json"
@@ -289,7 +291,7 @@ SHARDS_VIEW = View(
     parameters=(*OF_ANY, TESTS),
     json=Json(
         path=SHARDS_PATH,
-        answer=lambda found: found,
+        answer=lambda shards: shards,
         content=Shards,
         name="shards",
         summary="A suite in shards that take about the same time",
@@ -375,76 +377,84 @@ class RepositorySuggestions:
     close: list[Close]
 
 
-async def read_suggestions(asked: Query) -> RepositorySuggestions:
-    """Read the suggestions for a repository; raises Rejected 404, also where they are off."""
-    tx, options = asked.tx, asked.settings.of(DisabledSettings)
+async def read_suggestions(query: Query) -> RepositorySuggestions:
+    """Read the suggestions for a repository; raises Rejected 404, also if they are turned off."""
+    tx, options = query.tx, query.settings.of(DisabledSettings)
     if options.ci_disable != "suggest":
         raise NOT_FOUND.because("suggestions are off: set CI_DISABLE=suggest to see some")
-    repository = (await branch_reads.find_branch(tx, asked.hidden, asked[REPO], "")).repository
+    repository = (await branch_reads.find_branch(tx, query.hidden, query[REPO], "")).repository
     identifier, now = repository["repository_id"], tx.now
     issues = await disabled_rows.disabling_issues(tx, identifier)
     devices = await disabled_rows.devices(tx)
     flaky = await suggestions.flaky_samples(tx, identifier, since=now - WEEK, devices=devices)
-    places = await times.names_of_tests(tx, {one.test_id for one in flaky})
+    places = await times.names_of_tests(tx, {sample.test_id for sample in flaky})
     again = await reruns.reruns_since(tx, identifier, now - WEEK)
-    lately = {one.test_id for one in flaky if one.at >= now - suggestions.WINDOW}
-    names = [times.test_key(one.name, one.suite) for test_id, one in places.items() if test_id in lately]
+    lately = {sample.test_id for sample in flaky if sample.at >= now - suggestions.WINDOW}
+    names = [
+        times.test_key(place.name, place.suite) for test_id, place in places.items() if test_id in lately
+    ]
     titles = {suggestions.title_of(name) for name in names}
     closed = await suggestions.closed_issues(tx, identifier, titles, options.ci_disable_authors)
     where: defaultdict[str, set[str]] = defaultdict(set)
-    for one in flaky:
-        if place := places.get(one.test_id):
-            where[times.test_key(place.name, place.suite)] |= {*one.platforms, ""}
+    for sample in flaky:
+        if place := places.get(sample.test_id):
+            where[times.test_key(place.name, place.suite)] |= {*sample.platforms, ""}
     listed = lists.disabled_tests(issues)
     disable = suggestions.to_disable(flaky, places, listed, now, closed)
-    repo, web_address = repository["full_name"], web_url(asked.settings.github_api_url)
+    repo, web_address = repository["full_name"], web_url(query.settings.github_api_url)
     return RepositorySuggestions(
         repo=repo,
-        disable=[(one, suggestions.form_link(web_address, repo, one)) for one in disable[:SENT]],
+        disable=[
+            (suggestion, suggestions.form_link(web_address, repo, suggestion))
+            for suggestion in disable[:SENT]
+        ],
         close=suggestions.to_close(issues, again, where, now),
     )
 
 
-def suggestions_page(found: RepositorySuggestions) -> dict[str, Any]:
-    """Return what the page shows."""
+def suggestions_page(suggested: RepositorySuggestions) -> dict[str, Any]:
+    """Return the values of the page."""
     return {
-        "repo": found.repo,
-        "disable": found.disable[:SHOWN],
-        "more": max(len(found.disable) - SHOWN, 0),
-        "close": found.close[:SHOWN],
-        "more_to_close": max(len(found.close) - SHOWN, 0),
+        "repo": suggested.repo,
+        "disable": suggested.disable[:SHOWN],
+        "more": max(len(suggested.disable) - SHOWN, 0),
+        "close": suggested.close[:SHOWN],
+        "more_to_close": max(len(suggested.close) - SHOWN, 0),
         "rules": suggestions,
     }
 
 
-def suggestions_json(found: RepositorySuggestions) -> Suggestions:
+def suggestions_json(suggested: RepositorySuggestions) -> Suggestions:
     """Return the JSON of the suggestions."""
     return Suggestions(
-        disable=[_suggested(one, form) for one, form in found.disable[:SENT]],
+        disable=[_suggested(suggestion, form) for suggestion, form in suggested.disable[:SENT]],
         close=[
             SuggestedToClose(
-                issue=one.issue["number"], title=one.issue["title"], url=one.issue["url"], passed=one.green
+                issue=suggestion.issue["number"],
+                title=suggestion.issue["title"],
+                url=suggestion.issue["url"],
+                passed=suggestion.green,
             )
-            for one in found.close[:SENT]
+            for suggestion in suggested.close[:SENT]
         ],
     )
 
 
-def _suggested(one: Disable, form: str) -> SuggestedToDisable:
-    step, url = ("open", form) if one.nameable else ("none", None)
-    if one.issue:
-        step, url = ("reopen" if one.issue.closed else "add_platforms"), one.issue.url
+def _suggested(suggestion: Disable, form: str) -> SuggestedToDisable:
+    step, url = ("open", form) if suggestion.nameable else ("none", None)
+    if suggestion.issue:
+        step, url = ("reopen" if suggestion.issue.closed else "add_platforms"), suggestion.issue.url
     return SuggestedToDisable(
         step=step,
-        title=one.title,
-        tests=list(one.tests),
-        platforms=list(one.platforms),
-        jobs=one.jobs,
-        issue=int(one.issue.number) if one.issue else None,
+        title=suggestion.title,
+        tests=list(suggestion.tests),
+        platforms=list(suggestion.platforms),
+        jobs=suggestion.jobs,
+        issue=int(suggestion.issue.number) if suggestion.issue else None,
         url=url or None,
         seen_in=[
             SeenIn(job_id=each.job_id if each.job_id > 0 else None, name=each.name, at=time(each.at))
-            for each in one.samples
+            for each in suggestion.samples
         ],
     )
 
@@ -464,6 +474,6 @@ SUGGESTIONS_VIEW = View(
         topic=op.CI,
         description="404 unless `CI_DISABLE=suggest`.",
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
-        link=lambda found: {"repo": found.repo},
+        link=lambda suggested: {"repo": suggested.repo},
     ),
 )

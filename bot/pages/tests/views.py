@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from bot.core.escaping import clean, shorten
 from bot.evidence.disabled.feature import DisabledSettings
 from bot.evidence.disabled.lists import SENT_LISTS, BytesCache
 from bot.evidence.tests import failing, losses, result_rows, rows
-from bot.evidence.tests.failing import VERDICT_RANK
+from bot.evidence.tests.failing import (
+    MESSAGE_MOST,
+    NAME_MOST,
+    describe_counts,
+    shorten_line,
+    verdict_tone,
+    verdict_words,
+)
 from bot.evidence.tests.losses import LossKind
 from bot.evidence.tests.parse import texts
 from bot.evidence.tests.tables import test
-from bot.evidence.tests.verdict import Verdict
-from bot.ingest import record_store, repositories
+from bot.ingest import record_store
 from bot.oot.allowlist import versions as allowlists
 from bot.pages import job_reads
 from bot.pages.tests import (
@@ -29,8 +33,7 @@ from bot.pages.tests import (
     test_lists,
 )
 from bot.web import access, html
-from bot.web.blocks import Block, BlockLine, HeadTests, TestMark
-from bot.web.failures import FailingTest, Failures, FailureStanding, JobKey
+from bot.web.blocks import Block, BlockLine
 from bot.web.search import Hit
 
 if TYPE_CHECKING:
@@ -39,19 +42,15 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.db.transaction import Transaction
-    from bot.evidence.tests.failing import FailedCase, FewTests, SameTest, TestedHead
-    from bot.evidence.tests.failing import FailingTest as FailingRow
+    from bot.evidence.tests.failing import FailingTest, FewTests, TestedHead
     from bot.evidence.tests.tables import SuiteRow, TestJobRow, TestRow
     from bot.web.blocks import (
         CellSubject,
         CommitSubject,
-        HeadSubject,
         JobSubject,
         PullSubject,
         RunSubject,
-        Tone,
     )
-    from bot.web.failures import FailuresSubject
     from bot.web.parameters import Query
     from bot.web.search import SearchWords
 
@@ -70,13 +69,13 @@ TEST_VIEWS = (
 
 
 def setup_tests(app: web.Application) -> None:
-    """Add what templates use."""
+    """Add the names that templates use."""
     html.add_names(app, values=failing.TEMPLATE_VALUES | VALUES)
 
 
-async def has_tests(asked: Query, repo: str) -> bool:
+async def has_tests(query: Query, repo: str) -> bool:
     """Whether tests of a repository are known."""
-    return await job_reads.has_rows(asked, repo, test.c.repository_id)
+    return await job_reads.has_rows(query, repo, test.c.repository_id)
 
 
 DISABLED_VIEWS = (*disabled.LIST_ENDPOINTS, disabled.ISSUES_VIEW)
@@ -100,20 +99,18 @@ def setup_lists(app: web.Application) -> None:
     app[test_lists.TIMES] = BytesCache()
 
 
-async def has_suggestions(asked: Query, repo: str) -> bool:
-    """Whether suggestions are made, of tests that are known."""
-    wanted = asked.settings.of(DisabledSettings).ci_disable == "suggest"
-    return wanted and await job_reads.has_rows(asked, repo, test.c.repository_id)
+async def has_suggestions(query: Query, repo: str) -> bool:
+    """Whether suggestions are on and tests are known."""
+    wanted = query.settings.of(DisabledSettings).ci_disable == "suggest"
+    return wanted and await job_reads.has_rows(query, repo, test.c.repository_id)
 
 
 LOSSES = 100  # that are looked at
 SHOWN = 10  # tests of a section or comment; the rest are on the commit's page
-NAME_MOST, MESSAGE_MOST = 200, 160  # characters
-LISTED = 1_000  # tests of the list of failures
 
 
 async def job_blocks(tx: Transaction, subject: JobSubject) -> list[Block]:
-    """Return what a job's tests came to."""
+    """Summarize a job's tests."""
     jobs = await rows.jobs_of_run(tx, subject.repository_id, subject.run_id, subject.run_attempt)
     mine = [job for job in jobs if job["job_id"] == subject.job_id]
     page = _tests_page(mine[0], subject.repo, mine[0]["head_sha"]) if mine else ""
@@ -121,47 +118,28 @@ async def job_blocks(tx: Transaction, subject: JobSubject) -> list[Block]:
 
 
 async def run_blocks(tx: Transaction, subject: RunSubject) -> list[Block]:
-    """Return what a run's tests came to."""
+    """Summarize a run's tests."""
     jobs = await rows.jobs_of_run(tx, subject.repository_id, subject.run_id)
     return await _of_jobs(tx, jobs, subject.repo, f"/{subject.repo}/run/{subject.run_id}/tests")
 
 
 async def pull_blocks(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return which tests the shown head has less of than usual."""
+    """List what the shown head has fewer tests of than usual."""
     if not subject.head_sha:
         return []
     return await _fewer(tx, subject.repo, subject.head_sha, of_pull=True)
 
 
 async def commit_blocks(tx: Transaction, subject: CommitSubject) -> list[Block]:
-    """Return which tests a commit has less of than usual."""
+    """List what a commit has fewer tests of than usual."""
     return await _fewer(tx, subject.repo, subject.sha, of_pull=False)
 
 
-async def find_failures(tx: Transaction, subject: FailuresSubject) -> Failures:
-    """Return the tests that fail on a commit, the same test of all backends as one."""
-    head = await _read_head(tx, subject.repo, subject.sha, of_pull=subject.of_pull)
-    if not head.jobs:
-        return Failures()
-    found = await failing.failing_tests(tx, head, repo=subject.repo)
-    words = (
-        f"all {len(found):,} failing tests, with their jobs"
-        if found
-        else f"no test failed: {_counts(head.jobs)}"
-    )
-    page = f"/{subject.repo}/commit/{subject.sha}/tests"
-    return Failures(
-        tests=[_failing_test(one, head, subject.repo) for one in found[:LISTED]],
-        tests_left=max(len(found) - LISTED, 0),
-        links=[BlockLine(text=words, url=page, tone=None if found else "good")],
-    )
-
-
 async def cell_lines(tx: Transaction, subject: CellSubject) -> dict[int, BlockLine]:
-    """Return what the tests of some jobs came to."""
+    """Summarize the tests of jobs, by job id."""
     return {
         job["job_id"]: BlockLine(
-            text=_counts([job]),
+            text=describe_counts([job]),
             url=_tests_page(job, subject.repo, subject.sha),
             tone="bad" if job["failed"] or job["errors"] else "good",
         )
@@ -171,28 +149,8 @@ async def cell_lines(tx: Transaction, subject: CellSubject) -> dict[int, BlockLi
 
 
 def _tests_page(job: TestJobRow, repo: str, sha: str) -> str:
-    """Return the page of a job's tests with those of its run; runs of other CIs have none, their commits do."""
+    """Return the address of a job's tests: the page of its run, or of its commit for another CI."""
     return f"/{repo}/run/{job['run_id']}/tests" if job["run_id"] > 0 else f"/{repo}/commit/{sha}/tests"
-
-
-async def head_tests(tx: Transaction, subject: HeadSubject) -> HeadTests:
-    """Return where tests failed on backends, for check runs, and which backends passed with few tests."""
-    owners = await repositories.read_ids(tx, subject.repo)
-    head = (await failing.read_head(tx, subject.repo, owners, subject.head_sha, subject.labels)).of_pull()
-    failing_now = replace(head, jobs=[job for job in head.jobs if _fails(job, subject)])
-    little = await failing.backends_with_few_tests(tx, head)
-    return HeadTests(
-        marks=tuple(_mark(one) for one in await failing.located_on_head(tx, failing_now)),
-        thin={backend: str(one) for backend, one in little.items() if not one.files},
-    )
-
-
-def _fails(job: TestJobRow, subject: HeadSubject) -> bool:
-    """Whether these are tests of a backend's run that fails now: not of an attempt that was overtaken."""
-    runs = subject.failing.get((job["backend"] or "").casefold())
-    if not job["backend"] or runs is None:
-        return False
-    return job["run_id"] < 0 or (str(job["run_id"]), job["run_attempt"]) in runs  # below 0: of another CI
 
 
 async def _of_jobs(tx: Transaction, jobs: Sequence[TestJobRow], repo: str, page: str) -> list[Block]:
@@ -203,57 +161,54 @@ async def _of_jobs(tx: Transaction, jobs: Sequence[TestJobRow], repo: str, page:
     ]
     tests = failing.group_failures(await result_rows.failing_cases(tx, bad), jobs)
     lines = [
-        BlockLine(text=_counts(jobs), url=page, tone="bad" if any(one.failed for one in tests) else "good")
+        BlockLine(
+            text=describe_counts(jobs),
+            url=page,
+            tone="bad" if any(test.failed for test in tests) else "good",
+        )
     ]
-    lines += [_of_test(one, repo) for one in tests[:SHOWN]]
+    lines += [_of_test(test, repo) for test in tests[:SHOWN]]
     if len(tests) > SHOWN:
         lines.append(BlockLine(text=f"all {len(tests):,}", url=page))
     unreadable = sum(len(job["unreadable"]) for job in jobs)
     if unreadable:
         read = sum(job["files"] for job in jobs)
-        first = next(one for job in jobs for one in job["unreadable"])
+        first = next(report for job in jobs for report in job["unreadable"])
         words = f"{unreadable:,} of {read + unreadable:,} reports unreadable: {first['member']}: {first['reason']}"
-        lines.append(BlockLine(text=_short(words, NAME_MOST + MESSAGE_MOST), tone="warn"))
+        lines.append(BlockLine(text=shorten_line(words, NAME_MOST + MESSAGE_MOST), tone="warn"))
     return [Block(heading="Tests", lines=tuple(lines))]
 
 
-async def _read_head(tx: Transaction, repo: str, sha: str, *, of_pull: bool) -> TestedHead:
-    listed = await allowlists.read_in_force(tx)
-    labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
-    head = await failing.read_head(tx, repo, await repositories.read_ids(tx, repo), sha, labels)
-    return head.of_pull() if of_pull else head
-
-
 async def _fewer(tx: Transaction, repo: str, sha: str, *, of_pull: bool) -> list[Block]:
-    head = await _read_head(tx, repo, sha, of_pull=of_pull)
+    head = await failing.read_shown_head(tx, repo, sha, of_pull=of_pull)
     if not head.jobs:
         return []
     return [*_thin(await failing.backends_with_few_tests(tx, head), head), *await _lost(tx, head, repo, sha)]
 
 
 async def _lost(tx: Transaction, head: TestedHead, repo: str, sha: str) -> list[Block]:
-    """Return what complete runs on the commit have less of than the trusted runs before them."""
+    """List what complete runs on the commit lost since the trusted runs before them."""
     shown = {job["run_id"] for job in head.jobs}
-    found = [one for one in await losses.losses_on_commit(tx, sha, limit=LOSSES) if one["run_id"] in shown]
+    lost = [row for row in await losses.losses_on_commit(tx, sha, limit=LOSSES) if row["run_id"] in shown]
     lines = []
-    for one in await lost_tests.with_gone_tests(tx, found[:SHOWN]):
-        row = one.row
+    for loss in await lost_tests.with_gone_tests(tx, lost[:SHOWN]):
+        row = loss.row
         whose = head.labels.get(row["repository_id"], "") if row["backend"] else ""
         place = " ".join(part for part in (row["file"], row["suite"]) if part)
-        parts = [whose, place, row["family"], one.words]
+        parts = [whose, place, row["family"], loss.words]
         lines.append(
             BlockLine(
-                text=_short(" · ".join(part for part in parts if part), NAME_MOST + MESSAGE_MOST),
+                text=shorten_line(" · ".join(part for part in parts if part), NAME_MOST + MESSAGE_MOST),
                 url=f"/{row['backend'] or repo}/tests/lost",
                 tone="idle" if row["kind"] == LossKind.GONE else "warn",
             )
         )
-    if len(found) > SHOWN:
+    if len(lost) > SHOWN:
         lines.append(BlockLine(text="and more", url=f"/{repo}/tests/lost"))
     return [Block(heading="Lost tests", lines=tuple(lines))] if lines else []
 
 
-def _thin(found: Mapping[str, FewTests], head: TestedHead) -> list[Block]:
+def _thin(backends: Mapping[str, FewTests], head: TestedHead) -> list[Block]:
     names = {
         (job["backend"] or "").casefold(): (head.labels[job["repository_id"]], job["backend"] or "")
         for job in head.jobs
@@ -265,82 +220,24 @@ def _thin(found: Mapping[str, FewTests], head: TestedHead) -> list[Block]:
             url=f"/oot/{names[backend][1]}",
             tone="idle" if little.files else "warn",
         )
-        for backend, little in sorted(found.items())
+        for backend, little in sorted(backends.items())
     ]
     return [Block(heading="Fewer tests than usual", lines=tuple(lines))] if lines else []
 
 
-def _failing_test(one: SameTest, head: TestedHead, repo: str) -> FailingTest:
-    test = one.test
-    return FailingTest(
-        name=_short(one.name, NAME_MOST),
-        cases=one.cases,
-        url=f"/{one.repo}/test/{test.digest}",
-        message=_short(test.message, MESSAGE_MOST),
-        standing=_standing(one.verdict),
-        places=tuple(failing.places_of_test(one.across, head.labels)),
-        jobs=frozenset(_job_key(job, repo) for job in one.jobs),
-        on={name.lower(): _standing(said) for name, said in one.verdicts.items()},
-        words=one.words,
-    )
-
-
-def _standing(of: str | None) -> FailureStanding:
-    return FailureStanding(word=verdict_words(of), why=failing.VERDICT_WORDS[of], tone=_tone(of))
-
-
-def _job_key(job: TestJobRow, repo: str) -> JobKey:
-    return JobKey((job["backend"] or repo).lower(), str(job["run_id"]), job["run_attempt"], job["name"])
-
-
-def _of_test(one: FailingRow, repo: str) -> BlockLine:
-    name = " ".join(part for part in (one.file, one.suite, one.name) if part)
-    words = verdict_words(one.verdict) if one.failed else "flaky: passed when tried again"
-    parts = [_short(name, NAME_MOST), words, _short(one.message, MESSAGE_MOST)]
+def _of_test(test: FailingTest, repo: str) -> BlockLine:
+    name = " ".join(part for part in (test.file, test.suite, test.name) if part)
+    words = verdict_words(test.verdict) if test.failed else "flaky: passed when tried again"
+    parts = [
+        shorten_line(name, NAME_MOST),
+        words,
+        shorten_line(test.message, MESSAGE_MOST),
+    ]
     return BlockLine(
         text=" · ".join(part for part in parts if part),
-        url=f"/{repo}/test/{one.digest}",
-        tone=_tone(one.verdict) if one.failed else "warn",
+        url=f"/{repo}/test/{test.digest}",
+        tone=verdict_tone(test.verdict) if test.failed else "warn",
     )
-
-
-def _mark(one: FailedCase) -> TestMark:
-    case, job = one.case, one.job
-    return TestMark(
-        backend=(job["backend"] or "").casefold(),
-        job=job["name"],
-        file=case["source_file"] or "",
-        line=case["line"] or 0,
-        name=_short(".".join(part for part in (case["suite"], case["name"]) if part), NAME_MOST),
-        message=case["message"],
-    )
-
-
-def verdict_words(of: str | None) -> str:
-    """Return a verdict in a word or two; empty where it says nothing."""
-    return "" if of in (None, Verdict.NO_BASELINE) else str(of).replace("_", " ")
-
-
-def _tone(of: str | None) -> Tone:
-    return "bad" if VERDICT_RANK[of] <= VERDICT_RANK[Verdict.NO_BASELINE] else "warn"
-
-
-def _counts(jobs: Sequence[TestJobRow]) -> str:
-    counts = failing.sum_counts(jobs)
-    failed = counts["failed"] + counts["errors"]
-    parts = [
-        f"{counts['tests']:,} tests",
-        f"{counts['passed']:,} passed",
-        f"{failed:,} failed" if failed else "",
-        f"{counts['skipped']:,} skipped" if counts["skipped"] else "",
-        f"{counts['flaky']:,} flaky" if counts["flaky"] else "",
-    ]
-    so_far = "so far " if any(job["partial"] for job in jobs) else ""
-    return so_far + ", ".join(part for part in parts if part)
-
-
-def _short(text: str, most: int) -> str:
-    return shorten(" ".join(clean(text).split()), most)
 
 
 START = "test_"  # may be left out
@@ -348,36 +245,36 @@ SUITES = 5
 SEPARATORS = ("::", ".")  # between suite and name, as people copy them
 
 
-async def find_hits(asked: Query, words: SearchWords, limit: int) -> list[Hit]:
-    """Return tests and suites, and a link to the repository's list of tests for these words."""
+async def find_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
+    """Find tests and suites, and link to the repository's list of tests for these words."""
     if words.number is not None:
         return []
-    private = access.reads_private(asked.request)
-    shown = await record_store.read_visible_repositories(asked.tx, asked.hidden, private=private)
+    private = access.reads_private(query.request)
+    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
     hits = []
     if len(words.text.split()) == 1:
         suite, name = _split(words.text)
-        hits += await _tests(asked, shown, suite, name, limit)
-        suites = await result_rows.suites_by_name(asked.tx, shown.keys(), words.text, limit=SUITES)
+        hits += await _tests(query, shown, suite, name, limit)
+        suites = await result_rows.suites_by_name(query.tx, shown.keys(), words.text, limit=SUITES)
         hits += [_suite(row, shown[row["repository_id"]]) for row in suites]
-    return [*hits, *await _beside_upstream(asked, words), *_lists(asked, words)]
+    return [*hits, *await _beside_upstream(query, words), *_lists(query, words)]
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return suite and name of a test that is written with both; the suite is empty otherwise."""
+    """Split the name of a test into suite and name; the suite is empty if it is not given."""
     for separator in SEPARATORS:
-        place, found, name = text.rpartition(separator)
-        if found and name and place:
+        place, matched, name = text.rpartition(separator)
+        if matched and name and place:
             return place.rpartition(separator)[2], name
     return "", text
 
 
-async def _tests(asked: Query, shown: Mapping[int, str], suite: str, name: str, limit: int) -> list[Hit]:
+async def _tests(query: Query, shown: Mapping[int, str], suite: str, name: str, limit: int) -> list[Hit]:
     starts = [name] if name.startswith(START) else [name, START + name]
-    found: list[TestRow] = []
+    rows: list[TestRow] = []
     for start in starts:
-        found += await result_rows.tests_by_name(asked.tx, shown.keys(), start, limit=limit)
-    mine = [row for row in found if not suite or row["suite"].endswith(suite)]
+        rows += await result_rows.tests_by_name(query.tx, shown.keys(), start, limit=limit)
+    mine = [row for row in rows if not suite or row["suite"].endswith(suite)]
     return [_test(row, shown[row["repository_id"]]) for row in mine[:limit]]
 
 
@@ -387,7 +284,7 @@ def _test(row: TestRow, repo: str) -> Hit:
         title=row["name"],
         path=f"/{repo}/test/{texts.shown_digest(row['digest'])}",
         repo=repo,
-        detail=" ".join(one for one in (row["suite"], row["file"]) if one),
+        detail=" ".join(part for part in (row["suite"], row["file"]) if part),
     )
 
 
@@ -404,31 +301,31 @@ def _suite(row: SuiteRow, repo: str) -> Hit:
     )
 
 
-async def _beside_upstream(asked: Query, words: SearchWords) -> list[Hit]:
-    """Return the way to the tests of the backend that the text names."""
-    allowlist = await allowlists.read_in_force(asked.tx)
-    if allowlist is None or all(map(asked.hidden.has, asked.settings.upstream_repo)):
+async def _beside_upstream(query: Query, words: SearchWords) -> list[Hit]:
+    """Link to the tests of the backend that the text names."""
+    allowlist = await allowlists.read_in_force(query.tx)
+    if allowlist is None or all(map(query.hidden.has, query.settings.upstream_repo)):
         return []
     return [
         Hit(
             kind="list",
-            title=f"Tests of {one.device or one.repo} beside upstream",
-            path=f"/oot/{one.repo}/tests",
+            title=f"Tests of {entry.device or entry.repo} beside upstream",
+            path=f"/oot/{entry.repo}/tests",
         )
-        for one in allowlist.entries
-        if words.folded in {one.key, (one.device or one.repo).casefold()}
+        for entry in allowlist.entries
+        if words.folded in {entry.key, (entry.device or entry.repo).casefold()}
     ]
 
 
-def _lists(asked: Query, words: SearchWords) -> list[Hit]:
-    query = urlencode({"q": words.text, "sort": "name"})
+def _lists(query: Query, words: SearchWords) -> list[Hit]:
+    choice = urlencode({"q": words.text, "sort": "name"})
     return [
         Hit(
             kind="list",
             title=f"Tests with “{words.text}” in name, suite or file",
-            path=f"/{repo}/tests?{query}",
+            path=f"/{repo}/tests?{choice}",
             repo=repo,
         )
-        for repo in asked.settings.upstream_repo
-        if not asked.hidden.has(repo)
+        for repo in query.settings.upstream_repo
+        if not query.hidden.has(repo)
     ]

@@ -88,17 +88,20 @@ class TimeWindow:
 
     def holes(self) -> list[Band]:
         """Return where nothing is known."""
-        found = []
+        bands = []
         for at in range(max(self.first, 1), self.last):
             before, after = self._times[at - 1], self._times[at]
             if after - before > self.gap and (band := self.band(before, after)):
-                found.append(band)
-        return found
+                bands.append(band)
+        return bands
 
     def ticks(self) -> list[Tick]:
         """Return round times."""
         length = self.end - self.start
-        step = next((one for one in NICE if length / one <= TICKS_MOST), 86_400 * math.ceil(length / 604_800))
+        step = next(
+            (length_of_step for length_of_step in NICE if length / length_of_step <= TICKS_MOST),
+            86_400 * math.ceil(length / 604_800),
+        )
         first = -(-self.start // step) * step
         return [Tick(self.x(at), at) for at in range(first, self.end + 1, step)]
 
@@ -165,10 +168,10 @@ class Placed(NamedTuple):
 def pack_lanes(pieces: Iterable[Piece]) -> tuple[list[Placed], int]:
     """Return the pieces that have a place, by start, and how many others there are."""
     # each piece goes into the first lane that is free: there are as few as are needed
-    longest = sorted(pieces, key=lambda one: one[1] - one[2])
+    longest = sorted(pieces, key=lambda piece: piece[1] - piece[2])
     free: list[int] = []  # when each lane is free again
     placed = []
-    for piece in sorted(longest[:PACKED_MOST], key=lambda one: (one[1], one[2], one[0])):
+    for piece in sorted(longest[:PACKED_MOST], key=lambda piece: (piece[1], piece[2], piece[0])):
         lane = next((at for at, end in enumerate(free) if end <= piece[1]), len(free))
         if lane == LANES_MOST:
             continue
@@ -297,14 +300,14 @@ class ChartQuery:
         return self.path + (f"?{query}" if query else "")
 
 
-def draw_job(row: JobRow, stored: StoredUsage, steps: Sequence[ChartStep], asked: ChartQuery) -> JobChart:
+def draw_job(row: JobRow, stored: StoredUsage, steps: Sequence[ChartStep], query: ChartQuery) -> JobChart:
     """Return a job's page."""
     known = charted_series(stored.series)
     summaries = stored.details.get("summaries", {})
-    means = {name: one["avg"] for name, one in summaries.items()}
-    shown = choose_series(known, asked.series, means)
+    means = {name: summary["avg"] for name, summary in summaries.items()}
+    shown = choose_series(known, query.series, means)
     first, last = stored.timestamps[0], max(stored.timestamps[-1], stored.timestamps[0] + 1)
-    start, end = _clamped(asked.start or first, first, last), _clamped(asked.end or last, first, last)
+    start, end = _clamped(query.start or first, first, last), _clamped(query.end or last, first, last)
     if end <= start:
         start, end = first, last
     whole = (start, end) == (first, last)
@@ -313,41 +316,45 @@ def draw_job(row: JobRow, stored: StoredUsage, steps: Sequence[ChartStep], asked
     pieces: list[Piece] = [
         (str(name), int(begin), int(stop))
         for name, begin, stop in row["segments"]
-        if asked.everything or not in_background(str(name))
+        if query.everything or not in_background(str(name))
     ]
-    inside = [one for one in pieces if one[2] >= start and one[1] <= end]
+    inside = [piece for piece in pieces if piece[2] >= start and piece[1] <= end]
     placed, more = pack_lanes(inside)
-    bars = [_bar(window, one.piece, one.lane, asked) for one in placed]
+    bars = [_bar(window, placed_piece.piece, placed_piece.lane, query) for placed_piece in placed]
     drawn = [
-        _draw_series(number, one, stored, window, _without(one, shown, asked))
-        for number, one in enumerate(shown, 1)
+        _draw_series(number, series, stored, window, _without(series, shown, query))
+        for number, series in enumerate(shown, 1)
     ]
-    count = 1 + max((one.lane for one in placed), default=-1)
+    count = 1 + max((placed_piece.lane for placed_piece in placed), default=-1)
     return JobChart(
         start=start,
         end=end,
         whole=whole,
         drawn=drawn,
-        others=_others(known, shown, asked, start if not whole else 0, end if not whole else 0),
+        others=_others(known, shown, query, start if not whole else 0, end if not whole else 0),
         ticks=window.ticks(),
         holes=window.holes(),
         steps=[
             bar
-            for one in _longest_steps(steps)
-            if (bar := _bar(window, (one.name, one.start, one.end), 0, asked))
+            for step in _longest_steps(steps)
+            if (bar := _bar(window, (step.name, step.start, step.end), 0, query))
         ],
         commands=[bar for bar in bars if bar],
         lanes=count,
         more=more,
-        zooms=_zooms(start, end, first, last, asked),
-        step_lines=[_step_row(one, stored, shown, asked) for one in steps[:STEPS_LISTED]],
-        command_lines=_command_rows(inside, stored, row, asked),
+        zooms=_zooms(start, end, first, last, query),
+        step_lines=[_step_row(step, stored, shown, query) for step in steps[:STEPS_LISTED]],
+        command_lines=_command_rows(inside, stored, row, query),
         commands_more=max(0, len(inside) - COMMANDS_LISTED),
         pairs=stored.details.get("pairs", [])[:PAIRS_LISTED],
         series=[
-            (one.name, weighted_mean(stored.series.get(one.mean), stands_for), summaries[one.most])
-            for one in known
-            if one.most in summaries
+            (
+                charted.name,
+                weighted_mean(stored.series.get(charted.mean), stands_for),
+                summaries[charted.most],
+            )
+            for charted in known
+            if charted.most in summaries
         ][:SERIES_LISTED],
         memory=_accelerator_memory(summaries),
         height=26 + (LANE + 3 if steps else 0) + count * LANE,
@@ -359,82 +366,84 @@ def _clamped(at: int, first: int, last: int) -> int:
 
 
 def _longest_steps(steps: Sequence[ChartStep]) -> list[ChartStep]:
-    chosen = sorted(steps, key=lambda one: one.start - one.end)[:STEPS_DRAWN]
-    return sorted(chosen, key=lambda one: one.start)
+    chosen = sorted(steps, key=lambda step: step.start - step.end)[:STEPS_DRAWN]
+    return sorted(chosen, key=lambda step: step.start)
 
 
-def _bar(window: TimeWindow, piece: Piece, lane: int, asked: ChartQuery) -> DrawnBar | None:
+def _bar(window: TimeWindow, piece: Piece, lane: int, query: ChartQuery) -> DrawnBar | None:
     name, start, end = piece
     band = window.band(start, end)
     if band is None:
         return None
-    return DrawnBar(band, name, start, end, lane, asked.link(start=start, end=max(end, start + 1)))
+    return DrawnBar(band, name, start, end, lane, query.link(start=start, end=max(end, start + 1)))
 
 
 def _draw_series(
-    number: int, one: ChartedSeries, stored: StoredUsage, window: TimeWindow, toggle: str
+    number: int, charted: ChartedSeries, stored: StoredUsage, window: TimeWindow, toggle: str
 ) -> DrawnSeries:
-    most, means, times = stored.series[one.most], stored.series.get(one.mean), stored.timestamps
+    most, means, times = stored.series[charted.most], stored.series.get(charted.mean), stored.timestamps
     inside = slice(bisect_left(times, window.start), bisect_right(times, window.end))
     average = None if means is None else weighted_mean(means[inside], time_weights(times)[0][inside])
     return DrawnSeries(
-        number, one.name, window.line(most, means), average, summarize_series(most[inside]), toggle
+        number, charted.name, window.line(most, means), average, summarize_series(most[inside]), toggle
     )
 
 
-def _without(one: ChartedSeries, shown: Sequence[ChartedSeries], asked: ChartQuery) -> str:
-    left = ",".join(other.name for other in shown if other is not one)
-    return asked.link(start=asked.start, end=asked.end, series=left)
+def _without(removed: ChartedSeries, shown: Sequence[ChartedSeries], query: ChartQuery) -> str:
+    left = ",".join(other.name for other in shown if other is not removed)
+    return query.link(start=query.start, end=query.end, series=left)
 
 
 def _others(
-    known: Sequence[ChartedSeries], shown: Sequence[ChartedSeries], asked: ChartQuery, start: int, end: int
+    known: Sequence[ChartedSeries], shown: Sequence[ChartedSeries], query: ChartQuery, start: int, end: int
 ) -> list[tuple[str, str]]:
-    names = [one.name for one in shown]
+    names = [series.name for series in shown]
     kept = names[: SERIES_SHOWN_MOST - 1]
     return [
-        (one.name, asked.link(start=start, end=end, series=",".join([*kept, one.name])))
-        for one in known
-        if one.name not in names
+        (series.name, query.link(start=start, end=end, series=",".join([*kept, series.name])))
+        for series in known
+        if series.name not in names
     ]
 
 
-def _zooms(start: int, end: int, first: int, last: int, asked: ChartQuery) -> list[tuple[str, str]]:
+def _zooms(start: int, end: int, first: int, last: int, query: ChartQuery) -> list[tuple[str, str]]:
     middle, length = (start + end) // 2, end - start
-    found = []
+    links = []
     if (start, end) != (first, last):
         wider = (_clamped(start - length // 2, first, last), _clamped(end + length // 2, first, last))
-        found += [("Whole job", asked.link()), ("Wider", asked.link(start=wider[0], end=wider[1]))]
+        links += [("Whole job", query.link()), ("Wider", query.link(start=wider[0], end=wider[1]))]
         if start > first:
-            found.append(("Earlier", asked.link(start=max(first, start - length), end=start)))
+            links.append(("Earlier", query.link(start=max(first, start - length), end=start)))
         if end < last:
-            found.append(("Later", asked.link(start=end, end=min(last, end + length))))
+            links.append(("Later", query.link(start=end, end=min(last, end + length))))
     if length >= 2:
-        found += [
-            ("First half", asked.link(start=start, end=middle)),
-            ("Second half", asked.link(start=middle, end=end)),
+        links += [
+            ("First half", query.link(start=start, end=middle)),
+            ("Second half", query.link(start=middle, end=end)),
         ]
-    return found
+    return links
 
 
 def _step_row(
-    one: ChartStep, stored: StoredUsage, shown: Sequence[ChartedSeries], asked: ChartQuery
+    step: ChartStep, stored: StoredUsage, shown: Sequence[ChartedSeries], query: ChartQuery
 ) -> StepRow:
-    most = [_most(stored.timestamps, stored.series[each.most], one.start, one.end) for each in shown]
-    link = asked.link(start=one.start, end=max(one.end, one.start + 1))
-    return StepRow(one.name, one.start, one.end - one.start, most, link)
+    most = [_most(stored.timestamps, stored.series[each.most], step.start, step.end) for each in shown]
+    link = query.link(start=step.start, end=max(step.end, step.start + 1))
+    return StepRow(step.name, step.start, step.end - step.start, most, link)
 
 
 def _command_rows(
-    pieces: Sequence[Piece], stored: StoredUsage, row: JobRow, asked: ChartQuery
+    pieces: Sequence[Piece], stored: StoredUsage, row: JobRow, query: ChartQuery
 ) -> list[CommandRow]:
     length = max(1, row["end_at"] - stored.timestamps[0])
-    used = {one["command"]: one for one in stored.details.get("usages", [])}
+    used = {usage["command"]: usage for usage in stored.details.get("usages", [])}
     memory = stored.series.get(MEMORY)
-    found = []
-    for name, start, end in sorted(pieces, key=lambda one: (one[1] - one[2], one[1]))[:COMMANDS_LISTED]:
+    rows = []
+    for name, start, end in sorted(pieces, key=lambda piece: (piece[1] - piece[2], piece[1]))[
+        :COMMANDS_LISTED
+    ]:
         usage = used.get(name, {})
-        found.append(
+        rows.append(
             CommandRow(
                 name,
                 start,
@@ -443,10 +452,10 @@ def _command_rows(
                 _most(stored.timestamps, memory, start, end) if memory is not None else None,
                 usage.get("alone_s"),
                 usage.get("shared_s"),
-                asked.link(start=start, end=max(end, start + 1)),
+                query.link(start=start, end=max(end, start + 1)),
             )
         )
-    return found
+    return rows
 
 
 def _most(timestamps: Sequence[int], column: Sequence[float], start: int, end: int) -> float | None:
@@ -456,12 +465,12 @@ def _most(timestamps: Sequence[int], column: Sequence[float], start: int, end: i
 
 def _accelerator_memory(summaries: Mapping[str, Any]) -> list[tuple[str, float]]:
     """Return the most MiB in use of every accelerator."""
-    found = []
-    for series, one in summaries.items():
+    accelerators = []
+    for series, summary in summaries.items():
         parts = series.split("|")
         if parts[0] == "gpu_usage" and parts[-2:] == ["allocated_mem_value", "max"]:
-            found.append((f"gpu_{parts[1]}", one["max"]))
-    return found
+            accelerators.append((f"gpu_{parts[1]}", summary["max"]))
+    return accelerators
 
 
 SERIES_SHOWN_MOST = 6  # at once
@@ -482,34 +491,34 @@ class ChartedSeries(NamedTuple):
 
 def charted_series(ids: Iterable[str]) -> list[ChartedSeries]:
     """Return what can be charted of a log's series, in their order; a second accelerator of one place gets a number."""
-    found: dict[str, ChartedSeries] = {}
+    series_by_name: dict[str, ChartedSeries] = {}
     for series in ids:
         name = _series_name(series)
         if name is None:
             continue
         numbered, at = name, 1
-        while numbered in found:
+        while numbered in series_by_name:
             at += 1
             numbered = f"{name}_{at}"
-        found[numbered] = ChartedSeries(numbered, series, series.removesuffix("max") + "avg")
-    return list(found.values())
+        series_by_name[numbered] = ChartedSeries(numbered, series, series.removesuffix("max") + "avg")
+    return list(series_by_name.values())
 
 
 def choose_series(
-    known: Sequence[ChartedSeries], asked: str, means: Mapping[str, float]
+    known: Sequence[ChartedSeries], requested: str, means: Mapping[str, float]
 ) -> list[ChartedSeries]:
     """Return the series asked for, by name with commas between; else cpu, memory and of accelerators the worst.
 
     These are the one that is used least and the one whose memory is fullest, by the `means` of series.
     """
-    by_name = {one.name: one for one in known}
-    names = [name for name in dict.fromkeys(asked.split(",")) if name in by_name]
+    by_name = {series.name: series for series in known}
+    names = [name for name in dict.fromkeys(requested.split(",")) if name in by_name]
     if not names:
         names = [name for name in ("cpu", "memory") if name in by_name]
         for field, sign in (("util_percent", -1), ("allocated_mem_percent", 1)):
-            of_kind = [one for one in known if one.most.endswith(f"|{field}|max")]
+            of_kind = [series for series in known if series.most.endswith(f"|{field}|max")]
             if of_kind:
-                names.append(max(of_kind, key=lambda one: sign * means.get(one.most, 0.0)).name)
+                names.append(max(of_kind, key=lambda series: sign * means.get(series.most, 0.0)).name)
     return [by_name[name] for name in names[:SERIES_SHOWN_MOST]]
 
 

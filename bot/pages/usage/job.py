@@ -57,9 +57,9 @@ class JobUsage(NamedTuple):
     absence: str  # why there is no utilization
 
 
-async def find_usage(asked: Query, identifier: int, attempt: int | None) -> JobUsage:
+async def find_usage(query: Query, identifier: int, attempt: int | None) -> JobUsage:
     """Return a job of the repository in the path; raises Rejected 404 where it may not be shown."""
-    tx, owners = asked.tx, await job_reads.visible_ids_of(asked, asked[REPO])
+    tx, owners = query.tx, await job_reads.visible_ids_of(query, query[REPO])
     row = await measured_jobs.find_measured_job(tx, owners, identifier, attempt)
     job = await collected.find_job(tx, owners, identifier)
     if row is None and job is None:
@@ -87,8 +87,8 @@ OOM = "oom"  # the kind of a verdict on a log
 class JobPage:
     """A job, its utilization, and what its log says."""
 
-    found: JobUsage
-    asked: chart.ChartQuery
+    usage: JobUsage
+    query: chart.ChartQuery
     verdicts: Sequence[Mapping[str, Any]]
     stored: StoredUsage | None = None
 
@@ -100,38 +100,38 @@ TO = declare.whole("to", LATEST, "its last second", default=0)
 SERIES = declare.text("series", "the series of the chart", most=SERIES_MOST)
 
 
-async def read_job(asked: Query) -> JobPage:
+async def read_job(query: Query) -> JobPage:
     """Read a job, and the verdicts on its log."""
-    found = await find_usage(asked, asked[JOB_OF_PAGE], asked[ATTEMPT])
+    usage = await find_usage(query, query[JOB_OF_PAGE], query[ATTEMPT])
     verdicts: list[Mapping[str, Any]] = []
-    if found.job is not None:
-        subject = ci_jobs.job_subject(asked.request, found.job)
-        for add in sections(asked.context.features, "job_json"):
-            verdicts += (await add(asked.tx, subject)).get("verdicts", [])
+    if usage.job is not None:
+        subject = ci_jobs.job_subject(query.request, usage.job)
+        for add in sections(query.context.features, "job_json"):
+            verdicts += (await add(query.tx, subject)).get("verdicts", [])
     chosen = chart.ChartQuery(
-        path=asked.request.path,
-        series=asked[SERIES],
-        start=asked[FROM],
-        end=asked[TO],
-        everything=asked[ALL] == "1",
+        path=query.request.path,
+        series=query[SERIES],
+        start=query[FROM],
+        end=query[TO],
+        everything=query[ALL] == "1",
     )
-    return JobPage(found=found, asked=chosen, verdicts=verdicts)
+    return JobPage(usage=usage, query=chosen, verdicts=verdicts)
 
 
-async def load_page_series(asked: Query, one: JobPage) -> JobPage:
+async def load_page_series(query: Query, page: JobPage) -> JobPage:
     """Load the series of a job."""
-    row = one.found.row
-    return replace(one, stored=await read_series(asked.context, row)) if row else one
+    row = page.usage.row
+    return replace(page, stored=await read_series(query.context, row)) if row else page
 
 
-def show_job(one: JobPage) -> dict[str, Any]:
+def show_job(page: JobPage) -> dict[str, Any]:
     """Return what the page shows: a job's chart and tables."""
-    row, of, stored = one.found.row, one.found.job, one.stored
+    row, of, stored = page.usage.row, page.usage.job, page.stored
     repo = row["repo"] if row else of["repo"] if of else ""
     run_id = row["run_id"] if row else (of and of["run_id"]) or 0
     identifier = row["job_id"] if row else of["id"] if of else 0
     peak = row["peak"] if row else None
-    shown = one.asked.everything
+    shown = page.query.everything
     return {
         "repo": repo,
         "run_id": run_id,
@@ -139,13 +139,13 @@ def show_job(one: JobPage) -> dict[str, Any]:
         "title": row["job_name"] if row else (of and of["name"]) or "job",
         "known": of is not None,
         "row": row,
-        "absence": one.found.absence,
+        "absence": page.usage.absence,
         "beside_peak": [name for name in peak["commands"] if shown or not in_background(name)]
         if peak
         else [],
-        "view": chart.draw_job(row, stored, chart_steps(of), one.asked) if row and stored else None,
-        "asked": one.asked,
-        "oom": any(each["kind"] == OOM for each in one.verdicts) or bool(row and row["oom_risk"]),
+        "view": chart.draw_job(row, stored, chart_steps(of), page.query) if row and stored else None,
+        "query": page.query,
+        "oom": any(each["kind"] == OOM for each in page.verdicts) or bool(row and row["oom_risk"]),
         "idle": measured_jobs.idle_share(row) if row else None,
         "accelerators": measured_jobs.accelerators(row["gpu_type"] if row else None),
         "json_url": f"/api/ci/utilization/{repo}/{run_id}/{identifier}" if row and stored else None,
@@ -154,14 +154,14 @@ def show_job(one: JobPage) -> dict[str, Any]:
 
 def chart_steps(of: WorkflowJobRow | None) -> list[chart.ChartStep]:
     """Return the steps of a job that began, in order."""
-    found = []
-    for at, one in enumerate(ci_jobs.steps_of_job(of) if of else ()):
+    steps = []
+    for at, step in enumerate(ci_jobs.steps_of_job(of) if of else ()):
         raw = of["steps"][at] if of and of["steps"] else {}
         started = read_field(raw, ("started_at",), Kind.TIME)
         ended = read_field(raw, ("completed_at",), Kind.TIME)
         if started is not None:
-            found.append(chart.ChartStep(one.name, started // 1000, (ended or started) // 1000))
-    return found
+            steps.append(chart.ChartStep(step.name, started // 1000, (ended or started) // 1000))
+    return steps
 
 
 JOB_VIEW = View(
@@ -243,9 +243,9 @@ class JobUtilization(Struct, frozen=True, kw_only=True, omit_defaults=True):
 @in_render_thread
 async def send_series(request: web.Request) -> web.Response:
     """Answer with a job's series."""
-    async with open_query(request, SERIES_PARAMETERS) as asked:
-        row, with_raw = await _requested_row(asked), asked[RAW]
-    stored = await _stored_series(asked, row)
+    async with open_query(request, SERIES_PARAMETERS) as query:
+        row, with_raw = await _requested_row(query), query[RAW]
+    stored = await _stored_series(query, row)
     body = await asyncio.to_thread(_encode_series, row, stored, with_raw=with_raw == "1")
     return web.Response(body=body, headers={"Content-Type": "application/json; charset=utf-8"})
 
@@ -253,9 +253,9 @@ async def send_series(request: web.Request) -> web.Response:
 @in_render_thread
 async def send_csv(request: web.Request) -> web.Response:
     """Answer with every number of a job."""
-    async with open_query(request, JOB_PARAMETERS) as asked:
-        row = await _requested_row(asked)
-    stored = await _stored_series(asked, row)
+    async with open_query(request, JOB_PARAMETERS) as query:
+        row = await _requested_row(query)
+    stored = await _stored_series(query, row)
     text = await asyncio.to_thread(_csv_records, stored)
     name = f'attachment; filename="utilization-{row["job_id"]}.csv"'
     return web.Response(
@@ -263,15 +263,15 @@ async def send_csv(request: web.Request) -> web.Response:
     )
 
 
-async def _requested_row(asked: Query) -> JobRow:
-    row = (await find_usage(asked, asked[JOB], asked[ATTEMPT])).row
-    if row is None or row["run_id"] != asked[RUN]:
+async def _requested_row(query: Query) -> JobRow:
+    row = (await find_usage(query, query[JOB], query[ATTEMPT])).row
+    if row is None or row["run_id"] != query[RUN]:
         raise NO_JOB.because("no usage log of that job may be shown")
     return row
 
 
-async def _stored_series(asked: Query, row: JobRow) -> StoredUsage:
-    stored = await read_series(asked.context, row)
+async def _stored_series(query: Query, row: JobRow) -> StoredUsage:
+    stored = await read_series(query.context, row)
     if stored is None:
         raise NO_JOB.because(row["reason"] or "the series have been deleted")
     return stored
@@ -279,9 +279,9 @@ async def _stored_series(asked: Query, row: JobRow) -> StoredUsage:
 
 def _encode_series(row: JobRow, stored: StoredUsage, *, with_raw: bool) -> bytes:
     chosen = [
-        (series, one.name if series == one.most else f"{one.name}_avg")
-        for one in chart.charted_series(stored.series)
-        for series in (one.most, one.mean)
+        (series, charted.name if series == charted.most else f"{charted.name}_avg")
+        for charted in chart.charted_series(stored.series)
+        for series in (charted.most, charted.mean)
         if series in stored.series
     ]
     return msgspec.json.encode(

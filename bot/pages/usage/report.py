@@ -53,13 +53,13 @@ class ReportWindow:
     trusted: bool
 
 
-async def visible_owners(asked: Query) -> tuple[str, set[int]]:
+async def visible_owners(query: Query) -> tuple[str, set[int]]:
     """Return the repository in the path and its ids; raises Rejected 404 where it may not be shown."""
-    repo = asked[REPO]
-    found = await job_reads.visible_ids_of(asked, repo)
-    if not found:
+    repo = query[REPO]
+    owners = await job_reads.visible_ids_of(query, repo)
+    if not owners:
         raise NO_REPORT.because(f"nothing of {repo} may be shown")
-    return repo, found
+    return repo, owners
 
 
 def runner_costs(settings: Settings) -> report.Costs:
@@ -114,10 +114,10 @@ async def read_groups_over_time(
             period_of[SumPiece(row["span"], row["day"])],
         ),
     )
-    found: dict[JobGroup, list[tuple[Period, Numbers]]] = {}
+    numbers_by_group: dict[JobGroup, list[tuple[Period, Numbers]]] = {}
     for group, period in sorted(sums):
-        found.setdefault(group, []).append((period, report.numbers_of(sums[group, period], money)))
-    return found
+        numbers_by_group.setdefault(group, []).append((period, report.numbers_of(sums[group, period], money)))
+    return numbers_by_group
 
 
 def _period_of(chosen: Collection[Period]) -> dict[SumPiece, Period]:
@@ -214,15 +214,15 @@ GROUP = declare.text("group", "the group of the charts")
 PAGE_PARENT = declare.text("parent", "of a job: its workflow")
 
 
-async def read_page(asked: Query) -> PageReport:
+async def read_page(query: Query) -> PageReport:
     """Read the groups of a repository's jobs."""
-    tx, money, chosen = asked.tx, runner_costs(asked.settings), _read_query(asked)
-    repo, owners = await visible_owners(asked)
+    tx, money, chosen = query.tx, runner_costs(query.settings), _read_query(query)
+    repo, owners = await visible_owners(query)
     today = tx.now // DAY
     window = ReportWindow(
         repo=repo, owners=owners, first=today - chosen.days + 1, last=today, trusted=chosen.trusted
     )
-    found = await read_groups(tx, window, chosen.by, money)
+    groups = await read_groups(tx, window, chosen.by, money)
     trend = await read_trend(
         tx,
         window,
@@ -237,28 +237,32 @@ async def read_page(asked: Query) -> PageReport:
     return PageReport(
         window=window,
         chosen=chosen,
-        groups=found,
+        groups=groups,
         trend=trend,
         total=total,
         measured=measured,
         jobs_run=sum(run.values()),
-        backends=await _measured_backends(asked, window, money),
-        has_grid=asked.settings.is_upstream(repo),
+        backends=await _measured_backends(query, window, money),
+        has_grid=query.settings.is_upstream(repo),
         counted_until=await sums.counted_until(tx, UTILIZATION, owners, first=first_day(window.first, 7)),
     )
 
 
-def show_report(found: PageReport) -> dict[str, Any]:
+def show_report(page_report: PageReport) -> dict[str, Any]:
     """Return what the page shows."""
-    chosen, measured = found.chosen, sum(found.measured.values())
-    sort = chosen.sort or report.default_sort(list(found.groups.values()))
+    chosen, measured = page_report.chosen, sum(page_report.measured.values())
+    sort = chosen.sort or report.default_sort(list(page_report.groups.values()))
     listed = [
         ListedGroup(group, numbers, chosen.link(group=group.key, parent=group.parent))
-        for group, numbers in report.sort_groups(found.groups, sort)
+        for group, numbers in report.sort_groups(page_report.groups, sort)
     ]
-    total = found.groups.get(chosen.group, report.numbers_of(UsageSums())) if chosen.group else found.total
+    total = (
+        page_report.groups.get(chosen.group, report.numbers_of(UsageSums()))
+        if chosen.group
+        else page_report.total
+    )
     return {
-        "repo": found.window.repo,
+        "repo": page_report.window.repo,
         "chosen": chosen,
         "sort": sort,
         "kinds": GROUP_KINDS,
@@ -267,53 +271,53 @@ def show_report(found: PageReport) -> dict[str, Any]:
         "total": total,
         "listed": listed[:LISTED_MOST],
         "more": max(0, len(listed) - LISTED_MOST),
-        "accelerated": any(one.numbers.gpu_hours for one in listed),
-        "costed": any(one.numbers.cost is not None for one in listed),
-        "charts": _charts(found) if chosen.granularity != "all" else [],
+        "accelerated": any(each.numbers.gpu_hours for each in listed),
+        "costed": any(each.numbers.cost is not None for each in listed),
+        "charts": _charts(page_report) if chosen.granularity != "all" else [],
         "measured": measured,
-        "elsewhere": found.measured.get(not chosen.trusted, 0),
-        "jobs_run": max(found.jobs_run, measured),
-        "backends": found.backends,
+        "elsewhere": page_report.measured.get(not chosen.trusted, 0),
+        "jobs_run": max(page_report.jobs_run, measured),
+        "backends": page_report.backends,
         "metrics": METRICS,
         "sorts": report.SORTS,
-        "counted_until": found.counted_until,
-        "json_url": _json_url(found.window, chosen),
+        "counted_until": page_report.counted_until,
+        "json_url": _json_url(page_report.window, chosen),
     }
 
 
-def _read_query(asked: Query) -> ReportQuery:
+def _read_query(query: Query) -> ReportQuery:
     return ReportQuery(
-        path=asked.request.path,
-        by=asked[BY],
-        days=asked[DAYS],
-        granularity=asked[PAGE_GRANULARITY],
-        trusted=asked[RUNS] == "trusted",
-        sort=asked[SORT],
-        group=JobGroup(asked[GROUP], asked[PAGE_PARENT]) if asked[GROUP] else None,
+        path=query.request.path,
+        by=query[BY],
+        days=query[DAYS],
+        granularity=query[PAGE_GRANULARITY],
+        trusted=query[RUNS] == "trusted",
+        sort=query[SORT],
+        group=JobGroup(query[GROUP], query[PAGE_PARENT]) if query[GROUP] else None,
     )
 
 
 def _json_url(window: ReportWindow, chosen: ReportQuery) -> str:
     names = {"job": "job_name", "workflow": "workflow_name", "runner": "runner_label"}
-    asked = {
+    parameters_of_api = {
         "group_by": names[chosen.by],
         "start": report.iso_date(window.first),
         "end": report.iso_date(window.last),
         "granularity": chosen.granularity,
         "runs": "trusted" if chosen.trusted else "others",
     }
-    return f"/api/ci/utilization/{window.repo}/report?{urlencode(asked)}"
+    return f"/api/ci/utilization/{window.repo}/report?{urlencode(parameters_of_api)}"
 
 
 async def _measured_backends(
-    asked: Query, window: ReportWindow, money: report.Costs
+    query: Query, window: ReportWindow, money: report.Costs
 ) -> list[tuple[str, Numbers]]:
     """Return the backends of an upstream that may be shown and were measured, the idlest accelerators first."""
-    tx, known = asked.tx, {name.casefold() for name in asked.settings.upstream_repo}
+    tx, known = query.tx, {name.casefold() for name in query.settings.upstream_repo}
     allowlist = await allowlists.read_in_force(tx) if window.repo.casefold() in known else None
-    found = []
+    backends = []
     for entry in (allowlist.entries if allowlist else ())[:BACKENDS_MOST]:
-        owners = await ci_jobs.visible_ids(asked.request, tx, entry.repo)
+        owners = await ci_jobs.visible_ids(query.request, tx, entry.repo)
         if not owners:
             continue
         theirs = ReportWindow(
@@ -321,26 +325,26 @@ async def _measured_backends(
         )
         ((_, numbers),) = await read_trend(tx, theirs, "all", money)
         if numbers.jobs:
-            found.append((entry.repo, numbers))
-    return sorted(found, key=lambda one: (-one[1].idle_gpu_hours, one[0]))
+            backends.append((entry.repo, numbers))
+    return sorted(backends, key=lambda backend: (-backend[1].idle_gpu_hours, backend[0]))
 
 
-def _charts(found: PageReport) -> list[Chart]:
-    labels = [report.iso_date(period.first) for period, _ in found.trend]
-    ends = [report.iso_date(min(period.last, found.window.last)) for period, _ in found.trend]
-    links = commits_of_days(found.window.repo, ends) if found.has_grid else ()
+def _charts(page_report: PageReport) -> list[Chart]:
+    labels = [report.iso_date(period.first) for period, _ in page_report.trend]
+    ends = [report.iso_date(min(period.last, page_report.window.last)) for period, _ in page_report.trend]
+    links = commits_of_days(page_report.window.repo, ends) if page_report.has_grid else ()
     drawn = []
     for title, name in METRICS:
-        each = [getattr(numbers, name) for _, numbers in found.trend]
+        each = [getattr(numbers, name) for _, numbers in page_report.trend]
         made = chart(
             title,
             labels,
-            [("median", [one.p50 for one in each]), ("p95", [one.p95 for one in each])],
+            [("median", [numbers.p50 for numbers in each]), ("p95", [numbers.p95 for numbers in each])],
             show=lambda value: f"{value:.0f} %",
             top=100.0,
             over="Day (UTC)"
-            if found.chosen.granularity == "day"
-            else f"First day of the {found.chosen.granularity}",
+            if page_report.chosen.granularity == "day"
+            else f"First day of the {page_report.chosen.granularity}",
             links=links,
         )
         if not made.empty:
@@ -416,33 +420,33 @@ class ReportGroups:
     jobs: int
 
 
-async def read_json(asked: Query) -> ReportGroups:
+async def read_json(query: Query) -> ReportGroups:
     """Read the groups of a repository's jobs."""
-    tx, money = asked.tx, runner_costs(asked.settings)
-    first, last = _requested_days(asked, today=tx.now // DAY)
-    repo, owners = await visible_owners(asked)
-    window = ReportWindow(repo=repo, owners=owners, first=first, last=last, trusted=asked[RUNS] == "trusted")
+    tx, money = query.tx, runner_costs(query.settings)
+    first, last = _requested_days(query, today=tx.now // DAY)
+    repo, owners = await visible_owners(query)
+    window = ReportWindow(repo=repo, owners=owners, first=first, last=last, trusted=query[RUNS] == "trusted")
     groups = await read_groups_over_time(
         tx,
         window,
-        KIND_OF_FIELD[asked[GROUP_BY]],
-        asked[JSON_GRANULARITY],
+        KIND_OF_FIELD[query[GROUP_BY]],
+        query[JSON_GRANULARITY],
         money=money,
-        parent=asked[PARENT_GROUP] or None,
+        parent=query[PARENT_GROUP] or None,
     )
     measured = sum((await daily_sums.measured_jobs(tx, owners, first, last)).values())
     run = sum((await daily_sums.created_jobs(tx, owners, first, last)).values())
     return ReportGroups(window=window, groups=groups, measured=measured, jobs=max(run, measured))
 
 
-def answer_report(found: ReportGroups) -> UsageReport:
+def answer_report(report_groups: ReportGroups) -> UsageReport:
     """Return the JSON of the groups."""
-    listed = sorted(found.groups.items())
+    listed = sorted(report_groups.groups.items())
     return UsageReport(
-        start=report.iso_date(found.window.first),
-        end=report.iso_date(found.window.last),
-        measured=found.measured,
-        jobs=found.jobs,
+        start=report.iso_date(report_groups.window.first),
+        end=report.iso_date(report_groups.window.last),
+        measured=report_groups.measured,
+        jobs=report_groups.jobs,
         groups=[
             UsageGroup(
                 group=group.key,
@@ -466,9 +470,9 @@ def _number_fields(numbers: Numbers) -> dict[str, Any]:
     return {name: getattr(numbers, name) for name in Numbers.__struct_fields__}
 
 
-def _requested_days(asked: Query, *, today: int) -> tuple[int, int]:
+def _requested_days(query: Query, *, today: int) -> tuple[int, int]:
     """Return the first and the last day asked for; raises Rejected 400."""
-    start, end = asked[START], asked[END]
+    start, end = query[START], query[END]
     last = today if end is None else end
     first = last - addresses.DAYS + 1 if start is None else start
     if not 0 <= last - first < addresses.MOST_DAYS:

@@ -69,10 +69,10 @@ class RunJobs:
     jobs: list[WorkflowJobRow]
 
 
-async def read_run(asked: Query) -> RunJobs:
+async def read_run(query: Query) -> RunJobs:
     """Read the jobs of a run; raises Rejected 404 where nothing is known of it."""
-    tx, repo, run_id = asked.tx, asked[REPO], asked[RUN_OF_PAGE]
-    owners = await ci_jobs.visible_ids_of(asked, repo)
+    tx, repo, run_id = query.tx, query[REPO], query[RUN_OF_PAGE]
+    owners = await ci_jobs.visible_ids_of(query, repo)
     attempts = await collected.attempts_of_run(tx, owners, run_id)
     measured, jobs = [], []
     for owner in sorted(owners):
@@ -81,54 +81,54 @@ async def read_run(asked: Query) -> RunJobs:
     if not attempts and not measured and not jobs:
         raise Rejected(404, "not_found", "no run of that id may be shown here")
     title = attempts[0]["name"] if attempts else (measured or jobs)[0]["workflow_name"]
-    return RunJobs(repo=repo, run_id=run_id, title=title, sort=asked[SORT], measured=measured, jobs=jobs)
+    return RunJobs(repo=repo, run_id=run_id, title=title, sort=query[SORT], measured=measured, jobs=jobs)
 
 
-async def read_measured(asked: Query) -> list[JobSummary]:
+async def read_measured(query: Query) -> list[JobSummary]:
     """Read the measured jobs of a run; raises Rejected 404 where there is none."""
-    found: list[JobSummary] = []
-    for owner in sorted(await ci_jobs.visible_ids_of(asked, asked[REPO])):
-        found += await measured_jobs.jobs_of_run(asked.tx, owner, asked[RUN], limit=JOBS_MOST)
-    if not found:
+    jobs: list[JobSummary] = []
+    for owner in sorted(await ci_jobs.visible_ids_of(query, query[REPO])):
+        jobs += await measured_jobs.jobs_of_run(query.tx, owner, query[RUN], limit=JOBS_MOST)
+    if not jobs:
         raise NO_RUN.because("no measured job of that run may be shown")
-    return found
+    return jobs
 
 
-def show_run(found: RunJobs) -> dict[str, Any]:
+def show_run(run: RunJobs) -> dict[str, Any]:
     """Return what the page shows: full memory and idle accelerators first."""
-    known = {one["job_id"] for one in found.measured}
+    known = {job["job_id"] for job in run.measured}
     return {
-        "repo": found.repo,
-        "run_id": found.run_id,
-        "title": found.title,
-        "sort": found.sort,
+        "repo": run.repo,
+        "run_id": run.run_id,
+        "title": run.title,
+        "sort": run.sort,
         "sorts": SORTS,
-        "jobs": sorted(found.measured, key=lambda one: _place_in_order(one, found.sort)),
+        "jobs": sorted(run.measured, key=lambda job: _place_in_order(job, run.sort)),
         "idle_share": measured_jobs.idle_share,
-        "accelerated": any(one["gpu_s"] for one in found.measured),
-        "unmeasured": [one for one in found.jobs if one["id"] not in known][:UNMEASURED_MOST],
-        "not_measured": sum(one["id"] not in known for one in found.jobs),
-        "all_jobs": len(found.jobs),
-        "json_url": f"/api/ci/utilization/{found.repo}/runs/{found.run_id}" if found.measured else None,
+        "accelerated": any(job["gpu_s"] for job in run.measured),
+        "unmeasured": [job for job in run.jobs if job["id"] not in known][:UNMEASURED_MOST],
+        "not_measured": sum(job["id"] not in known for job in run.jobs),
+        "all_jobs": len(run.jobs),
+        "json_url": f"/api/ci/utilization/{run.repo}/runs/{run.run_id}" if run.measured else None,
     }
 
 
-def answer_run(found: list[JobSummary]) -> RunUtilization:
+def answer_run(jobs: list[JobSummary]) -> RunUtilization:
     """Return the JSON of the measured jobs."""
-    return RunUtilization(jobs=[fill_struct(MeasuredJob, one) for one in found])
+    return RunUtilization(jobs=[fill_struct(MeasuredJob, job) for job in jobs])
 
 
-def _place_in_order(one: JobSummary, sort: str) -> tuple[bool, float, float, str]:
-    idle = measured_jobs.idle_share(one) or 0.0
-    memory = one["mem_max"] or 0.0
+def _place_in_order(job: JobSummary, sort: str) -> tuple[bool, float, float, str]:
+    idle = measured_jobs.idle_share(job) or 0.0
+    memory = job["mem_max"] or 0.0
     first = {
         "memory": (memory, idle),
         "idle": (idle, memory),
-        "cpu": (one["cpu_avg"] or 0.0, memory),
-        "gpu": (one["gpu_avg"] or 0.0, memory),
+        "cpu": (job["cpu_avg"] or 0.0, memory),
+        "gpu": (job["gpu_avg"] or 0.0, memory),
         "name": (0.0, 0.0),
     }[sort]
-    return one["status"] != "ok", -first[0], -first[1], one["job_name"]
+    return job["status"] != "ok", -first[0], -first[1], job["job_name"]
 
 
 RUN_PAGE = View(

@@ -72,11 +72,11 @@ async def _usage_row(tx: Transaction, subject: JobSubject) -> JobRow | None:
 
 async def show_run(tx: Transaction, subject: RunSubject) -> list[Block]:
     """Return that there is a page about a run's machines."""
-    found = await measured_jobs.jobs_of_run(tx, subject.repository_id, subject.run_id, limit=READ_MOST)
-    if not found:
+    jobs = await measured_jobs.jobs_of_run(tx, subject.repository_id, subject.run_id, limit=READ_MOST)
+    if not jobs:
         return []
     lines = [BlockLine(text="all measured jobs", url=f"/{subject.repo}/run/{subject.run_id}/utilization")]
-    return [Block(heading=HEADING, lines=(*(_job_line(one, subject.repo) for one in found[:SHOWN]), *lines))]
+    return [Block(heading=HEADING, lines=(*(_job_line(job, subject.repo) for job in jobs[:SHOWN]), *lines))]
 
 
 async def show_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
@@ -91,35 +91,35 @@ async def show_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
 
 async def show_backend(tx: Transaction, subject: BackendPageSubject) -> list[Block]:
     """Return what the machines of a backend's newest measured jobs did."""
-    found = await measured_jobs.newest_jobs(tx, await repositories.read_ids(tx, subject.repo), limit=NEWEST)
-    public = await _public_jobs(tx, found)
+    jobs = await measured_jobs.newest_jobs(tx, await repositories.read_ids(tx, subject.repo), limit=NEWEST)
+    public = await _public_jobs(tx, jobs)
     if not public:
         return []
     page = f"/{subject.repo}/utilization" + ("" if public[0]["trusted"] else "?runs=others")
     more = BlockLine(text="measured jobs over 30 days", url=page)
-    return [Block(heading=HEADING, lines=(*(_job_line(one, subject.repo) for one in public), more))]
+    return [Block(heading=HEADING, lines=(*(_job_line(job, subject.repo) for job in public), more))]
 
 
 async def show_cell(tx: Transaction, subject: CellSubject) -> dict[int, BlockLine]:
     """Return what machines did while some jobs ran, of those that were measured."""
-    found = await measured_jobs.jobs_of_head(tx, [subject.repository_id], subject.sha, limit=READ_MOST)
+    jobs = await measured_jobs.jobs_of_head(tx, [subject.repository_id], subject.sha, limit=READ_MOST)
     return {
-        one["job_id"]: BlockLine(
-            text=measured_jobs.summarize_job(one),
-            url=job_page(subject.repo, one["job_id"]),
-            tone=measured_jobs.tone_of_job(one),
+        job["job_id"]: BlockLine(
+            text=measured_jobs.summarize_job(job),
+            url=job_page(subject.repo, job["job_id"]),
+            tone=measured_jobs.tone_of_job(job),
         )
-        for one in found
-        if one["job_id"] in subject.job_ids
+        for job in jobs
+        if job["job_id"] in subject.job_ids
     }
 
 
-async def _public_jobs(tx: Transaction, found: list[JobSummary]) -> list[JobSummary]:
+async def _public_jobs(tx: Transaction, jobs: list[JobSummary]) -> list[JobSummary]:
     private = {
         owner: (await collected.repository_facts(tx, owner)).private
-        for owner in {one["repository_id"] for one in found}
+        for owner in {job["repository_id"] for job in jobs}
     }
-    return [one for one in found if private[one["repository_id"]] is False]
+    return [job for job in jobs if private[job["repository_id"]] is False]
 
 
 def job_page(repo: str, job_id: int) -> str:
@@ -134,7 +134,7 @@ async def _show_head(tx: Transaction, repo: str, sha: str) -> list[Block]:
         tx, [*own, *await measured_jobs.jobs_of_runs(tx, repos, keys, limit=READ_MOST)]
     )
     public.sort(key=_urgency)
-    lines = [_job_line(one, repo) for one in public[:SHOWN]]
+    lines = [_job_line(job, repo) for job in public[:SHOWN]]
     if len(public) > SHOWN:
         lines.append(BlockLine(text=f"and {len(public) - SHOWN} more"))
     return [Block(heading=HEADING, lines=tuple(lines))] if lines else []
@@ -151,22 +151,22 @@ async def _reported_runs(tx: Transaction, repo: str, sha: str) -> tuple[set[str]
     return names, keys
 
 
-def _job_line(one: JobSummary, repo: str) -> BlockLine:
-    whose = "" if one["repo"].casefold() == repo.casefold() else f"{one['repo']} · "
-    name = escaping.shorten(escaping.one_line(one["job_name"]), NAME_MOST)
-    page = job_page(one["repo"], one["job_id"]) if one["job_id"] > 0 else None
+def _job_line(job: JobSummary, repo: str) -> BlockLine:
+    whose = "" if job["repo"].casefold() == repo.casefold() else f"{job['repo']} · "
+    name = escaping.shorten(escaping.one_line(job["job_name"]), NAME_MOST)
+    page = job_page(job["repo"], job["job_id"]) if job["job_id"] > 0 else None
     return BlockLine(
-        text=f"{whose}{name}: {measured_jobs.summarize_job(one)}",
+        text=f"{whose}{name}: {measured_jobs.summarize_job(job)}",
         url=page,
-        tone=measured_jobs.tone_of_job(one),
+        tone=measured_jobs.tone_of_job(job),
     )
 
 
-def _urgency(one: JobSummary) -> tuple[bool, bool, float, float]:
+def _urgency(job: JobSummary) -> tuple[bool, bool, float, float]:
     """Return the place of a job in a list: full memory first, then the idlest accelerators."""
     return (
-        one["status"] != "ok",
-        not one["oom_risk"],
-        -(measured_jobs.idle_share(one) or 0.0),
-        -(one["mem_max"] or 0.0),
+        job["status"] != "ok",
+        not job["oom_risk"],
+        -(measured_jobs.idle_share(job) or 0.0),
+        -(job["mem_max"] or 0.0),
     )

@@ -68,6 +68,6 @@ def add_template_names(app: web.Application) -> None:
     html.add_names(app, filters=filters, values={"FLAGS": FLAG_WORDS})
 
 
-async def has_usage(asked: Query, repo: str) -> bool:
+async def has_usage(query: Query, repo: str) -> bool:
     """Whether jobs of a repository were measured."""
-    return await job_reads.has_rows(asked, repo, utilization_job.c.repository_id)
+    return await job_reads.has_rows(query, repo, utilization_job.c.repository_id)

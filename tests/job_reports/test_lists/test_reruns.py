@@ -6,10 +6,11 @@ import pytest
 
 from bot.evidence.tests.parse.block import Code
 from bot.job_reports.test_lists import make_time_lists
-from bot.job_reports.test_lists.times import RERUNS_MOST, RerunCase, Reruns, TestName, count_reruns
+from bot.job_reports.test_lists.reruns import RERUNS_MOST, RerunCase, Reruns, count_reruns
+from bot.job_reports.test_lists.times import NameOfTest
 from tests.evidence.tests.reported import ran, xml
 
-X = TestName("test_x", "TestX", "f.py")
+X = NameOfTest("test_x", "TestX", "f.py")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from bot.evidence.disabled import issue_text
 from bot.evidence.disabled.feature import DisabledSettings
 from bot.job_reports.test_lists import suggestions
 from bot.job_reports.test_lists.suggestions import HOUR, Issue, Sample
-from bot.job_reports.test_lists.times import TestName
+from bot.job_reports.test_lists.times import NameOfTest
 from tests.browser_of_pages import Visitor
 from tests.evidence.tests.reported import case, ran, xml
 from tests.harness import UPSTREAM
@@ -25,7 +25,7 @@ def sample(job, *, test=1, hours=1.0, platforms=LINUX):
 
 
 def disable(samples, listed=None, places=None, closed=None):
-    known = places or {number: TestName(f"test_{number}", "TestX", "f.py") for number in range(1, 9)}
+    known = places or {number: NameOfTest(f"test_{number}", "TestX", "f.py") for number in range(1, 9)}
     return suggestions.to_disable(samples, known, listed or {}, NOW, closed or {})
 
 
@@ -91,7 +91,7 @@ def test_an_issue_that_was_closed_is_opened_again_alone():
 
 
 def test_hostile_names_stay_inside_the_form():
-    places = {1: TestName("test_" + "x" * 100_000 + "`<script>", "T\n# Heading", "f`.py\n")}
+    places = {1: NameOfTest("test_" + "x" * 100_000 + "`<script>", "T\n# Heading", "f`.py\n")}
     (one,) = disable([sample(1), sample(2), sample(3)], places=places)
     assert not one.nameable
     assert len(suggestions.form_link("https://github.com", "org/project", one._replace(title="t"))) < 7_100

@@ -1,5 +1,7 @@
-"""ZIP archives: their directory, read by one reader for all uses and refused where its records contradict each other;
-their members, read as streams within limits and never extracted by name; the parts of a large one to download.
+"""ZIP archives: their directory, their members, and the parts of a large one to download.
+
+One reader reads the directory for all uses, and refuses one whose records contradict each other. Members are read as
+streams within limits, and never extracted by name.
 """
 
 from __future__ import annotations
@@ -99,17 +101,17 @@ def find_directory(file: IO[bytes]) -> DirectoryPlace:
 
 def _find_end(tail: bytes) -> int:
     """Return where the end record begins: its comment has to reach to the end of the file."""
-    found = []
+    places = []
     at = tail.rfind(END_SIGNATURE)
     while at >= 0:
         if at + END.size <= len(tail) and at + END.size + END.unpack_from(tail, at)[-1] == len(tail):
-            found.append(at)
+            places.append(at)
         at = tail.rfind(END_SIGNATURE, 0, at)
-    if not found:
+    if not places:
         raise Broken("this is no ZIP archive, or its end is missing")
-    if len(found) > 1:
+    if len(places) > 1:
         _contradict("it has several end records")
-    return found[0]
+    return places[0]
 
 
 def _place_zip64(
@@ -143,18 +145,18 @@ def read_directory(file: IO[bytes]) -> list[Entry]:
     content = file.read(place.size)
     if len(content) != place.size:
         raise Broken("the ZIP archive's directory is cut off")
-    found: list[Entry] = []
+    entries: list[Entry] = []
     at = 0
     while at < len(content):
         if content[at : at + 4] != ENTRY_SIGNATURE or at + ENTRY.size > len(content):
-            raise Broken(f"the ZIP archive's directory is damaged at entry {len(found) + 1:,}")
+            raise Broken(f"the ZIP archive's directory is damaged at entry {len(entries) + 1:,}")
         entry, at = _read_entry(content, at)
-        found.append(entry)
-        if len(found) > place.entries:
+        entries.append(entry)
+        if len(entries) > place.entries:
             break
-    if len(found) != place.entries:
+    if len(entries) != place.entries:
         _contradict(f"its directory has not the {place.entries:,} entries that its end record counts")
-    return _with_ends(found, place.start)
+    return _with_ends(entries, place.start)
 
 
 def _read_entry(content: bytes, at: int) -> tuple[Entry, int]:
@@ -192,21 +194,21 @@ def _large(extra: bytes, values: list[int]) -> list[int]:
         return values
     field = next((body for kind, body in _extra_fields(extra) if kind == EXTRA64), b"")
     numbers = iter(struct.unpack_from(f"<{len(field) // 8}Q", field))
-    found = [next(numbers, None) if value == FULL32 else value for value in values]
-    if None in found:
+    numbers64 = [next(numbers, None) if value == FULL32 else value for value in values]
+    if None in numbers64:
         raise Broken("a size in the ZIP archive's directory is missing")
-    return [value for value in found if value is not None]
+    return [value for value in numbers64 if value is not None]
 
 
 def _extra_fields(extra: bytes) -> list[tuple[int, bytes]]:
-    found: list[tuple[int, bytes]] = []
+    fields: list[tuple[int, bytes]] = []
     at = 0
     while at + EXTRA.size <= len(extra):
         kind, length = EXTRA.unpack_from(extra, at)
         at += EXTRA.size
-        found.append((kind, extra[at : at + length]))
+        fields.append((kind, extra[at : at + length]))
         at += length
-    return found
+    return fields
 
 
 def _decode(raw: bytes, flags: int) -> str:
@@ -222,11 +224,11 @@ def _with_ends(entries: list[Entry], directory: int) -> list[Entry]:
     if begins[-1] != directory or len(begins) != len(entries) + 1:
         _contradict("its members overlap")
     following = dict(itertools.pairwise(begins))
-    found = [entry._replace(until=following[entry.offset]) for entry in entries]
-    for entry in found:
+    bounded = [entry._replace(until=following[entry.offset]) for entry in entries]
+    for entry in bounded:
         if entry.offset + LOCAL.size + len(entry.raw_name) + entry.packed > entry.until:
             _contradict("its members overlap")
-    return found
+    return bounded
 
 
 def _contradict(how: str) -> NoReturn:

@@ -91,14 +91,14 @@ def judge_annotations(
         if rule.kind in NOTED:
             for message in annotations:
                 text = b"##[error]" + message.encode("utf-8", "replace")
-                if found := rulesets.compile_pattern(rule.pattern).search(text):
+                if match := rulesets.compile_pattern(rule.pattern).search(text):
                     return {
                         "rank": 0,
                         "rule": rule.name,
                         "kind": rule.kind,
                         "line": _text(text.removeprefix(b"##[error]")),
                         "line_num": None,
-                        "captures": captures_of(found),
+                        "captures": captures_of(match),
                         "context": [],
                         "excerpt": [],
                         "excerpt_from": None,
@@ -110,14 +110,14 @@ def judge_annotations(
 def explain(source: LogSource, ruleset: Ruleset) -> tuple[Classification, list[RuleHit]]:
     """Return the same, and the last line that each rule matches, reading the log once."""
     search = _Search(source, compile_rules(ruleset))
-    found = search.result()
+    classification = search.result()
     last = [next(search.hits(index), None) for index in range(len(ruleset.rules))]
-    return found, [hit for hit in last if hit]
+    return classification, [hit for hit in last if hit]
 
 
-def captures_of(found: Any) -> list[str]:
+def captures_of(match: Any) -> list[str]:
     """Return what a match captured: its groups that took part, or all of it where the pattern has none."""
-    groups = found.groups() or (found.group(),)
+    groups = match.groups() or (match.group(),)
     kept = [group for group in groups if group is not None][:CAPTURES_MOST]
     return [_text(group) for group in kept]
 
@@ -152,8 +152,8 @@ class _Search:
         for number in range(len(self.blocks) - 1, -1, -1):
             if self.blocks[number].may_match >> index & 1:
                 text = self._text(number)
-                for start, found in reversed(list(self.matcher.lines(index, text))):
-                    hit = self._hit(number, index, text, start, found)
+                for start, match in reversed(list(self.matcher.lines(index, text))):
+                    hit = self._hit(number, index, text, start, match)
                     if hit.number < undone:
                         return
                     yield hit
@@ -170,11 +170,11 @@ class _Search:
                     return block.first + text.count(b"\n", 0, last)
         return 0
 
-    def _hit(self, number: int, index: int, text: bytes, start: int, found: Any) -> RuleHit:
-        end = text.find(b"\n", found.end())
+    def _hit(self, number: int, index: int, text: bytes, start: int, match: Any) -> RuleHit:
+        end = text.find(b"\n", match.end())
         line_num = self.blocks[number].first + text.count(b"\n", 0, start)
         line = _text(text[start : len(text) if end < 0 else end])
-        return RuleHit(self.matcher.rules[index], line_num, line, captures_of(found))
+        return RuleHit(self.matcher.rules[index], line_num, line, captures_of(match))
 
     def ranked(self) -> Iterator[RuleHit]:
         """Yield the winner, its rule's other captures, then the last line of each further rule with new captures."""
@@ -222,8 +222,8 @@ class _Search:
                 (n, next(self.matcher.lines(n, text), None)) for n in builds if block.may_match >> n & 1
             ]
             hits = [self._hit(number, n, text, *first) for n, first in firsts if first]
-            if found := min(hits, key=lambda hit: hit.number, default=None):
-                return _error_line(found)
+            if earliest := min(hits, key=lambda hit: hit.number, default=None):
+                return _error_line(earliest)
         return None
 
     def _verdict(self, rank: int, hit: RuleHit) -> LineVerdict:
@@ -403,8 +403,8 @@ def render_fixture(content: bytes, ruleset: Ruleset) -> bytes:
 
 def marked_line(content: bytes) -> str:
     """Return the line that a fixture marks, or words that it marks none."""
-    found = next((line for line in content.split(b"\n") if line.startswith(MATCH_MARK)), None)
-    return found.decode("utf-8", "replace") if found else "(no verdict)"
+    marked = next((line for line in content.split(b"\n") if line.startswith(MATCH_MARK)), None)
+    return marked.decode("utf-8", "replace") if marked else "(no verdict)"
 
 
 def fixture_log(content: bytes) -> bytes:
@@ -429,11 +429,11 @@ def _marked(raw: bytes, pattern: str, *, last: bool) -> bytes:
     begin = timestamp_length(body)
     places = [begin + at for start, end in kept_spans(body[begin:]) for at in range(start, end)]
     places = places[prefix_length(bytes(body[at] for at in places)) :]
-    found = rulesets.compile_pattern(pattern).search(bytes(body[at] for at in places))
-    groups = range(1, len(found.groups()) + 1) if found.groups() else range(1)
+    match = rulesets.compile_pattern(pattern).search(bytes(body[at] for at in places))
+    groups = range(1, len(match.groups()) + 1) if match.groups() else range(1)
     places.append(len(body))
     marks = []
-    for start, end in (found.span(group) for group in groups if found.group(group) is not None):
+    for start, end in (match.span(group) for group in groups if match.group(group) is not None):
         marks += [(places[start], True), (places[end - 1] + 1 if end > start else places[start], False)]
     for at, opens in sorted(marks, reverse=True):
         raw = raw[:at] + (OPEN_MARK if opens else CLOSE_MARK) + raw[at:]

@@ -35,9 +35,9 @@ json_fields.learn(JobStep)
 def parse_steps(stored: object) -> tuple[JobStep, ...]:
     """Return the steps of a job record, which are GitHub's JSON."""
     steps = []
-    for one in stored[:STEPS_MOST] if isinstance(stored, list) else ():
+    for step in stored[:STEPS_MOST] if isinstance(stored, list) else ():
         try:
-            steps.append(msgspec.convert(one, JobStep))
+            steps.append(msgspec.convert(step, JobStep))
         except msgspec.ValidationError:
             continue
     return tuple(steps)
@@ -48,7 +48,7 @@ def step_at(steps: Sequence[JobStep], at: int | None) -> str | None:
     if at is None:
         return None
     begun = [(begin, step.number, step.name) for step in steps if (begin := _start_of_step(step)) is not None]
-    started = [one for one in begun if one[0] <= at // 1000]
+    started = [step for step in begun if step[0] <= at // 1000]
     return max(started)[2] if started else None
 
 
@@ -100,7 +100,7 @@ SPACE = re2.compile(r"\s+")
 def normalize_capture(capture: str) -> str:
     """Return a capture without what differs from run to run: paths of the machine, addresses, hashes, long numbers."""
     text = TEMPORARY.sub("<path>", WORKSPACE.sub("<path>", capture))
-    text = HEX.sub(lambda found: "<n>" if found.group().isdigit() else "<hex>", text)
+    text = HEX.sub(lambda match: "<n>" if match.group().isdigit() else "<hex>", text)
     return str(SPACE.sub(" ", DIGITS.sub("<n>", text)).strip())
 
 

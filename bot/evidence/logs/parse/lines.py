@@ -129,28 +129,28 @@ def without_escapes(text: bytes) -> bytes:
         return text
     if any(part in text for part in SEQUENCE_ENDS):
         return b"".join([text[start:end] for start, end in kept_spans(text)])
-    found, distinct = SEQUENCE.search(text), 0
-    while found and distinct < DISTINCT_SEQUENCES_MOST:
-        text = text.replace(found.group(), REMOVED * len(found.group()))  # a log has few different ones
-        found, distinct = SEQUENCE.search(text, found.start()), distinct + 1
-    if found:
+    sequence, distinct = SEQUENCE.search(text), 0
+    while sequence and distinct < DISTINCT_SEQUENCES_MOST:
+        text = text.replace(sequence.group(), REMOVED * len(sequence.group()))  # a log has few different ones
+        sequence, distinct = SEQUENCE.search(text, sequence.start()), distinct + 1
+    if sequence:
         first, *rest = text.split(ESCAPE)
         text = b"".join([first, *[_without_sequence(ESCAPE + part) for part in rest]])
     return text.translate(None, REMOVED)
 
 
 def _without_sequence(text: bytes) -> bytes:
-    found = SEQUENCE.match(text)
-    return text[found.end() :] if found else text
+    sequence = SEQUENCE.match(text)
+    return text[sequence.end() :] if sequence else text
 
 
 def kept_spans(text: bytes) -> list[tuple[int, int]]:
     """Return the parts of a text that belong to no escape sequence, as offsets."""
     text = _c1_as_escapes(text)
     spans, start = [], 0
-    while found := SEQUENCE.search(text, start):
-        spans.append((start, found.start()))
-        start = found.end()
+    while sequence := SEQUENCE.search(text, start):
+        spans.append((start, sequence.start()))
+        start = sequence.end()
     return [*spans, (start, len(text))]
 
 
@@ -158,11 +158,11 @@ def _c1_as_escapes(text: bytes) -> bytes:
     """Write the control characters U+0080 to U+009F as the escape sequences they stand for, which are as long."""
     if text.isascii() or b"\xc2" not in text:
         return text
-    found = C1.search(text)
-    while found:  # at most 32 different ones: C2 begins many other characters, such as a no-break space
-        low = found.group()[1]
+    character = C1.search(text)
+    while character:  # at most 32 different ones: C2 begins many other characters, such as a no-break space
+        low = character.group()[1]
         text = text.replace(bytes((0xC2, low)), bytes((0x1B, low - 0x40)))
-        found = C1.search(text, found.start())
+        character = C1.search(text, character.start())
     return text
 
 
@@ -188,21 +188,23 @@ PREFIX = re2.compile(rb"(?m:^)(?:" + rb"|".join(PREFIX_KINDS) + rb")+")
 
 def without_prefixes(text: bytes) -> bytes:
     """Return cleaned lines without what stands in front of the lines themselves."""
-    found, distinct = PREFIX.search(text), 0
-    if not found:
+    prefix, distinct = PREFIX.search(text), 0
+    if not prefix:
         return text
     text = b"\n" + text
-    found = PREFIX.search(text)
-    while found and distinct < DISTINCT_PREFIXES_MOST:  # a log has few different ones, unless they hold times
-        text = text.replace(b"\n" + found.group(), b"\n")
-        found, distinct = PREFIX.search(text, found.start()), distinct + 1
-    return (PREFIX.sub(b"", text) if found else text)[1:]
+    prefix = PREFIX.search(text)
+    while (
+        prefix and distinct < DISTINCT_PREFIXES_MOST
+    ):  # a log has few different ones, unless they hold times
+        text = text.replace(b"\n" + prefix.group(), b"\n")
+        prefix, distinct = PREFIX.search(text, prefix.start()), distinct + 1
+    return (PREFIX.sub(b"", text) if prefix else text)[1:]
 
 
 def prefix_length(line: bytes) -> int:
     """Return the length of what stands in front of a cleaned line."""
-    found = PREFIX.match(line)
-    return found.end() if found else 0
+    prefix = PREFIX.match(line)
+    return prefix.end() if prefix else 0
 
 
 MASK = b"***"
@@ -232,14 +234,14 @@ class Masking:
         lines, plain = text.split(b"\n"), cleaned.split(b"\n")
         last = len(plain) - (not plain[-1])  # behind the last line end there is no line
         wanted = self._numbers(cleaned)
-        found, number = next(wanted, last), 0
+        secret_line, number = next(wanted, last), 0
         while number < last:
             if not self._key_lines:
-                number = max(number, found)
+                number = max(number, secret_line)
                 if number >= last:
                     break
-            while found <= number < last:
-                found = next(wanted, last)
+            while secret_line <= number < last:
+                secret_line = next(wanted, last)
             spans = self._spans(plain[number])
             lines[number] = _replaced(lines[number], spans)
             number += 1
@@ -248,10 +250,10 @@ class Masking:
     def _numbers(self, cleaned: bytes) -> Iterator[int]:
         """Yield the lines that hold a secret, or the beginning of a key, counted from 0."""
         number, at = 0, 0
-        while found := self._secret.search(cleaned, at):
-            number += cleaned.count(b"\n", at, found.start())
+        while secret := self._secret.search(cleaned, at):
+            number += cleaned.count(b"\n", at, secret.start())
             yield number
-            end = cleaned.find(b"\n", found.start())
+            end = cleaned.find(b"\n", secret.start())
             if end < 0:
                 return
             number, at = number + 1, end + 1
@@ -263,13 +265,13 @@ class Masking:
             inside = self._inside_key(line)
             if inside is not None:
                 return inside
-        while found := self._secret.search(line, at):
+        while secret := self._secret.search(line, at):
             self.masked += 1
-            at = found.end()
-            if found.group().startswith(b"-----BEGIN"):
+            at = secret.end()
+            if secret.group().startswith(b"-----BEGIN"):
                 self._key_lines = KEY_LINES
                 at += self._length_of_key(line[at:])
-            spans.append((found.start(), at))
+            spans.append((secret.start(), at))
         return spans
 
     def _inside_key(self, line: bytes) -> list[Span] | None:

@@ -67,10 +67,10 @@ def parse_log(given: ParserInput) -> ParsedLog:
         measures = _store_masked(file, blob)
         blob.flush()
         log = StoredLog(lambda start, length: _read_part(blob, start, length), blob.seek(0, 2))
-        found: LogFindings = {"verdicts": [], "first_error": None}
+        findings: LogFindings = {"verdicts": [], "first_error": None}
         if options.ruleset:
-            found = _classify_log(log, options)
-    return {**measures, **found}
+            findings = _classify_log(log, options)
+    return {**measures, **findings}
 
 
 def classify_stored(given: ParserInput) -> LogFindings:
@@ -84,14 +84,14 @@ def classify_stored(given: ParserInput) -> LogFindings:
 def _classify_log(log: StoredLog, options: ParserOptions) -> LogFindings:
     """Return the verdicts on a stored log; one of kind `none` where no rule matches."""
     ruleset = options.ruleset or Ruleset()
-    found = classify(log, ruleset)
-    verdicts: list[LineVerdict] = [{**verdict} for verdict in found.verdicts]
+    classification = classify(log, ruleset)
+    verdicts: list[LineVerdict] = [{**verdict} for verdict in classification.verdicts]
     if noted := judge_annotations(options.annotations, ruleset, verdicts[0] if verdicts else None):
         verdicts = [noted, *verdicts][:RANKS]
     for rank, verdict in enumerate(verdicts):
         verdict["rank"] = rank
     parsed = [_parsed_verdict(log, verdict, ruleset.digest, options) for verdict in verdicts or [NO_MATCH]]
-    return {"verdicts": parsed, "first_error": found.first_error}
+    return {"verdicts": parsed, "first_error": classification.first_error}
 
 
 def _parsed_verdict(
@@ -169,9 +169,9 @@ def _search_file(given: ParserInput, options: SearchOptions) -> SearchResult:
     whole = True
     with given.path.open("rb") as file:
         try:
-            for found in _search_blocks(_open_stored(file), options.pattern):
-                if found is not None:
-                    hits.append(found)
+            for hit in _search_blocks(_open_stored(file), options.pattern):
+                if hit is not None:
+                    hits.append(hit)
                 if len(hits) > options.most:
                     break
                 if time.process_time() - began > SEARCH_SECONDS:
@@ -206,15 +206,15 @@ def _may_match(may_match: Any, text: bytes) -> bool:
     """Whether the pattern may match; the set finds nothing at all where it has run out of memory."""
     if may_match is None:
         return True
-    found = may_match.Match(text)
-    return found is None or 0 in found
+    matches = may_match.Match(text)
+    return matches is None or 0 in matches
 
 
 def _hits_in_block(wanted: Any, text: bytes, first: int) -> Iterator[SearchHit]:
     number, counted, at = first, 0, 0
-    while found := wanted.search(text, at):
-        start = text.rfind(b"\n", 0, found.start()) + 1
-        end = text.find(b"\n", found.end())
+    while match := wanted.search(text, at):
+        start = text.rfind(b"\n", 0, match.start()) + 1
+        end = text.find(b"\n", match.end())
         end = len(text) if end < 0 else end
         number += text.count(b"\n", counted, start)
         counted, at = start, end + 1

@@ -102,11 +102,11 @@ class RulesetError(OotbotError):
 def merge_rulesets(rulesets: list[Ruleset]) -> Ruleset:
     """Return several rulesets as one, the first with the highest priority."""
     return Ruleset(
-        rules=tuple(rule for one in rulesets for rule in one.rules),
-        ignore=tuple(dict.fromkeys(pattern for one in rulesets for pattern in one.ignore)),
-        sections=tuple(dict.fromkeys(section for one in rulesets for section in one.sections)),
-        compat=any(one.compat for one in rulesets),
-        last_resort=any(one.last_resort for one in rulesets),
+        rules=tuple(rule for ruleset in rulesets for rule in ruleset.rules),
+        ignore=tuple(dict.fromkeys(pattern for ruleset in rulesets for pattern in ruleset.ignore)),
+        sections=tuple(dict.fromkeys(section for ruleset in rulesets for section in ruleset.sections)),
+        compat=any(ruleset.compat for ruleset in rulesets),
+        last_resort=any(ruleset.last_resort for ruleset in rulesets),
     )
 
 
@@ -226,14 +226,14 @@ class _Reader:
 
     def _names(self, where: str, entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
         value = entry.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+        if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
             self._wrong(where, f"{key} is a list of names")
             return ()
         return tuple(value)
 
     def _tables(self, document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
         value = document.get(key, [])
-        if isinstance(value, list) and all(isinstance(one, dict) for one in value):
+        if isinstance(value, list) and all(isinstance(table, dict) for table in value):
             return value
         self._wrong("", f"[[{key}]] is a list of tables")
         return []
@@ -250,8 +250,8 @@ class _Reader:
 PATTERN_BYTES_MOST = 2048
 PROGRAM_MOST = 5000  # instructions; counted repetitions make a short pattern long
 LINE_START, LINE_END = "(?m:^)", "(?m:$)"
-# In front of a raw line stand its timestamp and what processes put there, see bot.evidence.logs.parse.lines, and \r behind
-# it. These are looser: each line found is cleaned and looked at again.
+# A raw line has its timestamp and what processes put there (bot.evidence.logs.parse.lines) in front, and \r behind it.
+# These patterns are looser: each line they match is cleaned and looked at again.
 PREFIXES = (
     r"\([^)\n]*pid=\d+[^)\n]*\) ",
     r"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) [\d-]+ [\d:]+ \[[\w./-]+:\d+\] ",
@@ -426,9 +426,9 @@ class Matcher:
         patterns_of = self._raw_set if raw else self._set
         if patterns_of is None:
             return self._all  # several rulesets, too large together: every pattern is looked for by itself
-        found = patterns_of.Match(text)
-        if found is not None:
-            bits: int = sum(1 << index for index in found)
+        indexes = patterns_of.Match(text)
+        if indexes is not None:
+            bits: int = sum(1 << index for index in indexes)
             return bits & self._all
         middle = text.find(b"\n", len(text) // 2) + 1
         if len(text) <= SMALLEST or not 0 < middle < len(text):
@@ -438,9 +438,9 @@ class Matcher:
     def lines(self, index: int, text: bytes) -> Iterator[tuple[int, Any]]:
         """Yield where each line begins that a pattern matches in cleaned lines, and the first match in it."""
         pattern, at = self.pattern(index), 0
-        while found := pattern.search(text, at):
-            yield text.rfind(b"\n", 0, found.start()) + 1, found
-            end = text.find(b"\n", found.end())
+        while match := pattern.search(text, at):
+            yield text.rfind(b"\n", 0, match.start()) + 1, match
+            end = text.find(b"\n", match.end())
             if end < 0:
                 return
             at = end + 1
@@ -452,13 +452,13 @@ class Matcher:
             yield from (start for start, _ in self.lines(index, text))
             return
         before = b"\n" + text
-        found: list[int] = []
+        starts: list[int] = []
         for wanted in texts:
             at = before.find(b"\n" + wanted)
             while at >= 0:
-                found.append(at)
+                starts.append(at)
                 at = before.find(b"\n" + wanted, at + 1)
-        yield from sorted(found)
+        yield from sorted(starts)
 
     def pattern(self, index: int) -> Any:
         """Return a pattern compiled for cleaned lines."""
@@ -474,9 +474,9 @@ class Matcher:
         for index in self.ignored:
             if may_match >> index & 1:
                 pieces, kept = [], 0
-                for start, found in self.lines(index, text):
+                for start, match in self.lines(index, text):
                     pieces.append(text[kept:start])
-                    kept = text.find(b"\n", found.end())
+                    kept = text.find(b"\n", match.end())
                     kept = len(text) if kept < 0 else kept
                 text = b"".join((*pieces, text[kept:]))
         return text

@@ -65,7 +65,7 @@ RERUN_NOTE = '{"num_green"'  # begins what a run of disabled tests says of a cas
 
 
 def parse_artifact(given: ParserInput) -> StoredReports:
-    """Keep the reports of an artifact, or of one uploaded file, beside the answer.
+    """Write the reports of an artifact, or of one uploaded file, to the blob.
 
     Raises Refused and Broken, with what is missing as the answer, where no report could be read.
     """
@@ -168,11 +168,11 @@ def _text(text: str) -> str:
 
 
 def merge_parts(given: ParserInput) -> Merged:
-    """Return what the parts of a job in a folder say together."""
+    """Merge the parts of a job in a folder."""
     results = reports.Results()
-    found = [part for path in sorted(given.path.iterdir()) for part in _parts(path)]
-    found.sort(key=lambda part: (part.member, part.digest))
-    for part in found:
+    parts = [part for path in sorted(given.path.iterdir()) for part in _parts(path)]
+    parts.sort(key=lambda part: (part.member, part.digest))
+    for part in parts:
         try:
             results.merge(_report_of(part))
         except Refused as error:
@@ -181,7 +181,7 @@ def merge_parts(given: ParserInput) -> Merged:
 
 
 class _Found(NamedTuple):
-    """A report, not decoded yet but for what it is ordered by."""
+    """An encoded report, with what it is ordered by."""
 
     member: str
     digest: bytes
@@ -212,19 +212,21 @@ def _frames(path: Path) -> Iterator[bytes]:
                 del waiting[: LENGTH.size + length]
 
 
-def _report_of(found: _Found) -> reports.Report:
-    part = msgspec.msgpack.decode(found.encoded, type=ReportPart)
+def _report_of(encoded: _Found) -> reports.Report:
+    part = msgspec.msgpack.decode(encoded.encoded, type=ReportPart)
     cases = Cases()
-    for one in part.groups:
-        group = cases.groups[SourcePlace(one.file, one.suite, one.invoking_file)] = Group()
-        group.names = {name: position for position, name in enumerate(one.names)}
-        group.times = array("i", one.times)
-        group.suites = array("I", bytes(4 * len(one.names)))
-        group.lines = array("i", bytes(4 * len(one.names)))
-        group.repeats = one.repeats
-        group.attempts = one.attempts
-        group.declared = one.declared
-        group.properties = one.properties
+    for group_part in part.groups:
+        group = cases.groups[SourcePlace(group_part.file, group_part.suite, group_part.invoking_file)] = (
+            Group()
+        )
+        group.names = {name: position for position, name in enumerate(group_part.names)}
+        group.times = array("i", group_part.times)
+        group.suites = array("I", bytes(4 * len(group_part.names)))
+        group.lines = array("i", bytes(4 * len(group_part.names)))
+        group.repeats = group_part.repeats
+        group.attempts = group_part.attempts
+        group.declared = group_part.declared
+        group.properties = group_part.properties
     head = None
     if part.head:
         head = ReportHead(
@@ -240,7 +242,7 @@ def _report_of(found: _Found) -> reports.Report:
 
 
 def _merged(results: reports.Results) -> Merged:
-    places = sorted(results.groups(), key=lambda found: found[0])
+    places = sorted(results.groups(), key=lambda placed: placed[0])
     groups, left_out = [], 0
     remaining = EXCEPTIONAL_MOST
     for place, group in places:
@@ -263,7 +265,7 @@ def _merged(results: reports.Results) -> Merged:
         environment=results.head.environment if results.head else None,
         flags=(results.head and results.head.flags) or {},
         properties=(results.head and results.head.properties) or {},
-        unreadable=[(one.member, one.reason) for one in results.unreadable[:UNREADABLE_MOST]],
+        unreadable=[(report.member, report.reason) for report in results.unreadable[:UNREADABLE_MOST]],
         groups=groups,
     )
 
@@ -289,33 +291,36 @@ def _says_more(attempts: Sequence[Attempt]) -> bool:
     final = attempts[-1]
     if final.outcome in QUIET and len(attempts) == 1:
         return final.outcome is Outcome.SKIPPED and final.message.startswith(RERUN_NOTE)
-    return attempts is not JUST_PASSED and any(one.outcome in FAILING for one in attempts)
+    return attempts is not JUST_PASSED and any(attempt.outcome in FAILING for attempt in attempts)
 
 
 def _exceptional(position: int, attempts: Sequence[Attempt], properties: dict[str, str]) -> Exceptional:
-    said = next((one for one in reversed(attempts) if one.message or one.stack or one.output), attempts[-1])
+    said = next(
+        (attempt for attempt in reversed(attempts) if attempt.message or attempt.stack or attempt.output),
+        attempts[-1],
+    )
     return Exceptional(
         position=position,
         flaky=is_flaky(attempts),
         attempts=len(attempts),
-        failed_attempts=sum(one.outcome in FAILING for one in attempts),
+        failed_attempts=sum(attempt.outcome in FAILING for attempt in attempts),
         type=_text(said.type),
         message=_text(said.message),
         stack=_text(said.stack),
         output=_text(said.output),
-        line=next((one.line for one in reversed(attempts) if one.line), None),
+        line=next((attempt.line for attempt in reversed(attempts) if attempt.line), None),
         properties=properties,
     )
 
 
 def is_repeats(names: Iterable[str]) -> bool:
-    """Whether nine of ten cases are one of ten or more repetitions of a test."""
+    """Whether nine in ten cases are among ten or more repetitions of a test."""
     repeated: Counter[str] = Counter()
     count = 0
     for name in names:
         count += 1
-        if name.endswith("]") and (found := _REPEAT.fullmatch(name)):
-            repeated[found[1]] += 1
+        if name.endswith("]") and (repeat := _REPEAT.fullmatch(name)):
+            repeated[repeat[1]] += 1
     many = sum(times for times in repeated.values() if times >= REPEATS_LEAST)
     return count > 0 and many >= REPEATS_SHARE * count
 
@@ -336,16 +341,18 @@ _DECODER = msgspec.json.Decoder(_ExclusionsDocument)
 
 
 def parse_exclusions(given: ParserInput) -> ExcludedFiles:
-    """Return the files that all documents of an archive name; raises Broken where one cannot be read."""
-    found: set[str] = set()
+    """Return the files named by all documents of an archive; raises Broken if one cannot be read."""
+    files: set[str] = set()
     with archives.open_archive(given.path) as archive:
         for member in archives.readable_members(archive):
             if any(fnmatchcase(member.name, pattern) for pattern in EXCLUSIONS):
-                found |= {without_ending(one.test_file) for one in _read_exclusions(member).excluded}
-    found.discard("")
-    if len(found) > FILES_MOST:
+                files |= {
+                    without_ending(excluded.test_file) for excluded in _read_exclusions(member).excluded
+                }
+    files.discard("")
+    if len(files) > FILES_MOST:
         raise Refused(f"over {FILES_MOST:,} files left out")
-    return ExcludedFiles(files=sorted(found))
+    return ExcludedFiles(files=sorted(files))
 
 
 def _read_exclusions(member: Member) -> _ExclusionsDocument:

@@ -46,7 +46,7 @@ PASSING = frozenset({Code.PASSED, Code.XPASSED})
 
 
 class Damaged(Exception):
-    """These bytes are no block."""
+    """These bytes are not a block."""
 
 
 class BlockCase(NamedTuple):
@@ -66,17 +66,17 @@ class Block(NamedTuple):
     times: Sequence[int]  # milliseconds, or NO_TIME
 
     def find(self, test_id: int) -> list[BlockCase]:
-        """Return what the job says of a test: mostly one case, several where several files launched it."""
-        at, found = bisect_left(self.ids, test_id), []
+        """Return the cases of a test: mostly one, several if several files launched it."""
+        at, cases_of_test = bisect_left(self.ids, test_id), []
         while at < len(self.ids) and self.ids[at] == test_id:
             code, time = self.codes[at], self.times[at]
-            found.append(
+            cases_of_test.append(
                 BlockCase(
                     outcome_of(code), attempts_of(code), code >= FLAKY, None if time == NO_TIME else time
                 )
             )
             at += 1
-        return found
+        return cases_of_test
 
 
 def code_of(outcome: int, attempts: int, *, flaky: bool = False) -> int:
@@ -85,12 +85,12 @@ def code_of(outcome: int, attempts: int, *, flaky: bool = False) -> int:
 
 
 def outcome_of(code: int) -> Code:
-    """Return the outcome in such a byte."""
+    """Return the outcome that a byte encodes."""
     return Code(code & 0xF)
 
 
 def attempts_of(code: int) -> int:
-    """Return how many attempts there were, by such a byte."""
+    """Return the number of attempts that a byte encodes."""
     return code >> 4 & ATTEMPTS_MOST
 
 
@@ -155,7 +155,7 @@ class Environment(msgspec.Struct, kw_only=True):
 
 
 class ExcludedFiles(msgspec.Struct, kw_only=True):
-    """Another parser's answer: the files of tests that a job left out on purpose."""
+    """The test files that a job left out on purpose, as their parser returns them."""
 
     files: list[str]  # as the job names them, without `.py`
 
@@ -195,7 +195,7 @@ class ReportPart(msgspec.Struct, array_like=True):
 
 
 class StoredReports(msgspec.Struct, kw_only=True):
-    """The parser's answer: what of an artifact is now in the blob."""
+    """What the parser wrote to an artifact's blob."""
 
     reports: int
     cases: int
@@ -205,7 +205,7 @@ class StoredReports(msgspec.Struct, kw_only=True):
 
 
 class Exceptional(msgspec.Struct, array_like=True):
-    """A case with more to say than that it passed, was skipped or failed as expected."""
+    """A case with more to say than that it passed, was skipped, or failed as expected."""
 
     position: int  # in its group
     flaky: bool
@@ -234,7 +234,7 @@ class MergedGroup(msgspec.Struct, array_like=True):
 
 
 class Merged(msgspec.Struct, kw_only=True):
-    """What all reports of a job say together."""
+    """All reports of a job, merged."""
 
     counts: dict[str, int]
     time_ms: int

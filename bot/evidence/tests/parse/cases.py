@@ -75,7 +75,7 @@ class Case(NamedTuple):
 
     @property
     def outcome(self) -> Outcome:
-        """How the final attempt ended."""
+        """The outcome of the final attempt."""
         return self.attempts[-1].outcome
 
     @property
@@ -101,8 +101,8 @@ def is_flaky(attempts: Sequence[Attempt]) -> bool:
 
 
 def severity(attempts: Sequence[Attempt]) -> tuple[int, bool]:
-    """Return how bad a case ended: of several cases with one identity the worst one counts."""
-    return SEVERITY[attempts[-1].outcome], any(one.outcome in FAILING for one in attempts)
+    """Return how badly a case ended: of several cases with one identity, the worst counts."""
+    return SEVERITY[attempts[-1].outcome], any(attempt.outcome in FAILING for attempt in attempts)
 
 
 class Group:
@@ -132,7 +132,7 @@ class Group:
         self.properties: dict[str, dict[str, str]] = {}  # of cases that failed, as a run report has them
 
     def add_passed(self, name: str, time: int | None, suite: int, line: int) -> bool:
-        """Add a case that passed at its first attempt; returns whether it is new, otherwise nothing changes."""
+        """Add a case that passed at its first attempt; return False and change nothing if it is known."""
         times = self.times
         new = len(times)
         if self.names.setdefault(name, new) != new:
@@ -143,7 +143,7 @@ class Group:
         return True
 
     def add(self, name: str, attempts: Sequence[Attempt], time: int | None, suite: int, line: int = 0) -> int:
-        """Add attempts of a case after those it has; returns its position."""
+        """Add further attempts of a case; return its position."""
         if self.add_passed(name, time, suite, line):
             position = len(self.times) - 1
             if attempts is not JUST_PASSED:
@@ -155,7 +155,7 @@ class Group:
         return known
 
     def add_repetition(self, position: int, attempts: Sequence[Attempt], time: int | None) -> None:
-        """Hold another case of the same identity for this one: of both, the worse one counts."""
+        """Treat another case of the same identity as this one; the worse of the two counts."""
         self.repeats[position] = self.repeats.get(position, 1) + 1
         if time is not None:
             known = max(self.times[position], 0)
@@ -163,7 +163,7 @@ class Group:
         self.worsen(position, attempts)
 
     def worsen(self, position: int, attempts: Sequence[Attempt]) -> None:
-        """Take another case's attempts where they are worse."""
+        """Take over another case's attempts if they are worse."""
         if severity(attempts) <= severity(self.attempts.get(position, JUST_PASSED)):
             return
         if attempts is JUST_PASSED:
@@ -172,7 +172,7 @@ class Group:
             self.attempts[position] = list(attempts)
 
     def copy_case(self, other: Group, position: int, name: str) -> None:
-        """Add a case of another group, with all that is known of it; one of its name here is held for the same."""
+        """Copy a case from another group with all that is known of it; a case of the same name is the same."""
         attempts, time = other.attempts.get(position, JUST_PASSED), other.times[position]
         if name in self.names:
             self.worsen(self.names[name], attempts)
@@ -183,7 +183,7 @@ class Group:
             self.repeats[new] = other.repeats[position]
 
     def without(self, names: Collection[str]) -> Group:
-        """Return a group with all cases but some."""
+        """Return a group without the cases of these names."""
         self.unpack()
         kept = Group()
         for name, position in self.names.items():
@@ -193,19 +193,19 @@ class Group:
         return kept
 
     def pack(self) -> None:
-        """Keep the names in a third of the memory, until they are looked at again."""
+        """Pack the names into a third of the memory, until they are needed again."""
         packed = "\0".join(self.names)
         if packed.count("\0") == len(self.names) - 1:
             self._packed, self.names = packed, {}
 
     def unpack(self) -> None:
-        """Make the names known again, for further attempts."""
+        """Unpack the names, for further attempts."""
         if self._packed is not None:
             self.names = {name: position for position, name in enumerate(self._packed.split("\0"))}
             self._packed = None
 
     def newest_failed(self, name: str) -> None:
-        """Hold the newest attempt of a case for failed: it was repeated."""
+        """Mark the newest attempt of a case as failed: it was repeated."""
         attempts = self.attempts.setdefault(self.names[name], [PASS])
         if attempts[-1].outcome not in FAILING:
             attempts[-1] = UNEXPLAINED
@@ -227,7 +227,7 @@ JUST_PASSED: Sequence[Attempt] = (PASS,)
 
 
 def check_size(cases: int, places: int) -> None:
-    """Raise Refused where a job has too many cases or suites."""
+    """Raise Refused if a job has too many cases or suites."""
     if cases > MOST_CASES:
         raise Refused(f"over {MOST_CASES:,} cases")
     if places > MOST_PLACES:
@@ -236,21 +236,21 @@ def check_size(cases: int, places: int) -> None:
 
 @dataclass(kw_only=True)
 class Cases:
-    """Groups of cases by their place: of one report, or of a job."""
+    """Groups of cases by place, of one report or of a job."""
 
     groups: dict[SourcePlace, Group] = field(default_factory=dict)
     too_long: int = 0  # cases whose time no test can have taken
 
     def group(self, place: SourcePlace) -> Group:
         """Return the group of a place."""
-        found = self.groups.get(place)
-        if found is None:
+        group = self.groups.get(place)
+        if group is None:
             check_size(0, len(self.groups) + 1)
-            found = self.groups[place] = Group()
-        return found
+            group = self.groups[place] = Group()
+        return group
 
     def merge(self, later: Cases) -> None:
-        """Add the cases of a later run report: further attempts of those that are known."""
+        """Add the cases of a later run report, as further attempts of known cases."""
         check_size(len(self) + len(later), len(self.groups) + len(later.groups))
         self.too_long += later.too_long
         for place, group in later.groups.items():
@@ -288,15 +288,15 @@ def path_of(number: int, elements: Sequence[Element]) -> tuple[Path, str]:
 
 
 def _path(number: int, elements: Sequence[Element]) -> Path:
-    found: list[str] = []
+    names: list[str] = []
     while number:
-        found.append(elements[number].name)
+        names.append(elements[number].name)
         number = elements[number].outer
-    return tuple(reversed(found))
+    return tuple(reversed(names))
 
 
 def qualifiers(paths: Sequence[tuple[Path, str]]) -> list[str]:
-    """Return what tells each of some paths from the others: what differs, else the host, else a number.
+    """Return what distinguishes each path from the others: the part that differs, else the host, else a number.
 
     >>> qualifiers([(("all", "linux"), ""), (("all", "windows"), "")])
     ['linux', 'windows']
@@ -310,21 +310,21 @@ def qualifiers(paths: Sequence[tuple[Path, str]]) -> list[str]:
     if len(set(words)) < len(words):
         words = [" ".join(filter(None, (word, host))) for word, (_, host) in zip(words, paths, strict=True)]
     seen: Counter[str] = Counter()
-    found = []
+    numbered = []
     for word in words:
         seen[word] += 1
-        found.append(word if seen[word] == 1 else f"{word} #{seen[word]}".strip())
-    return found
+        numbered.append(word if seen[word] == 1 else f"{word} #{seen[word]}".strip())
+    return numbered
 
 
 def _common(parts: Sequence[Path]) -> int:
-    """Return how many names all of these paths begin with."""
+    """Count the names that all paths begin with."""
     least = min(map(len, parts))
     return next((at for at in range(least) if len({part[at] for part in parts}) > 1), least)
 
 
 def qualified(place: SourcePlace, qualifier: str) -> SourcePlace:
-    """Return the place of a test that is told apart from others of its name."""
+    """Return the place of a test, qualified to distinguish it from others of its name."""
     if not qualifier:
         return place
     return place._replace(suite=f"{place.suite} [{qualifier}]" if place.suite else qualifier)
@@ -336,7 +336,7 @@ def disambiguate(
     source: Callable[[Group, int], int],
     path: Callable[[int], tuple[Path, str]],
 ) -> dict[SourcePlace, list[Group]]:
-    """Return the cases of groups that have the same place, those of one name in places of their own.
+    """Give cases of the same place and name, but different sources, places of their own.
 
     `source` returns a number for where a case of a group stands, `path` what that number stands for.
     """
@@ -346,26 +346,26 @@ def disambiguate(
         for name in group.names:
             where[name].append(group)
     same = {name: some for name, some in where.items() if len(some) > 1}
-    found = {place: [group.without(same) if same else group for group in groups]}
+    by_place = {place: [group.without(same) if same else group for group in groups]}
     apart: dict[SourcePlace, Group] = {}
     known: dict[tuple[int, ...], list[str]] = {}
     for name, some in same.items():
         sources = tuple(source(group, group.names[name]) for group in some)
         words = known.get(sources)
         if words is None:
-            words = known[sources] = qualifiers([path(one) for one in sources])
+            words = known[sources] = qualifiers([path(number) for number in sources])
         for word, group in zip(words, some, strict=True):
             target = apart.setdefault(qualified(place, word), Group())
             target.copy_case(group, group.names[name], name)
-    for one, group in apart.items():
-        found.setdefault(one, []).append(group)
-    return found
+    for own_place, group in apart.items():
+        by_place.setdefault(own_place, []).append(group)
+    return by_place
 
 
-def merge(found: Mapping[SourcePlace, Sequence[Group]]) -> dict[SourcePlace, Group]:
-    """Return one group for each place."""
+def merge(groups_by_place: Mapping[SourcePlace, Sequence[Group]]) -> dict[SourcePlace, Group]:
+    """Merge groups into one for each place."""
     whole: dict[SourcePlace, Group] = {}
-    for place, groups in found.items():
+    for place, groups in groups_by_place.items():
         for group in groups:
             if not group.times:
                 continue

@@ -50,7 +50,7 @@ GRADLE = frozenset({"hostname", "timestamp"})
 
 
 class Suite:
-    """A suite element that is open."""
+    """An open suite element."""
 
     __slots__ = (
         "_claimed", "_gradle", "_properties", "cases", "failed", "failures_read", "file", "hostname", "name", "number",
@@ -76,11 +76,11 @@ class Suite:
 
     @property
     def claimed_failures(self) -> int:
-        """How many of its cases failed, as it says itself."""
+        """How many of its cases failed, according to itself."""
         return self._claimed
 
     def see_property(self, tag: str, attributes: dict[str, str]) -> None:
-        """Take note of properties: gotestsum is known by one, Gradle by having none."""
+        """Recognize producers by their properties: gotestsum has one, Gradle none."""
         if tag == "property":
             self._properties += 1
             if attributes.get("name") == "go.version":
@@ -92,7 +92,7 @@ class Suite:
 
     @staticmethod
     def numbered(group: Group, name: str, line: int) -> str | None:
-        """Return the name of a test that has the name of another one and stands in another line; None: too many do."""
+        """Number a test that has another's name but stands in another line; None if too many do."""
         for number in range(2, SAME_NAMES_MOST):
             known = group.names.get(f"{name} #{number}")
             if known is None or group.lines[known] == line:
@@ -117,7 +117,8 @@ STATUSES = {
 STATUSES |= dict.fromkeys(TIMED_OUT, Outcome.TIMED_OUT)
 RANKS = {Outcome.FAILED: 3, Outcome.TIMED_OUT: 3, Outcome.ERROR: 2, Outcome.SKIPPED: 1, Outcome.XFAILED: 1}
 EXPECTED = re.compile(r"TEST_CASE tagged with !(?:mayfail|shouldfail)")  # Catch2, beside the failure
-UNABLE = (  # of CTest: it lists these tests among those that failed
+# of CTest: it lists these tests among those that failed
+UNABLE = (
     "Unable to find executable", "Required Files Missing", "Missing Configuration", "Failed to start",
     "Failed to change working directory", "Insufficient resources",
 )  # fmt: skip
@@ -141,13 +142,13 @@ GENERIC = frozenset({"Failed", "Failure"})  # messages of gotestsum and go-junit
 
 
 def is_timeout(kind: str, message: str) -> bool:
-    """Whether a failure of this type and message is the end of a time limit of the test."""
+    """Whether a failure of this type and message is a timeout of the test."""
     matched = _TIMEOUT_TYPES.fullmatch(kind.strip()) or _TIMEOUT_MESSAGES.match(message[:LOOKED_AT].strip())
     return bool(matched)
 
 
 def outcome_of_child(tag: str, kind: str) -> Outcome:
-    """Return the outcome that a child of a case says, by its tag and type."""
+    """Return the outcome that a child element of a case stands for."""
     if tag == "skipped" and kind == "pytest.xfail":
         return Outcome.XFAILED
     return FINAL.get(tag, Outcome.ERROR if tag.endswith("Error") else Outcome.FAILED)
@@ -188,7 +189,7 @@ def attempts_of_case(
 
 
 def _final(case: Mapping[str, str], children: Mapping[str, Attempt]) -> Attempt | None:
-    said = max(children.values(), key=lambda one: RANKS[one.outcome], default=None)
+    said = max(children.values(), key=lambda attempt: RANKS[attempt.outcome], default=None)
     skipped = children.get("skipped")
     words = {case.get("status", "").casefold(), case.get("result", "").casefold()}
     if said is None:
@@ -219,18 +220,18 @@ OF_SUITE = "(suite)"  # name of the case for what a suite itself failed with
 
 
 class NoReport(Exception):
-    """The file is no report of tests: a report of coverage, a list of tests. The message says what it is."""
+    """The file is not a test report but, say, a coverage report or a list of tests. The message says what it is."""
 
 
 class JUnit(NamedTuple):
-    """What a report says."""
+    """The cases of a report, with notes."""
 
     cases: Cases
     notes: list[str]  # what had to be done to read it, and what it says wrongly of itself
 
 
 def parse_junit(pieces: Callable[[], Iterable[bytes]], invoking_file: str = "") -> JUnit:
-    """Return the cases of one file; `pieces` returns its content, twice if need be.
+    """Parse one file; `pieces` returns its content, and may be called twice.
 
     Raises Broken where it is no whole report, NoReport where it is none at all, Refused over a limit.
     """
@@ -241,7 +242,7 @@ def parse_junit(pieces: Callable[[], Iterable[bytes]], invoking_file: str = "") 
 
 
 class _Seen(NamedTuple):
-    """A case as its element has it."""
+    """A case as its element describes it."""
 
     name: str
     attempts: Sequence[Attempt]
@@ -250,14 +251,14 @@ class _Seen(NamedTuple):
 
 
 class _Reader:
-    """What expat calls."""
+    """The handlers that expat calls."""
 
     def __init__(self, invoking_file: str) -> None:
         self._invoking_file = invoking_file
         self.begin()
 
     def begin(self) -> None:
-        """Forget what was read: the file is read again."""
+        """Forget what was read: the file will be read again."""
         self.parser: Any = None
         self.cases = Cases()
         self.notes: list[str] = []
@@ -433,7 +434,7 @@ class _Reader:
         )
 
     def _add_failure_of_suite(self, attempt: Attempt) -> None:
-        """Add what a suite itself failed with as a case: its file died, or could not be loaded."""
+        """Add a failure of the suite itself as a case: its file crashed, or could not be loaded."""
         suite = self._open[-1]
         suite.failures_read += 1
         key = (suite.file, suite.name, suite.pytest)
@@ -441,7 +442,7 @@ class _Reader:
         self._add(where, group, _Seen(OF_SUITE, [attempt], None, 0))
 
     def _finish(self, case: dict[str, str]) -> None:
-        """Add the case that ends here."""
+        """Add the case that has ended."""
         self._case = None
         self._count += 1
         if self._count > MOST_CASES:
@@ -482,13 +483,13 @@ class _Reader:
 
     def _new_group(self, key: tuple[str, str, bool]) -> tuple[SourcePlace, Group]:
         file, classname, pytest = key
-        found = place_of_case(file, classname, pytest=pytest)
-        where = SourcePlace(found.file, found.suite, self._invoking_file)
+        place = place_of_case(file, classname, pytest=pytest)
+        where = SourcePlace(place.file, place.suite, self._invoking_file)
         self._groups[key] = made = (where, self.cases.group(where))
         return made
 
     def _add(self, where: SourcePlace, group: Group, seen: _Seen) -> tuple[int, Group]:
-        """Add a case that may be known; returns its position, and the group it is in."""
+        """Add a case that may be known; return its position and its group."""
         suite, (name, attempts, time, line) = self._open[-1], seen
         known = group.names.get(name)
         if known is not None and group.suites[known] != suite.number:  # another suite's: another test
@@ -513,7 +514,7 @@ class _Reader:
         return known, group
 
     def _explain(self, text: KeptText) -> None:
-        """Keep a suite's output for the case before it that failed without a word, as Bazel writes it."""
+        """Attach a suite's output to the preceding case that failed without a message, as Bazel writes it."""
         suite = self._open[-1]
         if suite.failed:
             group, position = suite.failed
@@ -522,7 +523,7 @@ class _Reader:
                 group.attempts[position][-1] = newest._replace(output=text.tail(WHOLE_LOG_MOST))
 
     def finish(self) -> None:
-        """Tell cases of one name in several suites apart; raises NoReport where there was no report."""
+        """Distinguish cases of one name in several suites; raises NoReport if there was no report."""
         if not self._is_report:
             raise NoReport(f"no report of tests: it begins with <{self._root[:50]}>")
         elements = self._elements
@@ -530,13 +531,15 @@ class _Reader:
         for (where, _), group in self._apart.items():
             apart.setdefault(where, [self.cases.groups[where]]).append(group)
         for where, groups in apart.items():
-            found = disambiguate(
+            by_place = disambiguate(
                 where,
                 groups,
                 lambda group, position: group.suites[position],
                 lambda number: path_of(number, elements),
             )
             del self.cases.groups[where]
-            for one, group in merge(found).items():
-                known = self.cases.groups.get(one)
-                self.cases.groups[one] = merge({one: [known, group]})[one] if known else group
+            for own_place, group in merge(by_place).items():
+                known = self.cases.groups.get(own_place)
+                self.cases.groups[own_place] = (
+                    merge({own_place: [known, group]})[own_place] if known else group
+                )

@@ -33,7 +33,7 @@ TESTNG = "junitreports"  # folder of the same results in a second form
 
 
 class Merging:
-    """JUnit reports of a job as they come."""
+    """The JUnit reports of a job, merged as they come."""
 
     def __init__(self) -> None:
         self.too_long = 0
@@ -71,30 +71,30 @@ class Merging:
         by_place: dict[SourcePlace, list[tuple[str, Group]]] = {}
         for (place, folder), group in self._groups.items():
             by_place.setdefault(place, []).append((folder, group))
-        found: dict[SourcePlace, list[Group]] = {}
+        merged: dict[SourcePlace, list[Group]] = {}
         for place, reports in by_place.items():
             if len(reports) == 1:
-                found.setdefault(place, []).append(reports[0][1])
+                merged.setdefault(place, []).append(reports[0][1])
                 continue
-            for one, some in _by_folder(place, reports).items():
-                found.setdefault(one, []).extend(some)
-        self._add_repeated(by_place, found)
-        return merge(found)
+            for own_place, some in _by_folder(place, reports).items():
+                merged.setdefault(own_place, []).extend(some)
+        self._add_repeated(by_place, merged)
+        return merge(merged)
 
     def _add_repeated(
-        self, by_place: dict[SourcePlace, list[tuple[str, Group]]], found: dict[SourcePlace, list[Group]]
+        self, by_place: dict[SourcePlace, list[tuple[str, Group]]], merged: dict[SourcePlace, list[Group]]
     ) -> None:
-        """Add cases of reports that repeat others: those that are known add no attempt."""
+        """Add cases of reports that repeat others; known cases gain no attempt."""
         for place, group in self._again:
-            known = [one for _, one in by_place.get(place, ())]
-            for one in known:
-                one.unpack()
-            names = {name for one in known for name in one.names if name in group.names}
-            found.setdefault(place, []).append(group.without(names) if names else group)
+            known = [known_group for _, known_group in by_place.get(place, ())]
+            for known_group in known:
+                known_group.unpack()
+            names = {name for known_group in known for name in known_group.names if name in group.names}
+            merged.setdefault(place, []).append(group.without(names) if names else group)
 
 
 def _by_folder(place: SourcePlace, reports: list[tuple[str, Group]]) -> dict[SourcePlace, list[Group]]:
-    """Return the cases that reports of several folders have of a place, those of one name apart."""
+    """Return the cases of a place from several folders' reports, with cases of one name kept apart."""
     groups = [group for _, group in reports]
     index = {id(group): at for at, group in enumerate(groups)}
     paths = [(tuple(folder.split("/")), "") for folder, _ in reports]
@@ -118,7 +118,7 @@ COUNTED = {
 
 
 class Unreadable(NamedTuple):
-    """A file that was left out, or what is to be said of it."""
+    """A file that was left out, or a note about one."""
 
     member: str
     reason: str
@@ -136,18 +136,18 @@ class Report(NamedTuple):
 
 
 class Reader(Protocol):
-    """What takes reports as they are found."""
+    """What receives reports as they are read."""
 
     def add(self, member: str, pieces: Pieces) -> None:
         """Read one report."""
 
     def refuse(self, member: str, reason: str) -> None:
-        """Name a report that was left out."""
+        """Record a report that was left out."""
 
 
 @dataclass(kw_only=True)
 class Results:
-    """What all reports of a job say together."""
+    """All reports of a job, merged."""
 
     runs: Cases = field(default_factory=Cases)
     unreadable: list[Unreadable] = field(default_factory=list)
@@ -160,7 +160,7 @@ class Results:
     _first: Report | None = None  # of the run reports
 
     def add(self, member: str, pieces: Pieces) -> None:
-        """Read one report; one that cannot be read changes nothing but the lists of files that were left out."""
+        """Read one report; an unreadable one changes only the list of files that were left out."""
         try:
             self.merge(parse_report(member, pieces))
         except NoReport as error:
@@ -182,12 +182,12 @@ class Results:
         self.read += 1
 
     def refuse(self, member: str, reason: str) -> None:
-        """Name a report that was left out."""
+        """Record a report that was left out."""
         self.unreadable.append(Unreadable(member, reason))
 
     @property
     def too_long(self) -> int:
-        """How many cases have a time that no test can have taken: it counts as unknown."""
+        """The number of cases whose time no test can have taken; their time counts as unknown."""
         return self._junit.too_long + self.runs.too_long
 
     @property
@@ -205,7 +205,7 @@ class Results:
         self._waiting.clear()
 
     def cases(self) -> Iterator[Case]:
-        """Yield every case; where run reports know a file, JUnit says nothing of it."""
+        """Yield every case; run reports take precedence over JUnit for a file."""
         for place, group in self.groups():
             yield from group.cases(place)
 
@@ -218,7 +218,7 @@ class Results:
         yield from ((place, group) for place, group in junit.items() if place.file not in files)
 
     def counts(self) -> dict[str, int]:
-        """Return how many cases ended how; `flaky` ones are counted by their outcome, too."""
+        """Count cases by outcome; `flaky` ones also count by their outcome."""
         counts = {"tests": 0, **dict.fromkeys(COUNTED.values(), 0), "flaky": 0}
         for _, group in self.groups():
             counts["tests"] += len(group.times)
@@ -230,12 +230,12 @@ class Results:
 
 
 def _began(report: Report) -> tuple[bool, float, str, bytes]:
-    """Return what run reports are ordered by; those that do not say when they began come last."""
+    """Return the sort key of a run report; reports without a start come last."""
     return report.started_at is None, report.started_at or 0.0, report.member, report.digest
 
 
 def parse_report(member: str, pieces: Pieces) -> Report:
-    """Return what one report says; raises Broken where it cannot be read, NoReport where it is none, Refused."""
+    """Parse one report; raises Broken if it cannot be read, NoReport if it is none, Refused over a limit."""
     hashed = _Hashed(member, pieces)
     if member.casefold().endswith(".jsonl"):
         head, cases, started_at = run_report.parse_run_report(hashed.pieces())
@@ -245,7 +245,7 @@ def parse_report(member: str, pieces: Pieces) -> Report:
 
 
 def read_reports(paths: Iterable[Path]) -> Results:
-    """Return what files, folders and ZIP archives say; all of them are of one job."""
+    """Read the files, folders and ZIP archives of one job."""
     results = Results()
     for path in paths:
         if path.is_dir():
@@ -269,7 +269,7 @@ def _read_folder(results: Reader, folder: Path) -> None:
 
 
 def read_file(results: Reader, path: Path, name: str) -> None:
-    """Read a report, or every one of an archive."""
+    """Read a report, or every report of an archive."""
     try:
         with path.open("rb") as file:
             is_archive = file.read(2) == b"PK"
@@ -284,7 +284,7 @@ def read_file(results: Reader, path: Path, name: str) -> None:
 
 
 def read_archive(results: Reader, path: Path, prefix: str = "") -> None:
-    """Read every report of an archive; raises Refused and Broken where none can be."""
+    """Read every report of an archive; raises Refused or Broken if none can be read."""
     with archives.open_archive(path) as archive:
         for member in sorted(archives.readable_members(archive), key=lambda member: member.name):
             if not is_wanted(member.name):
@@ -300,7 +300,7 @@ def read_archive(results: Reader, path: Path, prefix: str = "") -> None:
 
 
 def is_wanted(name: str) -> bool:
-    """Whether a member of an archive may be a report, by its name; macOS adds files of its own beside each."""
+    """Whether a member of an archive may be a report, by its name; macOS adds extra files beside each."""
     folders = name.split("/")
     if "__MACOSX" in folders or folders[-1].startswith("._"):
         return False
@@ -318,7 +318,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 class _Hashed:
-    """The content of a report, and the digest of the last time that it was read."""
+    """The content of a report, and the digest of its last reading."""
 
     def __init__(self, member: str, pieces: Pieces) -> None:
         self._name = member.rpartition("/")[2].encode(errors="replace") + b"\0"
@@ -336,5 +336,5 @@ class _Hashed:
             yield piece
 
     def digest(self) -> bytes:
-        """Return the digest of the file's name without folders, and its content."""
+        """Return the digest of the file's base name and content."""
         return self._hash.digest()

@@ -74,7 +74,7 @@ _LINE: msgspec.json.Decoder[ReportHead | Run] = msgspec.json.Decoder(ReportHead 
 
 
 def parse_run_report(pieces: Iterable[bytes]) -> RunReport:
-    """Return what a report says; raises Broken where it cannot be read, Refused over a limit."""
+    """Parse a report; raises Broken if it cannot be read, Refused over a limit."""
     head: ReportHead | None = None
     runs: dict[tuple[str, str, str], list[Run]] = {}
     count = 0
@@ -98,11 +98,11 @@ def parse_run_report(pieces: Iterable[bytes]) -> RunReport:
     if head is None:
         raise Broken("the file is empty")
     began = (run.started_at for attempts in runs.values() for run in attempts)
-    return RunReport(head, _cases(runs), min((one for one in began if one is not None), default=None))
+    return RunReport(head, _cases(runs), min((at for at in began if at is not None), default=None))
 
 
 def _checked(head: ReportHead) -> ReportHead:
-    """Return a report's first line with numbers that a database can hold; what is too large says nothing."""
+    """Return a report's first line, without numbers that are too large for a database."""
     if not 0 <= head.github_workflow_job_id <= NUMBER_MOST:
         head.github_workflow_job_id = 0
     if not 0 <= head.environment.device_count <= NUMBER_MOST:
@@ -128,7 +128,7 @@ def _cases(runs: dict[tuple[str, str, str], list[Run]]) -> Cases:
 
 
 def _properties(attempts: list[Run]) -> dict[str, str]:
-    """Return what the newest failed attempt has beside its stack trace."""
+    """Return the properties of the newest failed attempt, without its stack trace."""
     failed = (run for run in reversed(attempts) if OUTCOMES[run.outcome] in FAILING)
     said = next(failed, None)
     given = (said and said.properties) or {}
@@ -159,7 +159,7 @@ def _decoded(line: bytes, number: int) -> ReportHead | Run:
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield lines with their numbers from 1; a last one that was torn off is left out."""
+    """Yield lines with their numbers from 1; a truncated last line is dropped."""
     rest, number = b"", 0
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")

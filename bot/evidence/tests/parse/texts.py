@@ -25,7 +25,7 @@ _ELLIPSIS = "\n…\n"
 
 
 def milliseconds(text: str | None) -> int | None:
-    """Return a time in seconds as milliseconds; None if it is missing, no number, negative or over a week."""
+    """Convert seconds to milliseconds; None if the time is missing, not a number, negative or over a week."""
     seconds = _seconds(text)
     if seconds is None or not 0 <= seconds <= LONGEST_TIME:
         return None
@@ -33,7 +33,7 @@ def milliseconds(text: str | None) -> int | None:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Return a number, with a decimal point or comma, and marks between thousands."""
+    """Parse a number with a decimal point or comma, and thousands separators."""
     if not text or "_" in text:
         return None
     if "," in text:
@@ -51,7 +51,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def line_number(text: str, *, from_zero: bool) -> int | None:
-    """Return the number of a line, from 1; None if it is no number. pytest counts from 0."""
+    """Parse a line number, counted from 1; None if it is not a number. pytest counts from 0."""
     if not (text.isascii() and text.isdecimal() and len(text) <= LINE_DIGITS):
         return None
     return int(text) + from_zero or None
@@ -64,7 +64,7 @@ def is_too_long(text: str | None) -> bool:
 
 
 def short_name(text: str) -> str:
-    """Return the name of a test, suite or file: of a very long one the beginning, and a digest of all of it."""
+    """Shorten a very long name of a test, suite or file to its beginning and a digest of all of it."""
     if len(text) <= NAME_MOST:
         return text
     digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
@@ -72,21 +72,21 @@ def short_name(text: str) -> str:
 
 
 def beginning(text: str, most: int) -> str:
-    """Return the beginning of a text, of at most so many bytes of UTF-8."""
+    """Return the beginning of a text, at most `most` bytes of UTF-8."""
     if len(text) * 4 <= most:
         return text
     return text[:most].encode(errors="replace")[:most].decode(errors="ignore")
 
 
 def ending(text: str, most: int) -> str:
-    """Return the end of a text, of at most so many bytes of UTF-8."""
+    """Return the end of a text, at most `most` bytes of UTF-8."""
     if len(text) * 4 <= most:
         return text
     return text[-most:].encode(errors="replace")[-most:].decode(errors="ignore")
 
 
 class KeptText:
-    """The beginning and the end of a text that comes in pieces; the middle is forgotten."""
+    """The beginning and the end of a text that comes in pieces; the middle is dropped."""
 
     __slots__ = ("_head", "_size", "_tail")
 
@@ -96,7 +96,7 @@ class KeptText:
         self._size = 0  # characters in all
 
     def add(self, piece: str) -> None:
-        """Take the next piece."""
+        """Add the next piece."""
         self._size += len(piece)
         if (missing := STACK_MOST - len(self._head)) > 0:
             self._head += piece[:missing]
@@ -131,7 +131,7 @@ _NO_MODULE = re.compile(r"[/:\\\s]")  # names of Go packages and Rust binaries h
 
 
 class SourcePlace(NamedTuple):
-    """The file a test is defined in, its suite, and the file that launched it; empty where unknown."""
+    """The file a test is defined in, its suite, and the file that launched it; empty if unknown."""
 
     file: str
     suite: str
@@ -139,7 +139,7 @@ class SourcePlace(NamedTuple):
 
 
 def place_of_case(file: str, classname: str, *, pytest: bool) -> SourcePlace:
-    """Return the place of a case; a file that the report names always wins, and none is made up.
+    """Return the place of a case; a file that the report names always wins, and none is invented.
 
     A class is one in a file of Python only where pytest says so, or where its module is called as tests are.
     """
@@ -165,12 +165,12 @@ def _in_python(modules: list[str], classes: list[str]) -> SourcePlace:
 
 
 def without_ending(file: str) -> str:
-    """Return a file of tests as exclusions and launchers name it."""
+    """Return a test file's name as exclusions and launchers write it."""
     return file[:FILE_MOST].replace("\0", "").removeprefix("test/").removesuffix(".py")
 
 
 def invoking_file(path: str) -> str:
-    """Return which file launched the tests of a report, from the folder it lies in below `test-reports`."""
+    """Return the file that launched a report's tests, from its folder below `test-reports`."""
     folders = path.replace("\\", "/").split("/")[:-1]
     if "test-reports" not in folders[:-1]:
         return ""
@@ -180,20 +180,21 @@ def invoking_file(path: str) -> str:
 DIGEST = 16  # bytes
 SHOWN = 16  # hex digits of it, in addresses
 DEVICE = "{device}"
+# more come from the allowlist
 DEVICES = frozenset(
     ["cpu", "cuda", "xpu", "mps", "rocm", "hip", "npu", "hpu", "mlu", "musa", "gcu", "meta", "privateuse1"]
-)  # more come from the allowlist
+)
 # words of a name: between separators, and between lower and upper case
 _WORD = re.compile(r"[A-Z]+[0-9]*(?![a-z])|[A-Z]?[a-z]+[0-9]*|[0-9]+|[^A-Za-z0-9]+")
 
 
 def digest(file: str, suite: str, name: str) -> bytes:
-    """Return what identifies a test within its repository."""
+    """Return the digest that identifies a test within its repository."""
     return hashlib.sha256(f"{file}\0{suite}\0{name}".encode("utf-8", "replace")).digest()[:DIGEST]
 
 
 def shown_digest(of: bytes) -> str:
-    """Return a digest as it stands in addresses."""
+    """Return a digest as addresses show it."""
     return of.hex()[:SHOWN]
 
 
@@ -204,8 +205,8 @@ def canonical(file: str, suite: str, name: str, *, devices: Iterable[str] = DEVI
     """
     words = frozenset(devices)
     text = f"{file}\0{without_device(suite, words)}\0{without_device(name, words)}"
-    found = hashlib.sha256(text.encode("utf-8", "replace")).digest()[:8]
-    return int.from_bytes(found, "big", signed=True)
+    hashed = hashlib.sha256(text.encode("utf-8", "replace")).digest()[:8]
+    return int.from_bytes(hashed, "big", signed=True)
 
 
 def without_device(text: str, devices: frozenset[str]) -> str:
@@ -213,7 +214,7 @@ def without_device(text: str, devices: frozenset[str]) -> str:
     lowered = text.lower()
     if not any(device in lowered for device in devices):
         return text
-    return _WORD.sub(lambda found: DEVICE if found[0].lower() in devices else found[0], text)
+    return _WORD.sub(lambda word: DEVICE if word[0].lower() in devices else word[0], text)
 
 
 PROPERTIES_OF_REPORT = 40  # flags, and as many properties
@@ -226,7 +227,7 @@ _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KE
 
 
 def kept_properties(given: Mapping[str, Any] | None, most: int) -> dict[str, str]:
-    """Return at most so many entries by name, as short texts; what is no text, number or truth value is JSON."""
+    """Return at most `most` entries by name, as short texts; other than texts, numbers and booleans become JSON."""
     names = sorted(name for name in given or {} if name.strip())[:most]
     return {
         _short_property(name, PROPERTY_NAME_MOST): _property_value(name, (given or {})[name])

@@ -53,7 +53,7 @@ class Unparsable(Exception):
 def parse_documents(
     pieces: Callable[[], Iterable[bytes]], new_parser: Callable[[str | None], Any], begin: Callable[[], None]
 ) -> list[str]:
-    """Parse all documents of a file; returns what had to be done to read them.
+    """Parse all documents of a file; return what had to be done to read them.
 
     `new_parser` returns a parser for an encoding, `begin` has its handlers forget what they were told. Raises Broken
     and Refused.
@@ -66,7 +66,7 @@ def parse_documents(
 
 
 class _Pass:
-    """One look at all documents of a file."""
+    """One pass over all documents of a file."""
 
     def __init__(
         self, new_parser: Callable[[str | None], Any], pieces: Iterable[bytes], *, repaired: bool
@@ -79,7 +79,7 @@ class _Pass:
         self._documents = 0
 
     def run(self) -> list[str]:
-        """Parse; returns what is to be said of the file."""
+        """Parse the file; return notes about it."""
         notes: list[str] = []
         for piece in self._decoded():
             rest = memoryview(piece)
@@ -93,7 +93,7 @@ class _Pass:
         return notes
 
     def _feed(self, content: memoryview) -> memoryview:
-        """Give the parser a part of a piece; returns what is left where a document ended before."""
+        """Feed a piece to the parser; return what is left after the end of a document."""
         if self._parser is None:
             if self._documents >= DOCUMENTS_MOST:
                 raise Refused(f"over {DOCUMENTS_MOST:,} documents in one file")
@@ -134,7 +134,7 @@ class _Pass:
         raise Broken(f"line {error.lineno}: {expat.errors.messages[error.code]}") from None
 
     def _decoded(self) -> Iterator[bytes]:
-        """Yield the bytes in even pieces, as UTF-8 where expat does not know the encoding or they are repaired."""
+        """Yield the bytes in even pieces, as UTF-8 if expat does not know the encoding or they need repair."""
         first = True
         decoder: codecs.IncrementalDecoder | None = None
         waiting = ""
@@ -167,12 +167,12 @@ _BEGINNING_OF_NEXT = re.compile(rb"<\?xml")
 
 
 def _next_document(content: memoryview) -> int:
-    found = _BEGINNING.search(content)
-    return found.start() if found else len(content)
+    start = _BEGINNING.search(content)
+    return start.start() if start else len(content)
 
 
 def _encoding_of(beginning: bytes) -> str:
-    """Return the encoding of a document by what it begins with; empty: expat finds out. Raises Broken."""
+    """Detect the encoding of a document from its beginning; empty if expat will find out. Raises Broken."""
     if beginning.startswith(_BOMS):
         return ""
     declared = _DECLARED.match(beginning)
@@ -191,7 +191,7 @@ def _encoding_of(beginning: bytes) -> str:
 
 
 def _even(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in pieces of at least 1 MiB, but the last."""
+    """Yield the same bytes in pieces of at least 1 MiB, except the last."""
     waiting: list[bytes] = []
     size = 0
     for piece in pieces:

@@ -115,17 +115,17 @@ class RecordColumns:
             place, items = inner, value.items()
         else:
             items = self._thinned(value) if place.path == "gpu_usage" else enumerate(value)
-        for key, found in items:
-            kind = type(found)
+        for key, inner_value in items:
+            kind = type(inner_value)
             if kind is float or kind is int:
                 leaf = place.leaves.get(key) or self._leaf(place, key)
                 if leaf:
-                    self._append(leaf, found, at)
+                    self._append(leaf, inner_value, at)
             elif kind is dict or kind is list:
                 inner = place.inner.get(key) or self._inner(place, key)
                 if inner and depth:
-                    if not (kind is dict and inner.take(found, at)):
-                        self._collect(found, inner, at, depth - 1)
+                    if not (kind is dict and inner.take(inner_value, at)):
+                        self._collect(inner_value, inner, at, depth - 1)
                 else:
                     self.flags.add("series_left_out")
 

@@ -70,12 +70,12 @@ class _Pieces(io.RawIOBase):
 def _member(archive: Archive) -> Member | None:
     """Return the member that is the log: the one of that name, else the only one that begins like one."""
     members = list(archives.readable_members(archive))
-    for one in members:
-        if one.name.rpartition("/")[2] == NAME:
-            return one
-    candidates = [one for one in members if one.name.casefold().endswith(SUFFIXES)]
-    found = [one for one in candidates[:CANDIDATES] if _begins_as_log(one)]
-    return found[0] if len(found) == 1 else None
+    for member in members:
+        if member.name.rpartition("/")[2] == NAME:
+            return member
+    candidates = [member for member in members if member.name.casefold().endswith(SUFFIXES)]
+    logs = [member for member in candidates[:CANDIDATES] if _begins_as_log(member)]
+    return logs[0] if len(logs) == 1 else None
 
 
 def _begins_as_log(member: Member) -> bool:
@@ -111,7 +111,7 @@ def _keep(log: UsageLog, given: ParserInput) -> ParsedUsage:
         **summary.measure_times(log).durations,
         "oom_risk": bool(peak and peak.oom_risk),
         "peak": _shown_peak(peak) if peak else None,
-        "segments": [(one.name, one.start_at, one.end_at) for one in chosen],
+        "segments": [(segment.name, segment.start_at, segment.end_at) for segment in chosen],
         "histograms": encode_bins(
             pack_histograms([measured[name].histogram for name in METRICS]), len(METRICS)
         ),
@@ -146,4 +146,4 @@ def _longest(pieces: list[Segment]) -> list[Segment]:
 
 def _used_most(commands: list[segments.CommandUsage]) -> list[segments.CommandUsage]:
     """Return the commands that ran longest."""
-    return sorted(commands, key=lambda one: -(one.alone_s + one.shared_s))[:COMMANDS_SHOWN]
+    return sorted(commands, key=lambda command: -(command.alone_s + command.shared_s))[:COMMANDS_SHOWN]

@@ -107,7 +107,7 @@ class Overlap(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_overlap(log: UsageLog, segments: Sequence[Segment]) -> Overlap:
     """Return what of a log's segments ran at the same time; without what runs beside every job."""
-    counted = [one for one in segments if not in_background(one.name)]
+    counted = [segment for segment in segments if not in_background(segment.name)]
     return Overlap(
         most_at_once=most_at_once(counted), pairs=find_pairs(counted), commands=command_usages(log)
     )
@@ -115,7 +115,9 @@ def find_overlap(log: UsageLog, segments: Sequence[Segment]) -> Overlap:
 
 def most_at_once(segments: Sequence[Segment]) -> int:
     """Return how many segments there are at the fullest second; both ends belong to a segment."""
-    turns = sorted([(one.start_at, 0) for one in segments] + [(one.end_at, 1) for one in segments])
+    turns = sorted(
+        [(segment.start_at, 0) for segment in segments] + [(segment.end_at, 1) for segment in segments]
+    )
     running = most = 0
     for _, ends in turns:
         running += -1 if ends else 1
@@ -125,19 +127,22 @@ def most_at_once(segments: Sequence[Segment]) -> int:
 
 def find_pairs(segments: Sequence[Segment]) -> list[Pair]:
     """Return the commands that overlap longest."""
-    longest = sorted(segments, key=lambda one: -one.length)[:SEGMENTS_MOST]
-    ordered = sorted(longest, key=lambda one: (one.start_at, one.end_at, one.name))
+    longest = sorted(segments, key=lambda segment: -segment.length)[:SEGMENTS_MOST]
+    ordered = sorted(longest, key=lambda segment: (segment.start_at, segment.end_at, segment.name))
     seconds: dict[tuple[str, str], int] = {}
-    for at, one in enumerate(ordered):
+    for at, segment in enumerate(ordered):
         for other in ordered[at + 1 :]:
-            if other.start_at >= one.end_at:
+            if other.start_at >= segment.end_at:
                 break
-            if other.name != one.name:
-                names = (min(one.name, other.name), max(one.name, other.name))
-                shared = min(one.end_at, other.end_at) - other.start_at
+            if other.name != segment.name:
+                names = (min(segment.name, other.name), max(segment.name, other.name))
+                shared = min(segment.end_at, other.end_at) - other.start_at
                 seconds[names] = seconds.get(names, 0) + shared
-    found = sorted((-length, *names) for names, length in seconds.items() if length >= PAIR_SECONDS)
-    return [Pair(first=first, second=second, seconds=-length) for length, first, second in found[:PAIRS_MOST]]
+    longest_pairs = sorted((-length, *names) for names, length in seconds.items() if length >= PAIR_SECONDS)
+    return [
+        Pair(first=first, second=second, seconds=-length)
+        for length, first, second in longest_pairs[:PAIRS_MOST]
+    ]
 
 
 def command_usages(log: UsageLog) -> list[CommandUsage]:

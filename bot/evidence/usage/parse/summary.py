@@ -67,12 +67,12 @@ class MemoryPeak(msgspec.Struct, frozen=True, kw_only=True):
 
 def summarize_log(log: UsageLog, *, ends: str = "") -> dict[str, Summary]:
     """Return the summary of every series that has points and whose id ends like this."""
-    found = {
+    summaries = {
         series: summarize_series(column, unit(series))
         for series, column in log.series.items()
         if series.endswith(ends)
     }
-    return {series: one for series, one in found.items() if one}
+    return {series: summary for series, summary in summaries.items() if summary}
 
 
 def summarize_series(column: Iterable[float], counted_in: str = "percent") -> Summary | None:
@@ -219,7 +219,7 @@ class Histogram(NamedTuple):
 
 def pack_histograms(histograms: Sequence[Histogram]) -> int:
     """Return the bins of some histograms as one number: to add or subtract it does so with every bin."""
-    bins = [many for one in histograms for many in one.bins]
+    bins = [many for histogram in histograms for many in histogram.bins]
     return int.from_bytes(struct.pack(f"<{len(bins)}Q", *bins), "little")
 
 
@@ -270,13 +270,15 @@ def measure_log(log: UsageLog) -> dict[str, Measured]:
 
 def as_columns(measured: Mapping[str, Measured]) -> Measures:
     """Return the columns of metrics in a job's row, null where nothing was measured."""
-    measures = {METRIC_COLUMNS[metric]: one.measure for metric, one in measured.items()}
-    found = {
+    measures = {
+        METRIC_COLUMNS[metric]: metric_measured.measure for metric, metric_measured in measured.items()
+    }
+    columns = {
         f"{name}_{part}": getattr(each, part, None)
         for name, each in measures.items()
         for part in Measure._fields
     }
-    return cast("Measures", found)
+    return cast("Measures", columns)
 
 
 def _columns_of_metric(

@@ -118,11 +118,11 @@ def version_of(value: Any) -> float | None:
 
 def moment(value: Any) -> tuple[int, bool] | None:
     """Return a time in seconds since the epoch, and whether it was given in milliseconds."""
-    found = finite_number(value)
-    if found is None:
+    time = finite_number(value)
+    if time is None:
         return None
-    milliseconds = found > 1e12
-    seconds = int(found / 1000 if milliseconds else found)
+    milliseconds = time > 1e12
+    seconds = int(time / 1000 if milliseconds else time)
     return (seconds, milliseconds) if 0 < seconds < 2**32 else None
 
 
@@ -131,16 +131,16 @@ def finite_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
-        found = float(value)
+        converted = float(value)
     except OverflowError:
         return None
-    return found if math.isfinite(found) and found >= 0 else None
+    return converted if math.isfinite(converted) and converted >= 0 else None
 
 
 def whole_number(value: Any) -> int | None:
     """Return a whole number of things, else None: unknown."""
-    found = finite_number(value)
-    return int(found) if found is not None and found <= 1_000_000 else None
+    count = finite_number(value)
+    return int(count) if count is not None and count <= 1_000_000 else None
 
 
 def bounded_text(value: Any) -> str:
@@ -363,10 +363,10 @@ class Commands:
         if len(names) > COMMANDS_OF_RECORD_MOST:
             self.flags.add("commands_left_out")
         numbers = [self._number(name) for name in names[:COMMANDS_OF_RECORD_MOST] if isinstance(name, str)]
-        found = tuple(dict.fromkeys(number for number in numbers if number is not None))
+        commands = tuple(dict.fromkeys(number for number in numbers if number is not None))
         if len(self._sets) >= SEEN_MOST:
             self._sets.clear()
-        return self._sets.setdefault(found, found)
+        return self._sets.setdefault(commands, commands)
 
     def _number(self, written: str) -> int | None:
         if (known := self._seen.get(written)) is not None:
@@ -407,8 +407,8 @@ def metadata_line(log: UsageLog, segments: Sequence[Segment], *, created_at: int
         "start_at": log.start_at,
         "end_at": log.end_at,
         "segments": [
-            {name: getattr(one, name) for name in ("level", "name", "start_at", "end_at", "extra_info")}
-            for one in segments
+            {name: getattr(segment, name) for name in ("level", "name", "start_at", "end_at", "extra_info")}
+            for segment in segments
         ],
         "tags": [],
     }

@@ -209,8 +209,8 @@ def anchor_of_job(workflow: str, name: str) -> str:
 def name_shards(name: str) -> str:
     """Return what all shards of a job are called: with their count in place of their numbers."""
 
-    def hide(found: re.Match[str]) -> str:
-        number, between, count = found.groups()
+    def hide(match: re.Match[str]) -> str:
+        number, between, count = match.groups()
         return f"1–{count}" if 1 <= int(number) <= int(count) else f"{number}{between}{count}"  # noqa: RUF001
 
     return _SHARD.sub(hide, name, count=1)
@@ -236,7 +236,7 @@ def _cell(key: str, members: list[list[GridJob]]) -> MatrixCell:
         earlier += others
     newest.sort(key=lambda row: row["job_name"])
     outcomes = [outcome_of(row) for row in newest]
-    tones = [TONES[one] for one in outcomes]
+    tones = [TONES[outcome] for outcome in outcomes]
     tone = next(tone for tone in _WORST_FIRST if tone in tones)
     label = outcomes[tones.index(tone)].replace("_", " ")
     if len(newest) > 1:
