@@ -40,7 +40,7 @@ FEATURE = Feature(
     doctor="tiny.tasks:doctor",
     settings="tiny.settings:TinySettings",
     commands={"tiny": "tiny.tasks:command"},
-    sections={"pull": "tiny.pages:section"},
+    sections={"missing": "tiny.pages:section"},
     navigation=(NavigationEntry(bar="repository", path="/{repo}/tiny", label="Tiny", shown="tiny.pages:has_notes"),),
 )
 """,
@@ -161,9 +161,9 @@ async def ping(request):
 
 
 async def section(tx, subject):
-    note = await tx.row(sa.select(tiny_note).where(tiny_note.c.key == f"{subject.repo}#{subject.number}"))
+    note = await tx.row(sa.select(tiny_note).where(tiny_note.c.key.startswith(f"{subject.repo}#")))
     lines = (
-        BlockLine(text=f"{note['state']} at {subject.head_sha}", url="/tiny?a=1&b=2", tone="good"),
+        BlockLine(text=f"{note['state']} near {subject.path}", url="/tiny?a=1&b=2", tone="good"),
         BlockLine(text="<b>from outside</b>", url="javascript:alert(1)"),
     )
     return [Block(heading="Tiny & <small>", lines=lines)] if note else []
@@ -302,9 +302,10 @@ async def test_its_table_tasks_page_json_and_section_appear_in_a_running_bot(bot
     assert "/api/tiny" in (await bot.get("/api"))[1]
 
     page = (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1]
-    assert "<h2>Tiny &amp; &lt;small&gt;</h2>" in page
-    assert f'href="/tiny?a=1&amp;b=2"><bdi>read at {pull.head_sha}</bdi>' in page
     assert f'<a href="/{UPSTREAM}/tiny"><bdi>Tiny</bdi></a>' in page
+    page = (await bot.get(f"/{UPSTREAM}/pull/{pull.number}000"))[1]
+    assert "<h2>Tiny &amp; &lt;small&gt;</h2>" in page
+    assert f'href="/tiny?a=1&amp;b=2"><bdi>read near /{UPSTREAM}/pull/{pull.number}000</bdi>' in page
     assert "<bdi>&lt;b&gt;from outside&lt;/b&gt;</bdi>" in page
     assert "javascript:" not in page
 

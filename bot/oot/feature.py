@@ -51,18 +51,11 @@ FEATURE = Feature(
     sums=("bot.oot.statistics.daily_sums:BACKENDS",),
     before_commit="bot.oot.statistics.daily_sums:note_changed",
     on_start="bot.oot.publish.rows:lose_all_intents",
-    watched="bot.oot.allowlist.versions:watch_backends",
+    repositories="bot.oot.allowlist.versions:watch_backends",
     retained="bot.oot.results.jobs:retained",
     exports="bot.oot.results.exports:EXPORTS",
     routes="bot.oot.reports.endpoints:setup",
     views="bot.oot.reports.endpoints:VIEWS",
-    sections={
-        "backend": (
-            "bot.pages.backends.dispatches:describe_pings",
-            "bot.pages.backends.backend:describe_demotion",
-        ),
-        "pull": "bot.pages.pulls.dispatch_explanation:describe_asked",
-    },
     admin_forms={"/ping": "bot.oot.dispatch.ping:request_by_form"},
     doctor={
         "reports": "bot.oot.reports.oidc:check_issuers",

@@ -350,13 +350,12 @@ FEATURE = Feature(
     observer="bot.providers.files:make_observer",
     exports="bot.providers.exports:EXPORTS",
     prune="bot.providers.tables:delete_old_rows",
-    watched="bot.providers.deliveries:watch_mapped_repositories",
+    repositories="bot.providers.deliveries:watch_mapped_repositories",
     reconcile="bot.providers.statuses:compare_statuses",
     doctor="bot.providers.doctor:check_providers",
     settings="bot.providers.feature:ProviderSettings",
     commands={"providers": "bot.console.ci:providers"},
     sections={
-        "queue": "bot.providers.doctor:describe_queue",
         "admin": "bot.providers.doctor:describe_unmapped",
     },
 )

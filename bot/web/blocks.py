@@ -9,7 +9,7 @@ from bot.core import escaping
 from bot.core.feature import sections
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from bot.core.feature import Features
     from bot.core.settings import Settings
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PullSubject:
-    """The subject of sections at `pull`: a pull request, and the head that its page shows."""
+    """A pull request, and the head that its page shows."""
 
     repo: str
     number: int
@@ -32,7 +32,7 @@ class PullSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitSubject:
-    """The subject of sections at `commit`."""
+    """A commit that a page is about."""
 
     repo: str
     sha: str
@@ -42,7 +42,7 @@ class CommitSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSubject:
-    """The subject of sections at `job` and `job_json`: a job of a repository's own CI."""
+    """A job of a repository's own CI."""
 
     repo: str
     repository_id: int
@@ -59,7 +59,7 @@ class JobSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class CellSubject:
-    """The subject of sections at `cell`: jobs of a repository's own CI on one of its commits."""
+    """Jobs of a repository's own CI on one of its commits."""
 
     repo: str
     repository_id: int
@@ -69,7 +69,7 @@ class CellSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendRunsSubject:
-    """The subject of sections at `backend_run`: runs that a backend reported on a commit."""
+    """Runs that a backend reported on a commit."""
 
     repo: str
     sha: str
@@ -78,7 +78,7 @@ class BackendRunsSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class GridSubject:
-    """The subject of sections at `grid`: a branch, the commits shown of it, and its broken columns."""
+    """A branch, the commits shown of it, and its broken columns."""
 
     repo: str
     repository_id: int
@@ -100,7 +100,7 @@ class FailureStart:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureSubject:
-    """The subject of sections at `failure`: the page of a failure."""
+    """A failure, and where it began."""
 
     signature: str
     began: tuple[FailureStart, ...]
@@ -109,7 +109,7 @@ class FailureSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSubject:
-    """The subject of sections at `run`: a run with all its attempts."""
+    """A run with all its attempts."""
 
     repo: str
     repository_id: int
@@ -119,7 +119,7 @@ class RunSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class QueueSubject:
-    """The subject of sections at `queue`: what the jobs of a repository run on."""
+    """A repository whose jobs wait for runners."""
 
     repo: str
     repository_id: int
@@ -128,7 +128,7 @@ class QueueSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendPageSubject:
-    """The subject of sections at `backend`: the page of a backend."""
+    """A backend that a page is about."""
 
     repo: str
     upstreams: tuple[str, ...]  # of the settings, that may be shown
@@ -136,7 +136,7 @@ class BackendPageSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class RepositorySubject:
-    """The subject of sections at `repository`: the home of a repository."""
+    """A repository whose home is shown."""
 
     asked: Query
     repo: str
@@ -229,7 +229,7 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitAbout:
-    """What a section at `about` knows of a commit itself; texts come from outside."""
+    """What is known of a commit itself; texts come from outside."""
 
     title: str
     author: str
@@ -241,7 +241,7 @@ class CommitAbout:
 
 @dataclass(frozen=True, kw_only=True)
 class GridNotes:
-    """What a section at `grid` says."""
+    """What stands beside the columns and commits of a grid."""
 
     columns: Mapping[str, tuple[BlockLine, ...]] = field(default_factory=dict)  # of broken ones
     forms: Mapping[str, BlockForm] = field(default_factory=dict)  # of these, by the name of the column
@@ -293,7 +293,7 @@ class AdminSection:
 
 @dataclass(frozen=True, kw_only=True)
 class FormDone:
-    """What a form of the administrator's came to."""
+    """The outcome of a form of the administrator."""
 
     words: str = ""  # shown at the top of /admin
     path: str = ""  # on this bot, to be shown instead of /admin
@@ -305,15 +305,6 @@ def safe_address(url: str | None) -> str | None:
         address = escaping.url(f"{HERE}{url}")
         return address and address.removeprefix(HERE)
     return escaping.url(url)
-
-
-async def about_commit(features: Features, tx: Transaction, subject: CommitSubject) -> CommitAbout | None:
-    """Return what the first feature that knows a commit says of it."""
-    for add in sections(features, "about"):
-        about: CommitAbout | None = await add(tx, subject)
-        if about is not None:
-            return about
-    return None
 
 
 async def head_tests(features: Features, tx: Transaction, subject: HeadSubject) -> HeadTests:
@@ -343,46 +334,11 @@ async def job_lines(
     return by_backend
 
 
-async def cell_lines(features: Features, tx: Transaction, subject: CellSubject) -> dict[int, list[BlockLine]]:
-    """Return a line of each feature that has one about a job, by the job's id."""
-    by_job: dict[int, list[BlockLine]] = {}
-    for add in sections(features, "cell"):
-        for job_id, line in (await add(tx, subject)).items():
-            by_job.setdefault(job_id, []).append(line)
-    return by_job
-
-
-async def backend_run_lines(
-    features: Features, tx: Transaction, subject: BackendRunsSubject
-) -> dict[str, list[BlockLine]]:
-    """Return a line of each feature that has one about a backend's run, by the run's id."""
-    by_run: dict[str, list[BlockLine]] = {}
-    for add in sections(features, "backend_run"):
-        for run_id, line in (await add(tx, subject)).items():
-            by_run.setdefault(run_id, []).append(line)
-    return by_run
-
-
-async def grid_notes(features: Features, tx: Transaction, subject: GridSubject) -> GridNotes:
-    """Return what features say of a branch's broken columns and commits; of two about one, both."""
-    columns: dict[str, tuple[BlockLine, ...]] = {}
-    commits: dict[str, tuple[BlockLine, ...]] = {}
-    forms: dict[str, BlockForm] = {}
-    for add in sections(features, "grid"):
-        notes: GridNotes = await add(tx, subject)
-        forms |= notes.forms
-        for whole, part in ((columns, notes.columns), (commits, notes.commits)):
-            for name, lines in part.items():
-                whole[name] = (*whole.get(name, ()), *lines)
-    return GridNotes(columns=columns, forms=forms, commits=commits)
-
-
 async def admin_sections(features: Features, tx: Transaction, settings: Settings) -> list[AdminSection]:
     """Return what features add to the administrator's page."""
     return [await add(tx, settings) for add in sections(features, "admin")]
 
 
-async def gather(features: Features, place: str, tx: Transaction, subject: object) -> list[Block]:
-    """Return the blocks that features add at a place; each of their functions is `async (tx, subject)`."""
-    blocks = [block for add in sections(features, place) for block in await add(tx, subject)]
-    return sorted(blocks, key=lambda block: block.last)
+def order_blocks(*parts: Iterable[Block]) -> list[Block]:
+    """Return the blocks of several parts in this order; those that are `last` come after all others."""
+    return sorted((block for part in parts for block in part), key=lambda block: block.last)

@@ -1,4 +1,4 @@
-"""Failures on a commit, as features know them: of its jobs and tests, shared with backends, and jobs elsewhere."""
+"""Failures on a commit, as features know them: of its jobs and tests, and those shared with backends."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class FailurePlace:
 
 @dataclass(frozen=True, kw_only=True)
 class FailingTest:
-    """A test that failed on a commit, the same test of all backends once; its texts come from outside."""
+    """A test that failed on a commit, listed once for all backends; its texts come from outside."""
 
     name: str  # with file and suite
     cases: frozenset[TestCase]  # what it is called: on another device it may have another name
@@ -119,8 +119,12 @@ class Failures:
 
 
 async def read_failures(features: Features, tx: Transaction, subject: FailuresSubject) -> Failures:
-    """Return what all features say of a commit's failures."""
-    parts: list[Failures] = [await add(tx, subject) for add in sections(features, "failures")]
+    """Return what features say of a commit's failures, for the texts of check runs and comments."""
+    return merge_failures([await add(tx, subject) for add in sections(features, "failures")])
+
+
+def merge_failures(parts: Sequence[Failures]) -> Failures:
+    """Return what several say of a commit's failures as one."""
     return Failures(
         jobs=[remark for part in parts for remark in part.jobs],
         tests=[test for part in parts for test in part.tests],
@@ -140,38 +144,7 @@ class FailedJob:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedFailuresSubject:
-    """The subject of the section at `shared_failures`: failed jobs of a backend."""
+    """Failed jobs of a backend."""
 
     jobs: tuple[FailedJob, ...]
     devices: frozenset[str]  # further words for its device in the names of tests, in lower case
-
-
-async def find_shared_failures(
-    features: Features, tx: Transaction, subject: SharedFailuresSubject
-) -> frozenset[str]:
-    """Return the keys of jobs whose failures upstream's own jobs share, as the features know of it."""
-    keys: frozenset[str] = frozenset()
-    for add in sections(features, "shared_failures") if subject.jobs else ():
-        keys |= await add(tx, subject)
-    return keys
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobElsewhere:
-    """A job of another CI, or one that only a commit status tells of, at its newest attempt."""
-
-    id: int  # its number in cells of the grid: below 0
-    workflow: str
-    name: str
-    status: str
-    conclusion: str | None
-    attempt: int
-    queued_at: int | None
-    started_at: int | None
-    completed_at: int | None
-    url: str | None
-
-
-async def read_jobs_elsewhere(features: Features, tx: Transaction, repo: str, sha: str) -> list[JobElsewhere]:
-    """Return the jobs on a commit that features know of."""
-    return [job for read in sections(features, "elsewhere") for job in await read(tx, repo, sha)]

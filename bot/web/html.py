@@ -19,9 +19,9 @@ from bot.core.feature import load, sections
 from bot.core.files import find_shortage
 from bot.core.json_fields import FULL_NAME, iso_time
 from bot.core.text import duration, percent, plural, short
-from bot.web import access, addresses, blocks, charts, page_cache
+from bot.web import access, addresses, charts, page_cache
 from bot.web.access import CONTEXT, FORM_KEY, SIGNED_IN
-from bot.web.blocks import MissingSubject, safe_address
+from bot.web.blocks import MissingSubject, order_blocks, safe_address
 from bot.web.limits import LOG_LIMITER
 from bot.web.parameters import Parameter, open_query
 
@@ -176,9 +176,9 @@ async def find_alternatives(request: web.Request, code: str) -> list[Block]:
     """Return what capabilities have near an address that leads to nothing; nothing while the database cannot tell."""
     try:
         async with open_query(request, ()) as query:
-            return await blocks.gather(
-                query.context.features, "missing", query.tx, _missing_subject(query, code)
-            )
+            subject = _missing_subject(query, code)
+            adding = sections(query.context.features, "missing")
+            return order_blocks(*[await add(query.tx, subject) for add in adding])
     except (Rejected, StoreUnavailable):
         return []
 

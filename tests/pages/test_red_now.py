@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.core.feature import Feature
-from bot.features import FEATURES
+from bot.pages.grid import broken_now, grid
 from bot.web.blocks import BlockLine, GridNotes
-from tests import harness
 from tests.harness import L2, L3, L4, UPSTREAM
 from tests.jobs.branch import COMMITS, deliver, job, push, repository
 from tests.pages.page_checks import add_job, check_escaped, page_text
@@ -185,7 +183,7 @@ async def test_a_private_upstream_is_for_the_administrator_alone(bot):
 
 
 async def search_for_culprit(tx, subject):
-    """What a feature says of broken jobs."""
+    """What a search for a culprit says of broken jobs."""
     assert NPU in subject.broken
     assert COMMITS["B"] in subject.shas
     line = BlockLine(text="<b>bisecting</b>: at most 2 more runs", url="/somewhere", tone="wait")
@@ -193,18 +191,13 @@ async def search_for_culprit(tx, subject):
 
 
 @SQLITE
-async def test_what_other_features_say_of_a_broken_job_stands_beside_it(settings, github, issuer, clock):
-    extra = Feature(name="culprits", sections={"grid": f"{__name__}:search_for_culprit"})
-    async with harness.running(
-        settings, github=github, issuer=issuer, app=github.app, clock=clock, features=(*FEATURES, extra)
-    ) as bot:
-        await a_broken_branch(bot)
-        notes = {one["name"]: one["notes"] for one in (await red(bot))["broken"]}
-        assert notes == {"pull / build": [], NPU: ["<b>bisecting</b>: at most 2 more runs"]}
-        for path in ("/red", f"/hud/{UPSTREAM}/main"):
-            _, page = await bot.get(path)
-            check_escaped(page)
-            assert (
-                '<a href="/somewhere"><bdi>&lt;b&gt;bisecting&lt;/b&gt;: at most 2 more runs</bdi></a>'
-                in page
-            )
+async def test_what_a_search_says_of_a_broken_job_stands_beside_it(bot, monkeypatch):
+    for page in (broken_now, grid):
+        monkeypatch.setattr(page, "mark_grid", search_for_culprit)
+    await a_broken_branch(bot)
+    notes = {one["name"]: one["notes"] for one in (await red(bot))["broken"]}
+    assert notes == {"pull / build": [], NPU: ["<b>bisecting</b>: at most 2 more runs"]}
+    for path in ("/red", f"/hud/{UPSTREAM}/main"):
+        _, page = await bot.get(path)
+        check_escaped(page)
+        assert '<a href="/somewhere"><bdi>&lt;b&gt;bisecting&lt;/b&gt;: at most 2 more runs</bdi></a>' in page

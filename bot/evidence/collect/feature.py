@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.core.feature import Feature, NavigationEntry
+from bot.core.feature import Feature
 
 if TYPE_CHECKING:
     from bot.core.settings import Settings
@@ -17,6 +17,8 @@ def periodic(_settings: Settings) -> dict[str, float]:
 
 FEATURE = Feature(
     name="collect",
+    views="bot.evidence.collect.uploads:ENDPOINTS",
+    routes="bot.evidence.collect.uploads:setup",
     tables="bot.evidence.collect.tables",
     exports="bot.evidence.collect.artifacts:EXPORTS",
     tasks={
@@ -29,23 +31,7 @@ FEATURE = Feature(
     background=frozenset({"artifacts", "collect", "log", "upload"}),
     periodic="bot.evidence.collect.feature:periodic",
     before_commit="bot.evidence.collect.uploads:request_waiting",
-    views="bot.pages.jobs.job:JOB_VIEWS",
-    routes="bot.pages.jobs.job:add_upload_limits",
-    navigation=(
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/storage",
-            label="Storage",
-            place=80,
-            shown="bot.pages.jobs.job:has_artifacts",
-        ),
-    ),
-    search="bot.pages.jobs.run:find_run_hits",
     sections={
-        "pull": "bot.pages.jobs.artifact_pages:pull_artifacts",
-        "commit": "bot.pages.jobs.artifact_pages:commit_artifacts",
-        "run": "bot.pages.jobs.artifact_pages:run_artifacts",
-        "job": "bot.pages.jobs.artifact_pages:job_artifacts",
         "admin": "bot.jobs.collection:admin_section",
     },
     prune="bot.evidence.collect.blobs:prune_collected",

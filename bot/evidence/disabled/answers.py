@@ -16,8 +16,7 @@ from bot.db.rows import select
 from bot.evidence.disabled import rows
 from bot.evidence.disabled.tables import AnswerRow, ci_disabling_comment
 from bot.ingest.tables import records
-from bot.oot.publish import rows as intent_rows
-from bot.oot.publish.rows import create_once
+from bot.oot.publish.rows import begin_intent, create_once, lose_all_intents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +52,7 @@ async def write_answer(context: Context, task: Task) -> None:
         raise GiveUp(f"{task.key!r} is no issue")
     repository_id, number = int(identifier), int(digits)
     async with context.store.read() as tx:
-        repo = (await rows.repositories(tx, context.settings)).get(repository_id)
+        repo = (await rows.listing_repositories(tx, context.settings)).get(repository_id)
         issue = await rows.find_issue(tx, repository_id, number)
         present = await find_answer(tx, repository_id, number)
         if repo is None or issue is None:
@@ -186,7 +185,7 @@ async def answer_digests(tx: Transaction, repository_id: int) -> dict[int, str]:
 async def begin_answer(tx: Transaction, repository_id: int, number: int) -> Intent:
     """Record that an answer is about to be created; raises RetryLater while another process may be creating it."""
     row = {"repository_id": repository_id, "number": number, "comment_id": None, "digest": ""}
-    return await intent_rows.begin_intent(tx, ci_disabling_comment, row)
+    return await begin_intent(tx, ci_disabling_comment, row)
 
 
 async def record_answer(
@@ -199,7 +198,7 @@ async def record_answer(
 
 async def lose_all(tx: Transaction) -> None:
     """Mark every call in progress as lost, when a process starts that is the only one."""
-    await intent_rows.lose_all_intents(tx, [ci_disabling_comment])
+    await lose_all_intents(tx, [ci_disabling_comment])
 
 
 def text_digest(text: str) -> str:
@@ -219,7 +218,7 @@ async def check_answers(target: Target) -> list[Finding]:
     upstream_app = apps.get("one") or apps.get("upstream", 0)
     try:
         async with target.store.read() as tx:
-            repos = sorted((await rows.repositories(tx, target.settings)).values())
+            repos = sorted((await rows.listing_repositories(tx, target.settings)).values())
             silent = [
                 repo
                 for repo in repos

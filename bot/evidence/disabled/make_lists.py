@@ -55,7 +55,7 @@ async def request_changed_lists(tx: Transaction, changed: Changed) -> None:
 async def request_all_lists(context: Context, _task: Task) -> None:
     """Request missed issues and pull requests, and the lists of every repository."""
     async with context.store.transaction() as tx:
-        for identifier in sorted(await rows.repositories(tx, context.settings)):
+        for identifier in sorted(await rows.listing_repositories(tx, context.settings)):
             tx.enqueue("disabled", str(identifier))
             tx.enqueue("disabled_issues", str(identifier))
             for number in await pull_closes.unread_pulls(tx, identifier):
@@ -68,7 +68,7 @@ async def make_lists(context: Context, task: Task) -> None:
         raise GiveUp(f"{task.key!r} is not the id of a repository")
     identifier = int(task.key)
     async with context.store.read() as tx:
-        repo = (await rows.repositories(tx, context.settings)).get(identifier)
+        repo = (await rows.listing_repositories(tx, context.settings)).get(identifier)
         issues = await rows.candidate_issues(tx, identifier)
         devices = await rows.devices(tx)
     if repo is None:
@@ -136,7 +136,7 @@ async def find_missed_issues(context: Context, task: Task) -> None:
         raise GiveUp(f"{task.key!r} is not the id of a repository")
     identifier = int(task.key)
     async with context.store.read() as tx:
-        repo = (await rows.repositories(tx, context.settings)).get(identifier)
+        repo = (await rows.listing_repositories(tx, context.settings)).get(identifier)
         known = {row["number"]: row["updated_at"] or 0 for row in await rows.candidate_issues(tx, identifier)}
     if repo is None:
         return

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from bot.db.rows import select
 from bot.evidence.disabled import lists
 from bot.evidence.disabled.tables import CANDIDATE, ISSUE, CandidateRow, DisablingRow, ci_disabling
-from bot.ingest import repositories as watched
+from bot.ingest import repositories
 from bot.ingest.tables import records
 from bot.oot.allowlist import versions as allowlists
 
@@ -27,7 +27,7 @@ LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
 REPOSITORY = records["repository"].c
 
 
-async def repositories(tx: Transaction, settings: Settings) -> dict[int, str]:
+async def listing_repositories(tx: Transaction, settings: Settings) -> dict[int, str]:
     """Return the repositories whose issues count: upstream, and the backends whose results are shown."""
     listed = await allowlists.read_in_force(tx)
     backends = [entry.repo for entry in (listed.entries if listed else ()) if entry.level >= LEAST_LEVEL]
@@ -37,7 +37,7 @@ async def repositories(tx: Transaction, settings: Settings) -> dict[int, str]:
     full_names = {row.repository_id: row.full_name for row in await tx.run(query)}
     ours: dict[int, str] = {}
     for name in names:
-        ids = await watched.read_ids(tx, name)
+        ids = await repositories.read_ids(tx, name)
         ours |= {
             identifier: full
             for identifier, full in full_names.items()

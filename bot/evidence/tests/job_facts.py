@@ -12,7 +12,6 @@ from bot.evidence.collect.tables import ci_upload
 from bot.ingest import repositories
 from bot.ingest.tables import records
 from bot.jobs import job_names, runs
-from bot.jobs import runs as collect_rows
 from bot.jobs.settings import CollectSettings, is_trusted_branch
 from bot.jobs.tables import branch_commit
 from bot.oot.results import dispatches
@@ -63,12 +62,10 @@ async def read_facts(
     if key["run_id"] < 0:
         told = next((part["told"] for part in parts if part["told"]), None)
         return _of_told(settings, told) if told else await _of_upload(tx, settings, parts)
-    run = await collect_rows.find_attempt(tx, key["run_id"], key["run_attempt"])
+    run = await runs.find_attempt(tx, key["run_id"], key["run_attempt"])
     if run is None or run["repository_id"] != key["repository_id"]:
         return None
-    job = (
-        await collect_rows.find_job(tx, [key["repository_id"]], key["job_id"]) if key["job_id"] > 0 else None
-    )
+    job = await runs.find_job(tx, [key["repository_id"]], key["job_id"]) if key["job_id"] > 0 else None
     dispatch = None if settings.is_upstream(run["repo"]) else await _dispatch_of(tx, run)
     own = settings.is_upstream(run["repo"])
     subject: JobSubject = {
@@ -165,7 +162,7 @@ async def _is_on_trusted_branch(tx: Transaction, settings: Settings, repo: str, 
     )
     patterns = settings.of(CollectSettings).ci_trusted_branches
     for row in await tx.rows(query.limit(100)):
-        facts = await collect_rows.repository_facts(tx, row["repository_id"])
+        facts = await runs.repository_facts(tx, row["repository_id"])
         if is_trusted_branch(row["branch"], default_branch=facts.default_branch, patterns=patterns):
             return True
     return False

@@ -33,7 +33,7 @@ from bot.evidence.tests.tables import (
 )
 from bot.ingest import repositories
 from bot.ingest.retention import delete_in_batches, delete_rows
-from bot.jobs import runs as collect_rows
+from bot.jobs.runs import jobs_of_run
 from bot.jobs.settings import CollectSettings
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ async def find_key(tx: Transaction, fetched: Fetched, job_ids: Sequence[int]) ->
         return await _key_of_upload(tx, fetched)
     job_id = fetched.job_id  # also of another CI, whose run has a number as its job does
     if job_id is None and len(job_ids) == 1:
-        known = await collect_rows.jobs_of_run(tx, fetched.repository_id, fetched.run_id)
+        known = await jobs_of_run(tx, fetched.repository_id, fetched.run_id)
         jobs = [Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in known]
         job_id = reported_job(job_ids[0], jobs).job_id
     if job_id is None:  # artifacts of different jobs may hold the same tests: each name is a job of its own

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bot.evidence.disabled import rows
+from bot.evidence.disabled import rows as disabled_rows
 from bot.evidence.disabled.rows import platforms_of
-from bot.evidence.tests import judging_rows, verdict
-from bot.evidence.tests import rows as pulls_concerned
-from bot.evidence.tests import rows as requests
-from bot.evidence.tests import rows as tests_rows
+from bot.evidence.tests import judging_rows, rows, verdict
 from bot.evidence.tests.known_tests import PAUSE, in_batches
 from bot.evidence.tests.parse import block
 from bot.evidence.tests.parse.block import FAILING, PASSING, Code
@@ -57,14 +54,14 @@ async def judge_failures(context: Context, task: Task) -> None:
         await judging_rows.write_job_cells(tx, task.key)
     if judged:
         async with context.store.transaction() as tx:
-            await pulls_concerned.request_publish_of_commit(tx, task.key)
+            await rows.request_publish_of_commit(tx, task.key)
     turned = [failure for failure, new, _ in judged if Verdict.KNOWN in {failure["verdict"], new}]
     if turned:  # a known failure is no sign of flakiness elsewhere
         since = min(failure["at"] for failure in turned)
         until = max(failure["at"] for failure in turned) + verdict.ELSEWHERE_AGE
         async with context.store.transaction() as tx:
             ids = {failure["test_id"] for failure in turned}
-            requests.request_verdicts(
+            rows.request_verdicts(
                 tx, await judging_rows.heads_failing(tx, ids, since=since, until=until) - {task.key}
             )
 
@@ -94,7 +91,7 @@ async def _read(context: Context, tx: Transaction, sha: str, failures: Sequence[
     head = JudgedHead(
         jobs=by_generation,
         families=families,
-        envs=await tests_rows.environments_by_id(tx, {job["env_id"] for job in jobs}),
+        envs=await rows.environments_by_id(tx, {job["env_id"] for job in jobs}),
         said=await _said(tx, concerned, ids),
     )
     newest = max(failure["at"] for failure in failures)
@@ -120,7 +117,7 @@ def _family(job: TestJobRow, families: Mapping[int, str]) -> Family:
 async def _by_generation(tx: Transaction, generations: Collection[int]) -> list[TestJobRow]:
     jobs: list[TestJobRow] = []
     for some in in_batches(sorted(generations)):
-        jobs += await tests_rows.jobs_by_generation(tx, some)
+        jobs += await rows.jobs_by_generation(tx, some)
     return jobs
 
 
@@ -128,7 +125,7 @@ async def _said(tx: Transaction, jobs: Sequence[TestJobRow], test_ids: Collectio
     """Return the cases of some tests, by job."""
     said: Said = {}
     for some in in_batches([job["generation"] for job in jobs], BLOCKS):
-        blocks = await tests_rows.blocks_of_jobs(tx, some)
+        blocks = await rows.blocks_of_jobs(tx, some)
         said |= await asyncio.to_thread(_find, blocks, test_ids)
     return said
 
@@ -174,7 +171,7 @@ async def _disabled(tx: Transaction, jobs: Sequence[TestJobRow]) -> dict[int, Di
                 if job["upstream_repo"]
                 else 0
             )
-            disabled[owner] = await rows.disabled_in_repository(
+            disabled[owner] = await disabled_rows.disabled_in_repository(
                 tx, owner, upstream, entry.device if entry else None
             )
     return disabled
@@ -191,7 +188,7 @@ async def _across(
     upstream: dict[int, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     backends: dict[int, dict[int, list[bool]]] = defaultdict(lambda: defaultdict(list))
     upstream_id = 0
-    for job in tests_rows.newest_attempts(jobs):
+    for job in rows.newest_attempts(jobs):
         for test_id, cases in said.get(job["generation"], {}).items():
             passed = [case.code in PASSING for case in cases if case.code in PASSING | FAILING]
             if job["backend"]:
@@ -291,7 +288,7 @@ class FamilyBaseline:
         self._said = said
         self._commits: dict[str, list[TestJobRow]] = defaultdict(list)
         for job in jobs:
-            self._commits[tests_rows.tested_commit(job)].append(job)
+            self._commits[rows.tested_commit(job)].append(job)
 
     def of_base(self, test_id: int) -> TrustedRun | None:
         """Return the run on the merge base; None if the family did not run there."""

@@ -132,7 +132,7 @@ async def judge_disabled_again(context: Context, task: Task) -> None:
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} is not the id of a repository")
     async with context.store.transaction() as tx:
-        known = await disabled_rows.repositories(tx, context.settings)
+        known = await disabled_rows.listing_repositories(tx, context.settings)
         repo = known.get(int(task.key))
         if repo is None:
             return

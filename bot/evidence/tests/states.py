@@ -16,8 +16,8 @@ from bot.db.store import LOCK_TIMEOUT
 from bot.evidence.collect import fetches
 from bot.evidence.collect.fetches import object_key
 from bot.evidence.collect.tables import ci_artifact
-from bot.evidence.tests import days, result_rows, rows
-from bot.evidence.tests import days as count_days
+from bot.evidence.tests import result_rows, rows
+from bot.evidence.tests.days import days_of_tests, request_days
 from bot.evidence.tests.known_tests import PAUSE, in_batches
 from bot.evidence.tests.parse import block
 from bot.evidence.tests.parse.block import FAILING, PASSING, RULES
@@ -389,7 +389,7 @@ async def distrust_pulls(tx: Transaction) -> None:
     for table in (test_job, test_failure):
         await tx.run(sa.update(table).where(table.c.generation.in_(generations)).values(trusted=False))
     for repository_id in sorted({job["repository_id"] for job in jobs}):
-        days.request_days(tx, repository_id)
+        request_days(tx, repository_id)
     rows.request_verdicts(tx, sorted({tested_commit(job) for job in jobs}))
 
 
@@ -451,7 +451,7 @@ async def with_history(tx: Transaction, tests: list[TestRow], *, days: int) -> l
     states = await states_of_tests(tx, {row["id"] for row in tests})
     named = []
     for row in tests:
-        counted = await count_days.days_of_tests(
+        counted = await days_of_tests(
             tx, row["repository_id"], [row["id"]], since=today - days + 1, until=today
         )
         mine = [state for state in states if state["test_id"] == row["id"]]

@@ -12,14 +12,14 @@ import structlog
 from bot.core.errors import GiveUp
 from bot.evidence.disabled import lists
 from bot.evidence.disabled import rows as disabled_rows
-from bot.evidence.tests import rows as result_rows
+from bot.evidence.tests import rows
 from bot.evidence.tests.parse import block
 from bot.evidence.tests.rows import DAY
 from bot.job_reports.test_lists import times
 from bot.job_reports.test_lists.feature import TimesSettings
 from bot.job_reports.test_lists.tables import PackedTimes
 from bot.job_reports.test_lists.times import Spent
-from bot.jobs import rows as trunk_rows
+from bot.jobs import rows as job_rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Hashable, Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ def periodic(_settings: Settings) -> dict[str, float]:
 async def request_all_lists(context: Context, _task: Task) -> None:
     """Request the lists of every repository with test results."""
     async with context.store.transaction() as tx:
-        ours = await disabled_rows.repositories(tx, context.settings)
+        ours = await disabled_rows.listing_repositories(tx, context.settings)
         for identifier in await times.with_results(tx, ours):
             tx.enqueue("test_lists", str(identifier))
         tx.enqueue("test_reruns", "")
@@ -107,7 +107,7 @@ async def _blocks(context: Context, generations: Sequence[int]) -> AsyncIterator
     """Yield the blocks of jobs in small batches: decoded, all of them would take hundreds of megabytes."""
     for start in range(0, len(generations), BLOCKS):
         async with context.store.read() as tx:
-            yield await result_rows.blocks_of_jobs(tx, generations[start : start + BLOCKS])
+            yield await rows.blocks_of_jobs(tx, generations[start : start + BLOCKS])
 
 
 def _candidates(
@@ -209,7 +209,7 @@ async def find_stable_jobs(tx: Transaction, settings: Settings, repository_id: i
         by_commit[_commit(result)].append(result)
     branch = settings.of(TimesSettings).ci_times_branch
     if branch:
-        commits = await trunk_rows.commits(tx, repository_id, branch, until=None, limit=BRANCH_MOST)
+        commits = await job_rows.commits(tx, repository_id, branch, until=None, limit=BRANCH_MOST)
         chosen = [row["sha"] for row in commits if row["sha"] in by_commit][:COMMITS]
     else:
         chosen = await _ended(tx, repository_id, by_commit)

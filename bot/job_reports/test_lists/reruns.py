@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from bot.db.exports import ColumnTable, Export, Shape, StoredObject, TableCopy, copy_of, json_line, object_key
 from bot.db.rows import select
 from bot.evidence.disabled.rows import platforms_of
-from bot.evidence.tests import rows as result_rows
+from bot.evidence.tests import rows
 from bot.evidence.tests.exported_tables import RUN_KEY, read_runs
 from bot.evidence.tests.parse import block
 from bot.evidence.tests.parse.block import FAILING, Code
@@ -109,17 +109,15 @@ async def count_new_reruns(context: Context, _task: Task) -> None:
 
 async def _uncounted(tx: Transaction) -> list[TestJobRow]:
     counted = sa.exists().where(COUNTED.generation == JOB.generation)
-    query = result_rows.JOBS.where(
-        JOB.at > tx.now - RECENT, JOB.rerun_disabled, JOB.block.is_not(None), ~counted
-    )
+    query = rows.JOBS.where(JOB.at > tx.now - RECENT, JOB.rerun_disabled, JOB.block.is_not(None), ~counted)
     return await tx.fetch(query.order_by(JOB.at).limit(JOBS_MOST))
 
 
 async def _count(context: Context, job: TestJobRow) -> None:
     async with context.store.read() as tx:
-        content = (await result_rows.blocks_of_jobs(tx, [job["generation"]])).get(job["generation"])
+        content = (await rows.blocks_of_jobs(tx, [job["generation"]])).get(job["generation"])
         messages = await _messages(tx, job["generation"])
-        environments = await result_rows.environments_by_id(tx, [job["env_id"]])
+        environments = await rows.environments_by_id(tx, [job["env_id"]])
     decoded = await asyncio.to_thread(block.decode, content) if content else None
     ids = sorted(set(decoded.ids))[:TESTS_MOST] if decoded else []
     async with context.store.read() as tx:
@@ -218,12 +216,12 @@ def copy_rerun_rows(export: Export) -> TableCopy:
         "name": "String", "green": "Int64", "red": "Int64", "flaky": "Bool",
     }  # fmt: skip
 
-    def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
+    def lines(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
         common = {name: row[name] for name in RUN_KEY} | {"repo": row.get("repo")}
         return ({**rerun, **common} for rerun in row["reruns"])
 
     order = ("file", "suite", "name")
-    return copy_of(export, columns, name="rerun_disabled_test", order=order, rows=rows, several=True)
+    return copy_of(export, columns, name="rerun_disabled_test", order=order, rows=lines, several=True)
 
 
 def copy_upstream_reruns(_export: Export) -> TableCopy:

@@ -13,7 +13,7 @@ from bot.core import escaping
 from bot.evidence.disabled import issue_text
 from bot.evidence.disabled.rows import platforms_of
 from bot.evidence.disabled.tables import CLOSED, ISSUE
-from bot.evidence.tests import rows as result_rows
+from bot.evidence.tests import rows
 from bot.evidence.tests.tables import BASELINE, test_failure, test_job
 from bot.job_reports.test_lists.times import test_key
 
@@ -258,7 +258,7 @@ async def flaky_samples(
         )
     )
     failures = await tx.rows(query.order_by(FAILURE.at.desc()).limit(MOST))
-    environments = await result_rows.environments_by_id(tx, {row["env_id"] for row in failures})
+    environments = await rows.environments_by_id(tx, {row["env_id"] for row in failures})
     known = issue_text.PLATFORMS | set(devices)
     words: dict[int, frozenset[str]] = {}
     for row in failures:

@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bot.db.rows import select
-from bot.evidence.tests import rows as result_rows
+from bot.evidence.tests import rows
 from bot.evidence.tests.parse import block
 from bot.evidence.tests.parse.block import NO_TIME, PASSING
 from bot.evidence.tests.rows import DAY
@@ -272,7 +272,7 @@ async def replace_times(
 
 async def jobs_with_results(tx: Transaction, repository_id: int) -> list[TestJobRow]:
     """Return the jobs of the last month whose results feed lists, the newest first."""
-    query = result_rows.JOBS.where(
+    query = rows.JOBS.where(
         BASELINE, JOB.repository_id == repository_id, JOB.at > tx.now - RECENT, JOB.block.is_not(None)
     )
     order = (JOB.at.desc(), JOB.generation.desc())

@@ -74,30 +74,30 @@ class AllowlistVersions:
     actions: Collection[str]  # of an entry that names none
 
 
-async def read_allowlist(asked: Query) -> AllowlistVersions:
+async def read_allowlist(query: Query) -> AllowlistVersions:
     """Read the allowlist."""
     return AllowlistVersions(
-        in_force=await allowlists.read_in_force(asked.tx),
-        newest=await allowlists.read_newest(asked.tx),
-        actions=asked.settings.pull_actions,
+        in_force=await allowlists.read_in_force(query.tx),
+        newest=await allowlists.read_newest(query.tx),
+        actions=query.settings.pull_actions,
     )
 
 
-def answer_allowlist(found: AllowlistVersions) -> Allowlist:
+def answer_allowlist(versions: AllowlistVersions) -> Allowlist:
     """Return the entries in force, and the errors of the newest version."""
-    newest, entries = found.newest, found.in_force.entries if found.in_force else ()
+    newest, entries = versions.newest, versions.in_force.entries if versions.in_force else ()
     errors = (newest["error"] or "").splitlines() if newest else []
     return Allowlist(
-        in_force=found.in_force is not None,
-        entries=[_entry(one, found.actions) for one in entries],
+        in_force=versions.in_force is not None,
+        entries=[_entry(entry, versions.actions) for entry in entries],
         newest=fill_struct(AllowlistVersion, newest, errors=errors) if newest else None,
     )
 
 
-def _entry(one: terms.Entry, otherwise: Collection[str]) -> Entry:
+def _entry(entry: terms.Entry, otherwise: Collection[str]) -> Entry:
     """Return a backend of the allowlist; `otherwise` the PULL_ACTIONS setting says its actions."""
-    actions = otherwise if one.actions is None else one.actions
-    return fill_struct(Entry, one, events=sorted(one.events), actions=sorted(actions))
+    actions = otherwise if entry.actions is None else entry.actions
+    return fill_struct(Entry, entry, events=sorted(entry.events), actions=sorted(actions))
 
 
 VIEW = View(

@@ -10,44 +10,32 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-import sqlalchemy as sa
-
 from bot.core.escaping import web_url
 from bot.core.json_fields import iso_time
 from bot.core.text import plural
-from bot.db.rows import select
 from bot.oot.allowlist import versions as allowlists
 from bot.oot.publish.rows import read_demoting_pulls
 from bot.oot.results import jobs
-from bot.oot.results.tables import (
-    JobIdentity,
-    JobName,
-    JobOrigin,
-    JobOutcome,
-    JobPage,
-    JobSubject,
-    oot_workflow_job,
-)
 from bot.oot.results.visibility import read_private_names
 from bot.oot.statistics import health
-from bot.oot.statistics.countable_jobs import COUNTS, has_flag
 from bot.oot.statistics.health import Window
-from bot.oot.statistics.stats import DAY, FAILED, OUTCOMES
+from bot.oot.statistics.stats import DAY
 from bot.oot.verdict.view import job_of
-from bot.pages.backends import job_matrix, job_rows
+from bot.pages.backends import dispatches, job_matrix, job_rows
 from bot.pages.backends.interface import BACKEND, DAYS, read_names
 from bot.pages.backends.job_rows import JobFilter
 from bot.pages.backends.levels import read_shared
 from bot.pages.backends.metrics import charts_of
 from bot.pages.backends.template_filters import make_cells
-from bot.web import access, addresses, blocks
+from bot.pages.usage import sections as usage
+from bot.web import access, addresses
 from bot.web import parameters as declare
-from bot.web.blocks import BackendPageSubject, Block, BlockLine
+from bot.web.blocks import BackendPageSubject, Block, BlockLine, order_blocks
 from bot.web.parameters import Parameter
 from bot.web.view import Page, View
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from bot.db.transaction import Transaction
     from bot.oot.results.tables import DispatchRow, JobRow
@@ -56,7 +44,7 @@ if TYPE_CHECKING:
     from bot.oot.statistics.stats import Day
     from bot.oot.verdict.view import Job
     from bot.pages.backends.job_matrix import GridJob, Matrix, MatrixCell, MatrixRow
-    from bot.pages.backends.job_rows import PullTitle
+    from bot.pages.backends.job_rows import LoweringJob, PullTitle
     from bot.web.parameters import Query
 
 
@@ -69,29 +57,6 @@ async def describe_demotion(tx: Transaction, subject: BackendPageSubject) -> lis
             words = f"at L3 it begins no check runs: {upstream}#{number} proposes to demote it, until it is closed"
             lines.append(BlockLine(text=words, url=f"/{upstream}/pull/{number}", tone="wait"))
     return [Block(heading="Temporary demotion", lines=tuple(lines))] if lines else []
-
-
-JOB = oot_workflow_job.c
-
-
-class LoweringJob(JobIdentity, JobOutcome, JobSubject, JobPage, JobName, JobOrigin):
-    """A job that counts as failed."""
-
-
-async def lowering_jobs(
-    tx: Transaction, backend: str, *, since: int, upstreams: Collection[str], limit: int
-) -> list[LoweringJob]:
-    """Return a backend's newest jobs that count as failed, of these upstream repositories."""
-    query = select(LoweringJob, oot_workflow_job).where(
-        sa.func.lower(JOB.downstream_repo) == backend.casefold(),
-        JOB.received_at >= since,
-        JOB.status == "completed",
-        JOB.conclusion.in_([word for word, end in OUTCOMES.items() if end in FAILED]),
-        sa.func.lower(JOB.upstream_repo).in_([one.lower() for one in upstreams]),
-        COUNTS,
-        ~has_flag("refused"),
-    )
-    return await tx.fetch(query.order_by(JOB.received_at.desc(), JOB.job_key).limit(limit))
 
 
 TABS = {
@@ -158,98 +123,107 @@ class BackendOnPage:
     github: str
 
 
-async def read_backend_page(asked: Query) -> BackendOnPage:
+async def read_backend_page(query: Query) -> BackendOnPage:
     """Read one backend; the query selects the window, the tab and the open cell. Raises Rejected 404."""
-    tx, repo, wide, hidden = asked.tx, asked[BACKEND], asked[COLUMNS] == "all", asked.hidden
-    window = Window(days=asked[DAYS], now=tx.now)
-    one, known = await health.read_backend(tx, hidden, repo, window)
-    names = await read_names(asked, [one.repo])
-    on = asked[ON]
-    tab, wanted, found = await _read_tab(asked, repo, window, on)
+    tx, repo, wide, hidden = query.tx, query[BACKEND], query[COLUMNS] == "all", query.hidden
+    window = Window(days=query[DAYS], now=tx.now)
+    backend, known = await health.read_backend(tx, hidden, repo, window)
+    names = await read_names(query, [backend.repo])
+    on = query[ON]
+    tab, wanted, grid_jobs = await _read_tab(query, repo, window, on)
     grid = job_matrix.build_matrix(
-        [names.of_row(row, one.repo) for row in found], most=COMMITS, fold=None if wide else job_matrix.FOLD
+        [names.of_row(row, backend.repo) for row in grid_jobs],
+        most=COMMITS,
+        fold=None if wide else job_matrix.FOLD,
     )
     latest = await jobs.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names)
     return BackendOnPage(
-        health=one,
+        health=backend,
         window=window,
         days=known,
         tab=tab,
-        tab_chosen=asked[TAB_IN_ADDRESS] or tab != asked[TAB],
+        tab_chosen=query[TAB_IN_ADDRESS] or tab != query[TAB],
         wide=wide,
-        fresh=addresses.read_refresh(asked.request).rest,
+        fresh=addresses.read_refresh(query.request).rest,
         on="" if on is None else iso_time(on * DAY)[:10],
         grid=grid,
         titles=await _read_titles(tx, grid),
-        opened=await _read_open_cell(tx, grid, asked[CELL], names),
-        failed=[] if names.hides(one.repo) else await job_rows.failed_tests(tx, wanted, limit=FAILED_JOBS),
+        opened=await _read_open_cell(tx, grid, query[CELL], names),
+        failed=[]
+        if names.hides(backend.repo)
+        else await job_rows.failed_tests(tx, wanted, limit=FAILED_JOBS),
         unnamed=await job_rows.count_unnamed_failures(tx, wanted),
-        latest=[names.of_row(row, one.repo) for row in latest],
-        private=names.hides(one.repo),
+        latest=[names.of_row(row, backend.repo) for row in latest],
+        private=names.hides(backend.repo),
         unanswered=await job_rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
-        blocks=await _read_blocks(asked, one.repo),
-        form_key=asked.request.get(access.FORM_KEY),
-        github=web_url(asked.settings.github_api_url),
+        blocks=await _read_blocks(query, backend.repo),
+        form_key=query.request.get(access.FORM_KEY),
+        github=web_url(query.settings.github_api_url),
     )
 
 
 async def _read_tab(
-    asked: Query, repo: str, window: Window, on: int | None
+    query: Query, repo: str, window: Window, on: int | None
 ) -> tuple[str, JobFilter, list[GridJob]]:
     """Return the tab asked for and its jobs; where none is, nightlies if the backend reports nothing else.
 
     Jobs are those of a day where one was asked for, the filter is that of the window.
     """
-    tabs = [asked[TAB]] if asked[TAB_IN_ADDRESS] or on is not None else [asked[TAB], "nightly"]
+    tabs = [query[TAB]] if query[TAB_IN_ADDRESS] or on is not None else [query[TAB], "nightly"]
     filters = {
-        tab: JobFilter(backend=repo, since=window.since, events=TABS[tab][1], hidden=asked.hidden.names)
+        tab: JobFilter(backend=repo, since=window.since, events=TABS[tab][1], hidden=query.hidden.names)
         for tab in tabs
     }
     for tab, wanted in filters.items():
         shown = wanted if on is None else replace(wanted, since=on * DAY, until=(on + 1) * DAY)
-        if found := await job_rows.grid_jobs(asked.tx, shown, commits=COMMITS, limit=CELLS):
-            return tab, wanted, found
+        if grid_jobs := await job_rows.grid_jobs(query.tx, shown, commits=COMMITS, limit=CELLS):
+            return tab, wanted, grid_jobs
     return tabs[0], filters[tabs[0]], []
 
 
-async def _read_blocks(asked: Query, repo: str) -> list[Block]:
-    """Return what other features and our own rows say below the jobs."""
-    shown = tuple(one for one in asked.settings.upstream_repo if not asked.hidden.has(one))
+async def _read_blocks(query: Query, repo: str) -> list[Block]:
+    """Return what is said below the jobs."""
+    tx = query.tx
+    shown = tuple(upstream for upstream in query.settings.upstream_repo if not query.hidden.has(upstream))
     subject = BackendPageSubject(repo=repo, upstreams=shown)
-    others = await blocks.gather(asked.context.features, "backend", asked.tx, subject)
-    return [*others, *await describe_backend(asked, subject)]
+    first = order_blocks(
+        await dispatches.describe_pings(tx, subject),
+        await describe_demotion(tx, subject),
+        await usage.show_backend(tx, subject),
+    )
+    return [*first, *await describe_backend(query, subject)]
 
 
-def show_backend(found: BackendOnPage) -> dict[str, Any]:
+def show_backend(backend: BackendOnPage) -> dict[str, Any]:
     """Return what the page shows."""
-    repo, tab, days = found.health.repo, found.tab, found.window.days
-    same = urlencode({"days": days} | ({"event": ",".join(TABS[tab][1])} if found.tab_chosen else {}))
+    repo, tab, days = backend.health.repo, backend.tab, backend.window.days
+    same = urlencode({"days": days} | ({"event": ",".join(TABS[tab][1])} if backend.tab_chosen else {}))
     return {
-        "backend": found.health,
+        "backend": backend.health,
         "days": days,
         "windows": addresses.windows(days),
         "tab": tab,
-        "tab_chosen": found.tab_chosen,
+        "tab_chosen": backend.tab_chosen,
         "tabs": {name: label for name, (label, _) in TABS.items()},
-        "matrix": found.grid,
-        "cells": make_cells(found.grid),
-        "wide": found.wide,
-        "on": found.on,
-        "titles": found.titles,
-        "opened": found.opened,
-        "private": found.private,
-        "failing": most_failing(found.failed),
-        "failed_jobs": len(found.failed),
-        "unnamed": found.unnamed,
+        "matrix": backend.grid,
+        "cells": make_cells(backend.grid),
+        "wide": backend.wide,
+        "on": backend.on,
+        "titles": backend.titles,
+        "opened": backend.opened,
+        "private": backend.private,
+        "failing": most_failing(backend.failed),
+        "failed_jobs": len(backend.failed),
+        "unnamed": backend.unnamed,
         "most_failed_jobs": FAILED_JOBS,
-        "charts": charts_of(found.days, found.window, f"/oot/{repo}", found.fresh),
-        "latest": [(row, job_of(row)) for row in found.latest if "refused" not in row["flags"]],
-        "unanswered": found.unanswered,
+        "charts": charts_of(backend.days, backend.window, f"/oot/{repo}", backend.fresh),
+        "latest": [(row, job_of(row)) for row in backend.latest if "refused" not in row["flags"]],
+        "unanswered": backend.unanswered,
         "most_unanswered": job_rows.MOST_UNANSWERED,
-        "blocks": found.blocks,
-        "form_key": found.form_key,
-        "environment": next((row["environment"] for row in found.latest if row["environment"]), {}),
-        "github": found.github,
+        "blocks": backend.blocks,
+        "form_key": backend.form_key,
+        "environment": next((row["environment"] for row in backend.latest if row["environment"]), {}),
+        "github": backend.github,
         "json_url": f"/api/oot/backends/{repo}?{same}",
         "csv_url": f"/api/oot/backends/{repo}/jobs.csv?{same}",
     }
@@ -257,15 +231,15 @@ def show_backend(found: BackendOnPage) -> dict[str, Any]:
 
 def most_failing(failed: Iterable[JobRow]) -> list[FailingTest]:
     """Return the tests that failed in most runs; `failed` are newest first."""
-    found: dict[tuple[str | None, str], FailingTest] = {}
+    tests: dict[tuple[str | None, str], FailingTest] = {}
     for row in failed:
         at = row["received_at"]
         for classname, name in {
             (test.get("classname"), test["name"]) for test in row["failed_tests_json"] or ()
         }:
-            one = found.get((classname, name))
-            if one is None:
-                one = found[classname, name] = FailingTest(
+            test = tests.get((classname, name))
+            if test is None:
+                test = tests[classname, name] = FailingTest(
                     classname=classname,
                     name=name,
                     commits=set(),
@@ -273,19 +247,21 @@ def most_failing(failed: Iterable[JobRow]) -> list[FailingTest]:
                     last_at=at,
                     last_url=row["workflow_run_url"],
                 )
-            one.runs += 1
-            one.commits.add(row["head_sha"] or row["run_id"])
-            one.first_at = at
-    order = sorted(found.values(), key=lambda one: (-one.runs, -one.last_at, one.classname or "", one.name))
+            test.runs += 1
+            test.commits.add(row["head_sha"] or row["run_id"])
+            test.first_at = at
+    order = sorted(
+        tests.values(), key=lambda test: (-test.runs, -test.last_at, test.classname or "", test.name)
+    )
     return order[:FAILING_TESTS]
 
 
 async def _read_open_cell(tx: Transaction, grid: Matrix, key: str, names: PrivateNames) -> OpenCell | None:
     """Return what an open cell shows: its jobs in full, and their earlier attempts."""
-    found = grid.find(key)
-    if found is None:
+    opened = grid.find(key)
+    if opened is None:
         return OpenCell() if key else None
-    line, cell = found
+    line, cell = opened
     full = await jobs.get_jobs(tx, [row["job_key"] for row in (*cell.rows, *cell.earlier)], held=False)
 
     def shown(part: Iterable[GridJob]) -> list[Job]:
@@ -325,9 +301,9 @@ MOST_LOWERING = 20
 MOST_LEVELS = 20
 
 
-async def describe_backend(asked: Query, subject: BackendPageSubject) -> list[Block]:
+async def describe_backend(query: Query, subject: BackendPageSubject) -> list[Block]:
     """Return the history of its levels, and what degraded its numbers in the last week."""
-    return [*await _levels(asked.tx, subject.repo), *await _lowering(asked, subject)]
+    return [*await _levels(query.tx, subject.repo), *await _lowering(query, subject)]
 
 
 async def _levels(tx: Transaction, repo: str) -> list[Block]:
@@ -341,25 +317,25 @@ async def _levels(tx: Transaction, repo: str) -> list[Block]:
     return [Block(heading="Levels so far", lines=lines, last=True)] if lines else []
 
 
-async def _lowering(asked: Query, subject: BackendPageSubject) -> list[Block]:
-    tx = asked.tx
+async def _lowering(query: Query, subject: BackendPageSubject) -> list[Block]:
+    tx = query.tx
     since = tx.now - LOWERING_DAYS * DAY
     listed = await allowlists.read_in_force(tx)
     entry = listed.find(subject.repo) if listed else None
     if entry is None:
         return []
-    found = await lowering_jobs(
+    lowering = await job_rows.lowering_jobs(
         tx, subject.repo, since=since, upstreams=subject.upstreams, limit=MOST_LOWERING + 1
     )
-    if not found:
+    if not lowering:
         return []
-    shared = await read_shared(asked, entry, since=since)
-    private = await read_private_names(tx, asked.settings, {subject.repo})
+    shared = await read_shared(query, entry, since=since)
+    private = await read_private_names(tx, query.settings, {subject.repo})
     lines = [
         _lowering_line(private.of_row(job, subject.repo), upstreams=job["job_key"] in shared)
-        for job in found[:MOST_LOWERING]
+        for job in lowering[:MOST_LOWERING]
     ]
-    if len(found) > MOST_LOWERING:
+    if len(lowering) > MOST_LOWERING:
         lines.append(BlockLine(text=f"more than {plural(MOST_LOWERING, 'run')}: the CSV of its jobs has all"))
     return [Block(heading="What lowered its pass rate in the last 7 days", lines=tuple(lines), last=True)]
 

@@ -80,51 +80,51 @@ class BackendJobs:
     unanswered: list[DispatchRow]
 
 
-async def read_backend_jobs(asked: Query) -> BackendJobs:
+async def read_backend_jobs(query: Query) -> BackendJobs:
     """Read a backend and its newest jobs; raises Rejected 404."""
-    return await _read_at_most(asked, asked[LIMIT])
+    return await _read_at_most(query, query[LIMIT])
 
 
-async def _read_at_most(asked: Query, limit: int) -> BackendJobs:
-    tx, repo, hidden = asked.tx, asked[BACKEND], asked.hidden
-    window = Window(days=asked[DAYS], now=tx.now)
-    one, _ = await health.read_backend(tx, hidden, repo, window)
-    found = await jobs.latest_jobs(
-        tx, repo, since=window.since, limit=limit + 1, hidden=hidden.names, events=asked[EVENTS], before=asked[BEFORE]
+async def _read_at_most(query: Query, limit: int) -> BackendJobs:
+    tx, repo, hidden = query.tx, query[BACKEND], query.hidden
+    window = Window(days=query[DAYS], now=tx.now)
+    backend, _ = await health.read_backend(tx, hidden, repo, window)
+    rows = await jobs.latest_jobs(
+        tx, repo, since=window.since, limit=limit + 1, hidden=hidden.names, events=query[EVENTS], before=query[BEFORE]
     )  # fmt: skip
-    last = found[limit - 1] if len(found) > limit else None
+    last = rows[limit - 1] if len(rows) > limit else None
     place = (last["received_at"], last["run_attempt"], last["job_key"]) if last else None
     return BackendJobs(
-        health=one,
-        days=asked[DAYS],
-        jobs=await hide_in_jobs(asked, found[:limit]),
+        health=backend,
+        days=query[DAYS],
+        jobs=await hide_in_jobs(query, rows[:limit]),
         following=addresses.following(place) if place else None,
         unanswered=await job_rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
     )
 
 
-def answer_backend_jobs(found: BackendJobs) -> BackendAnswer:
+def answer_backend_jobs(backend: BackendJobs) -> BackendAnswer:
     """Return a backend, its numbers and its newest jobs."""
     return BackendAnswer(
-        days=found.days,
-        backend=backend_answer(found.health),
-        jobs=[job_answer(row) for row in found.jobs],
-        next=found.following,
-        unanswered=[fill_struct(Unanswered, row) for row in found.unanswered],
+        days=backend.days,
+        backend=backend_answer(backend.health),
+        jobs=[job_answer(row) for row in backend.jobs],
+        next=backend.following,
+        unanswered=[fill_struct(Unanswered, row) for row in backend.unanswered],
     )
 
 
 @in_render_thread
 async def send_jobs_csv(request: web.Request) -> web.Response:
     """Answer with the newest jobs of one backend as CSV; the Link header has the address of the next ones."""
-    async with open_query(request, CSV_PARAMETERS) as asked:
-        asked.hidden.check_upstream(asked.settings)
-        found = await _read_at_most(asked, asked[CSV_LIMIT])
-    text = answers.write_csv(Job.__struct_fields__, (asdict(job_answer(row)) for row in found.jobs))
+    async with open_query(request, CSV_PARAMETERS) as query:
+        query.hidden.check_upstream(query.settings)
+        backend = await _read_at_most(query, query[CSV_LIMIT])
+    text = answers.write_csv(Job.__struct_fields__, (asdict(job_answer(row)) for row in backend.jobs))
     name = request.match_info["repo"]
     headers = {"Content-Disposition": f'attachment; filename="{name}-jobs.csv"'}
-    if found.following:
-        more = request.rel_url.update_query(before=found.following)
+    if backend.following:
+        more = request.rel_url.update_query(before=backend.following)
         headers["Link"] = f'<{more}>; rel="next"'
     return web.Response(text=text, content_type="text/csv", charset="utf-8", headers=headers)
 

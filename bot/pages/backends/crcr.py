@@ -86,29 +86,32 @@ class LevelStatus(Struct, frozen=True):
 @in_render_thread
 async def send_level_status(request: web.Request) -> web.Response:
     """Answer with the L3 backends and whether each should be demoted; silence alone demotes nobody."""
-    async with open_query(request, ()) as asked:
-        asked.hidden.check_upstream(asked.settings)
-        in_force = await allowlists.read_in_force(asked.tx)
-        found = [
+    async with open_query(request, ()) as query:
+        query.hidden.check_upstream(query.settings)
+        in_force = await allowlists.read_in_force(query.tx)
+        statuses = [
             _backend_status(
                 entry.repo,
-                await measure_backend(asked, entry, days=DEMOTION_DAYS),
+                await measure_backend(query, entry, days=DEMOTION_DAYS),
             )
             for entry in (in_force.at(Level.L3) if in_force else ())
         ]
-    return send_json(LevelStatus(repos=found))
+    return send_json(LevelStatus(repos=statuses))
 
 
-def _backend_status(repo: str, found: RelayMeasures) -> BackendStatus:
-    criteria = judge_demotion(found)
+def _backend_status(repo: str, measures: RelayMeasures) -> BackendStatus:
+    criteria = judge_demotion(measures)
     return BackendStatus(
         repo=repo,
         level="L3",
-        change="demote" if any(one.met is False for one in criteria) else None,
-        no_data=not found.jobs,
+        change="demote" if any(criterion.met is False for criterion in criteria) else None,
+        no_data=not measures.jobs,
         window_days=DEMOTION_DAYS,
-        criteria=[CriterionStatus(one.name, one.measured, one.target, one.met) for one in criteria],
-        shared_failures=found.shared,
+        criteria=[
+            CriterionStatus(criterion.name, criterion.measured, criterion.target, criterion.met)
+            for criterion in criteria
+        ],
+        shared_failures=measures.shared,
     )
 
 
@@ -136,18 +139,18 @@ def _needed_repo(request: web.Request) -> str:
     return repo
 
 
-def _needed_list(name: str, one: re.Pattern[str], description: str) -> Parameter[list[str]]:
+def _needed_list(name: str, pattern: re.Pattern[str], description: str) -> Parameter[list[str]]:
     """Return a parameter of several values, of which the first count; reading it raises Rejected 400."""
 
     def read(request: web.Request) -> list[str]:
-        found = [text.strip() for text in addresses.needed(request, name).split(",")]
-        wanted = [text for text in found if text][:MOST_VALUES]
-        if not wanted or not all(map(one.fullmatch, wanted)):
-            detail = f"{name} must be one or more, with commas between, each like {one.pattern}"
+        values = [text.strip() for text in addresses.needed(request, name).split(",")]
+        wanted = [text for text in values if text][:MOST_VALUES]
+        if not wanted or not all(map(pattern.fullmatch, wanted)):
+            detail = f"{name} must be one or more, with commas between, each like {pattern.pattern}"
             raise Rejected(400, "invalid_parameter", detail)
         return wanted
 
-    kind = Annotated[str, matching(f"{one.pattern}(,{one.pattern}){{0,{MOST_VALUES - 1}}}")]
+    kind = Annotated[str, matching(f"{pattern.pattern}(,{pattern.pattern}){{0,{MOST_VALUES - 1}}}")]
     return Parameter(name, read, [], (op.needed(name, kind, description),))
 
 
@@ -215,9 +218,9 @@ async def redirect_to_backend(request: web.Request) -> web.Response:
 @in_render_thread
 async def send_allowlist(request: web.Request) -> web.Response:
     """Answer with the backends in force, by level."""
-    async with open_query(request, ()) as asked:
-        asked.hidden.check_upstream(asked.settings)
-        in_force = await allowlists.read_in_force(asked.tx)
+    async with open_query(request, ()) as query:
+        query.hidden.check_upstream(query.settings)
+        in_force = await allowlists.read_in_force(query.tx)
     listed = {
         level.name: [
             ListedBackend(repo=entry.repo, oncalls=list(entry.oncalls))
@@ -231,20 +234,20 @@ async def send_allowlist(request: web.Request) -> web.Response:
 @in_render_thread
 async def send_pulls(request: web.Request) -> web.Response:
     """Answer with the titles of some pull requests, in the order asked."""
-    async with open_query(request, (REPO, NUMBERS)) as asked:
-        numbers = [int(text) for text in asked[NUMBERS]]
-        where = NOWHERE if asked.hidden.has(asked[REPO]) else asked[REPO]
-        found = await job_rows.titles_of_pulls(asked.tx, where, numbers)
-    return send_json([PullInfo(number, *found.get(number, ("", ""))) for number in numbers])
+    async with open_query(request, (REPO, NUMBERS)) as query:
+        numbers = [int(text) for text in query[NUMBERS]]
+        where = NOWHERE if query.hidden.has(query[REPO]) else query[REPO]
+        titles = await job_rows.titles_of_pulls(query.tx, where, numbers)
+    return send_json([PullInfo(number, *titles.get(number, ("", ""))) for number in numbers])
 
 
 @in_render_thread
 async def send_commits(request: web.Request) -> web.Response:
     """Answer with the titles of some commits, in the order asked."""
-    async with open_query(request, (REPO, SHAS)) as asked:
-        where = NOWHERE if asked.hidden.has(asked[REPO]) else asked[REPO]
-        found = await job_rows.titles_of_commits(asked.tx, where, {sha.lower() for sha in asked[SHAS]})
-    return send_json([CommitInfo(sha, *found.get(sha.lower(), ("", ""))) for sha in asked[SHAS]])
+    async with open_query(request, (REPO, SHAS)) as query:
+        where = NOWHERE if query.hidden.has(query[REPO]) else query[REPO]
+        titles = await job_rows.titles_of_commits(query.tx, where, {sha.lower() for sha in query[SHAS]})
+    return send_json([CommitInfo(sha, *titles.get(sha.lower(), ("", ""))) for sha in query[SHAS]])
 
 
 def _redirect(request: web.Request, path: str) -> web.Response:

@@ -240,79 +240,86 @@ class SelectedDispatches:
     now: int
 
 
-async def read_dispatches(asked: Query) -> SelectedDispatches:
+async def read_dispatches(query: Query) -> SelectedDispatches:
     """Read the dispatches under way."""
     backends = {
-        one.repo.casefold(): one
-        for one in await health.read_backends(asked.tx, asked.hidden, WEEK, asked.request.app[DAY_SUMS])
+        backend.repo.casefold(): backend
+        for backend in await health.read_backends(query.tx, query.hidden, WEEK, query.request.app[DAY_SUMS])
     }
-    allowlist = await allowlists.read_in_force(asked.tx)
+    allowlist = await allowlists.read_in_force(query.tx)
     entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
     lines = []
-    for one in await health.read_underway(asked.tx, hidden=asked.hidden.names):
-        key = one.row["backend_key"]
+    for underway in await health.read_underway(query.tx, hidden=query.hidden.names):
+        key = underway.row["backend_key"]
         entry, known = entries.get(key), backends.get(key)
         line = UnderwayLine(
-            underway=one,
-            label=entry.label if entry else one.row["backend"],
+            underway=underway,
+            label=entry.label if entry else underway.row["backend"],
             oncalls=entry.oncalls if entry else (),
-            long=health.waits_long(one, known, asked.tx.now),
+            long=health.waits_long(underway, known, query.tx.now),
         )
-        if _matches(line, asked):
+        if _matches(line, query):
             lines.append(line)
-    limit = MOST_SHOWN if asked.for_page else asked[LIMIT]
+    limit = MOST_SHOWN if query.for_page else query[LIMIT]
     return SelectedDispatches(
         lines=lines[:limit],
         total=len(lines),
         limit=limit,
-        words=asked[WORDS],
-        level=asked[LEVEL],
-        state=asked[STATE],
-        oncall=asked[ONCALL],
-        now=asked.tx.now,
+        words=query[WORDS],
+        level=query[LEVEL],
+        state=query[STATE],
+        oncall=query[ONCALL],
+        now=query.tx.now,
     )
 
 
-def _matches(line: UnderwayLine, asked: Query) -> bool:
+def _matches(line: UnderwayLine, query: Query) -> bool:
     row = line.underway.row
     names = f"{row['backend']} {row['device'] or ''}".casefold()
     return (
-        all(word in names for word in asked[WORDS].casefold().split())
-        and asked[LEVEL] in {None, row["level"]}
-        and asked[STATE] in {"", line.underway.way}
-        and (not asked[ONCALL] or asked[ONCALL] in map(str.casefold, line.oncalls))
+        all(word in names for word in query[WORDS].casefold().split())
+        and query[LEVEL] in {None, row["level"]}
+        and query[STATE] in {"", line.underway.way}
+        and (not query[ONCALL] or query[ONCALL] in map(str.casefold, line.oncalls))
     )
 
 
-def show_dispatches(found: SelectedDispatches) -> dict[str, Any]:
+def show_dispatches(selected: SelectedDispatches) -> dict[str, Any]:
     """Return what the page shows."""
-    chosen = {"q": found.words, "level": found.level, "state": found.state, "oncall": found.oncall}
+    chosen = {
+        "q": selected.words,
+        "level": selected.level,
+        "state": selected.state,
+        "oncall": selected.oncall,
+    }
     query = urlencode({name: value for name, value in chosen.items() if value})
     return {
-        "lines": found.lines,
-        "total": found.total,
-        "query": found.words,
-        "level": found.level,
-        "chosen_state": found.state,
-        "oncall": found.oncall,
+        "lines": selected.lines,
+        "total": selected.total,
+        "query": selected.words,
+        "level": selected.level,
+        "chosen_state": selected.state,
+        "oncall": selected.oncall,
         "words_of": WORDS_OF,
         "rest": f"&{query}" if query else "",
     }
 
 
-def answer_dispatches(found: SelectedDispatches) -> Dispatches:
+def answer_dispatches(selected: SelectedDispatches) -> Dispatches:
     """Return the JSON of the dispatches."""
-    return Dispatches(total=found.total, dispatches=[_answer_dispatch(one, found.now) for one in found.lines])
+    return Dispatches(
+        total=selected.total, dispatches=[_answer_dispatch(line, selected.now) for line in selected.lines]
+    )
 
 
 def _answer_dispatch(line: UnderwayLine, now: int) -> DispatchUnderway:
-    one = line.underway
+    underway = line.underway
     return fill_struct(
         DispatchUnderway,
-        one.row,
-        state=one.way,
-        since=time(one.since),
-        age=(now - one.since) / 1000,
+        underway.row,
+        state=underway.way,
+        since=time(underway.since),
+        age=(now - underway.since) / 1000,
         long=line.long,
         oncalls=list(line.oncalls),
     )
@@ -331,8 +338,8 @@ DISPATCHES_VIEW = View(
         summary="Dispatches that wait or run",
         topic=RESULTS,
         refusals=(NOTHING_TO_SHOW,),
-        link=lambda found: {
-            "state": found.state, "level": found.level or "", "q": found.words, "oncall": found.oncall,
+        link=lambda selected: {
+            "state": selected.state, "level": selected.level or "", "q": selected.words, "oncall": selected.oncall,
         },
     ),
 )  # fmt: skip
@@ -386,29 +393,29 @@ class PingWithSteps:
         return outcome_of(self.steps)[1]
 
 
-async def read_ping(asked: Query) -> PingWithSteps:
+async def read_ping(query: Query) -> PingWithSteps:
     """Read a ping; raises Rejected 404."""
-    row = None if asked.hidden.has(asked[BACKEND]) else await rows.get_ping(asked.tx, asked[PING_PARAMETER])
-    if row is None or row["backend_key"] != asked[BACKEND].casefold():
-        raise UNKNOWN_PING.because(f"{asked[BACKEND][:200]} has no ping {asked[PING_PARAMETER]}")
-    return PingWithSteps(row=row, steps=await read_steps(asked.tx, row))
+    row = None if query.hidden.has(query[BACKEND]) else await rows.get_ping(query.tx, query[PING_PARAMETER])
+    if row is None or row["backend_key"] != query[BACKEND].casefold():
+        raise UNKNOWN_PING.because(f"{query[BACKEND][:200]} has no ping {query[PING_PARAMETER]}")
+    return PingWithSteps(row=row, steps=await read_steps(query.tx, row))
 
 
-def show_ping(found: PingWithSteps) -> dict[str, Any]:
+def show_ping(ping: PingWithSteps) -> dict[str, Any]:
     """Return what the page shows."""
-    return {"ping": found.row, "steps": found.steps, "state": found.state, "words": found.words}
+    return {"ping": ping.row, "steps": ping.steps, "state": ping.state, "words": ping.words}
 
 
-def answer_ping(found: PingWithSteps) -> Ping:
+def answer_ping(ping: PingWithSteps) -> Ping:
     """Return the ping as JSON."""
     return fill_struct(
         Ping,
-        found.row,
-        outcome=found.state,
-        words=found.words,
+        ping.row,
+        outcome=ping.state,
+        words=ping.words,
         steps=[
             PingStep(name=step.name, state=step.state, words=step.words, at=time(step.at))
-            for step in found.steps
+            for step in ping.steps
         ],
     )
 
@@ -421,7 +428,7 @@ PING_VIEW = View(
         path="/oot/{org}/{repo}/pings/{id}",
         template="ping.html",
         values=show_ping,
-        refresh=lambda found: PING_REFRESH if found.state == "waiting" else 0,
+        refresh=lambda ping: PING_REFRESH if ping.state == "waiting" else 0,
     ),
     json=Json(
         path="/api/oot/backends/{org}/{repo}/pings/{id}",
@@ -431,6 +438,6 @@ PING_VIEW = View(
         summary="The steps of a test dispatch",
         topic=RESULTS,
         refusals=(NOTHING_TO_SHOW, UNKNOWN_PING),
-        link=lambda found: {"repo": found.row["backend"], "id": found.row["id"]},
+        link=lambda ping: {"repo": ping.row["backend"], "id": ping.row["id"]},
     ),
 )

@@ -44,10 +44,10 @@ LOGIN = re.compile(r"@?([A-Za-z0-9](?:[A-Za-z0-9_-]{0,99}))(?:\[bot\])?")
 
 
 def _login(text: str) -> str:
-    found = LOGIN.fullmatch(text)
-    if found is None:
+    login = LOGIN.fullmatch(text)
+    if login is None:
         raise INVALID_PARAMETER.because("oncall must be somebody's name on GitHub, as the allowlist has it")
-    return found[1].casefold()
+    return login[1].casefold()
 
 
 ONCALL = declare.parsed(
@@ -67,16 +67,16 @@ EVENTS = Parameter(
 )
 
 
-async def read_names(asked: Query, backends: Iterable[str]) -> PrivateNames:
+async def read_names(query: Query, backends: Iterable[str]) -> PrivateNames:
     """Return the names that a request may not see, of these backends."""
-    if access.reads_private(asked.request):
+    if access.reads_private(query.request):
         return NOTHING_PRIVATE
-    return await read_private_names(asked.tx, asked.settings, {*backends})
+    return await read_private_names(query.tx, query.settings, {*backends})
 
 
-async def hide_in_jobs(asked: Query, jobs: list[JobRow]) -> list[JobRow]:
+async def hide_in_jobs(query: Query, jobs: list[JobRow]) -> list[JobRow]:
     """Return jobs as a request may see them."""
-    names = await read_names(asked, (row["downstream_repo"] for row in jobs))
+    names = await read_names(query, (row["downstream_repo"] for row in jobs))
     return [names.of_row(row, row["downstream_repo"]) for row in jobs]
 
 
@@ -142,21 +142,21 @@ class Job(RowAnswer, row=JobRow, without=("job_key", "dispatch_id", "updated_at"
     flags: Annotated[dict[str, Any], Meta(description="what is unusual about it")]
 
 
-def backend_answer(one: Health) -> Backend:
+def backend_answer(backend: Health) -> Backend:
     """Return a backend with its numbers; rates are 0 to 1, durations seconds."""
     return fill_struct(
         Backend,
-        one.stats,
-        repo=one.repo,
-        level=one.level,
-        device=one.device,
-        listed=one.listed,
-        oncalls=one.oncalls,
-        grade=grade(one.stats.pass_rate),
-        trend=one.trend,
-        turned=one.turned or None,
-        waiting=one.waiting,
-        stale=one.stale,
+        backend.stats,
+        repo=backend.repo,
+        level=backend.level,
+        device=backend.device,
+        listed=backend.listed,
+        oncalls=backend.oncalls,
+        grade=grade(backend.stats.pass_rate),
+        trend=backend.trend,
+        turned=backend.turned or None,
+        waiting=backend.waiting,
+        stale=backend.stale,
     )
 
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
 from msgspec import Struct
 
 from bot.core.escaping import web_url
-from bot.db.rows import select
+from bot.evidence.tests.judging_rows import find_shared
 from bot.oot.allowlist import versions as allowlists
-from bot.oot.results.tables import JobIdentity, JobSubject, JobTests, oot_workflow_job
 from bot.oot.statistics import readiness
-from bot.oot.statistics.countable_jobs import COUNTS, has_flag
 from bot.oot.statistics.daily_sums import DAY_SUMS
 from bot.oot.statistics.readiness import (
     HIGHEST,
     PROMOTION_DAYS,
-    MeasuredJob,
     RelayMeasures,
     Thresholds,
     Word,
@@ -26,16 +22,16 @@ from bot.oot.statistics.readiness import (
     measure_jobs,
 )
 from bot.oot.statistics.stats import DAY
+from bot.pages.backends import job_rows
 from bot.pages.backends.interface import NOTHING_TO_SHOW, ONCALL, RESULTS, WORDS, Level
 from bot.web.answers import Answer, Time, fill_struct, time
-from bot.web.failures import FailedJob, SharedFailuresSubject, find_shared_failures
+from bot.web.failures import FailedJob, SharedFailuresSubject
 from bot.web.view import Json, Page, View
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from bot.core.settings import Settings
-    from bot.db.transaction import Transaction
     from bot.oot.allowlist.allowlist import Allowlist
     from bot.oot.allowlist.entry import Entry
     from bot.oot.allowlist.entry import Entry as Entry_of_entry
@@ -43,68 +39,28 @@ if TYPE_CHECKING:
     from bot.oot.statistics.daily_sums import DaySumsCache
     from bot.oot.statistics.readiness import Criterion, ReadinessSums
     from bot.oot.statistics.stats import Day
+    from bot.pages.backends.job_rows import FailedJobRow
     from bot.web.parameters import Query
 
-JOB = oot_workflow_job.c
-MOST_MEASURED = 50_000  # of one backend
-MOST_FAILED = 500  # newest jobs whose failed tests are compared
 
-
-class FailedJobRow(JobIdentity, JobSubject, JobTests):
-    """A job that failed, with its failed tests."""
-
-
-async def measured_jobs(
-    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
-) -> list[MeasuredJob]:
-    """Return a backend's completed jobs of pull requests, each at its latest attempt, newest first."""
-    query = select(MeasuredJob, oot_workflow_job).where(*_pull_jobs_of(backend, since, hidden), COUNTS)
-    return await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_MEASURED))
-
-
-async def failed_pull_jobs(
-    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
-) -> list[FailedJobRow]:
-    """Return the newest of these jobs that failed and named the tests that did."""
-    query = select(FailedJobRow, oot_workflow_job).where(
-        *_pull_jobs_of(backend, since, hidden),
-        COUNTS,
-        JOB.conclusion == "failure",
-        JOB.head_sha.is_not(None),
-        JOB.failed_tests_json.is_not(None),
-    )
-    return await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_FAILED))
-
-
-def _pull_jobs_of(backend: str, since: int, hidden: Collection[str]) -> tuple[sa.ColumnElement[bool], ...]:
-    return (
-        sa.func.lower(JOB.downstream_repo) == backend.casefold(),
-        JOB.received_at >= since,
-        JOB.status == "completed",
-        JOB.pr_number.is_not(None),
-        sa.func.lower(JOB.upstream_repo).not_in(sorted(hidden)),
-        ~has_flag("refused"),
-    )
-
-
-async def measure_backend(asked: Query, entry: Entry, *, days: int) -> RelayMeasures:
+async def measure_backend(query: Query, entry: Entry, *, days: int) -> RelayMeasures:
     """Measure a backend's jobs on pull requests of the last days."""
-    since = asked.tx.now - days * DAY
-    jobs = await measured_jobs(asked.tx, entry.repo, since=since, hidden=asked.hidden.names)
-    return measure_jobs(jobs, await read_shared(asked, entry, since=since) if jobs else ())
+    since = query.tx.now - days * DAY
+    jobs = await job_rows.measured_jobs(query.tx, entry.repo, since=since, hidden=query.hidden.names)
+    return measure_jobs(jobs, await read_shared(query, entry, since=since) if jobs else ())
 
 
-async def read_shared(asked: Query, entry: Entry, *, since: int) -> frozenset[str]:
+async def read_shared(query: Query, entry: Entry, *, since: int) -> frozenset[str]:
     """Return the keys of failed jobs all of whose failed tests also failed in upstream's own jobs on that commit.
 
     A job that named fewer tests than failed, or none, is not among them: that it is upstream's fault has to be seen.
     """
-    failed = await failed_pull_jobs(asked.tx, entry.repo, since=since, hidden=asked.hidden.names)
+    failed = await job_rows.failed_pull_jobs(query.tx, entry.repo, since=since, hidden=query.hidden.names)
     subject = SharedFailuresSubject(
-        jobs=tuple(one for job in failed if (one := _with_all_tests(job)) is not None),
+        jobs=tuple(failed_job for job in failed if (failed_job := _with_all_tests(job)) is not None),
         devices=frozenset(word.lower() for word in (entry.device, *entry.aka) if word),
     )
-    return await find_shared_failures(asked.context.features, asked.tx, subject)
+    return await find_shared(query.tx, subject) if subject.jobs else frozenset()
 
 
 def _with_all_tests(job: FailedJobRow) -> FailedJob | None:
@@ -160,14 +116,14 @@ class BackendReadiness:
     @property
     def advice(self) -> str:
         """Advice to an operator about its level."""
-        level, found = int(self.entry.level), self.readiness
-        if found.demote is Word.MISSES and level > 1:
-            missed = ", ".join(one.name for one in found.demotion if one.word is Word.MISSES)
+        level, judged = int(self.entry.level), self.readiness
+        if judged.demote is Word.MISSES and level > 1:
+            missed = ", ".join(measure.name for measure in judged.demotion if measure.word is Word.MISSES)
             return f"demotion to L{level - 1} is due: {missed}"
-        if level < HIGHEST and found.promote is Word.MEETS:
+        if level < HIGHEST and judged.promote is Word.MEETS:
             return f"ready for L{level + 1}"
-        if found.promote is Word.MISSES and level < HIGHEST:
-            missed = ", ".join(one.name for one in found.measures if one.word is Word.MISSES)
+        if judged.promote is Word.MISSES and level < HIGHEST:
+            missed = ", ".join(measure.name for measure in judged.measures if measure.word is Word.MISSES)
             return f"not ready for L{level + 1}: {missed}"
         return f"stays at L{level}"
 
@@ -189,61 +145,60 @@ class SelectedLevels:
     in_force: Allowlist | None
     newest: VersionRow | None
     settings: Settings
-    by_relay: list[
-        tuple[Entry_of_entry, tuple[Criterion, ...]]
-    ]  # under its preset: backends at L2 and L3 by its criteria
+    # under its preset: backends at L2 and L3 by its criteria
+    by_relay: list[tuple[Entry_of_entry, tuple[Criterion, ...]]]
 
 
-async def read_levels(asked: Query) -> SelectedLevels:
+async def read_levels(query: Query) -> SelectedLevels:
     """Read the readiness of backends."""
-    in_force = await allowlists.read_in_force(asked.tx)
-    judged = await _judge_backends(asked, in_force, asked.request.app[DAY_SUMS])
+    in_force = await allowlists.read_in_force(query.tx)
+    judged = await _judge_backends(query, in_force, query.request.app[DAY_SUMS])
     return SelectedLevels(
-        words=asked[WORDS],
-        oncall=asked[ONCALL],
-        backends=[one for one in judged if _matches(one, asked[WORDS], asked[ONCALL])],
+        words=query[WORDS],
+        oncall=query[ONCALL],
+        backends=[backend for backend in judged if _matches(backend, query[WORDS], query[ONCALL])],
         in_force=in_force,
-        newest=await allowlists.read_newest(asked.tx) if asked.for_page else None,
-        settings=asked.settings,
-        by_relay=await _by_relay(asked, in_force) if asked.for_page else [],
+        newest=await allowlists.read_newest(query.tx) if query.for_page else None,
+        settings=query.settings,
+        by_relay=await _by_relay(query, in_force) if query.for_page else [],
     )
 
 
 async def _by_relay(
-    asked: Query, in_force: Allowlist | None
+    query: Query, in_force: Allowlist | None
 ) -> list[tuple[Entry_of_entry, tuple[Criterion, ...]]]:
     """Return the backends at L2 and L3 by the criteria of the relay, under its preset."""
-    if asked.settings.preset != "crcr" or in_force is None:
+    if query.settings.preset != "crcr" or in_force is None:
         return []
-    tx, found = asked.tx, []
+    tx, by_relay = query.tx, []
     for entry in (*in_force.at(3), *in_force.at(2)):
         history = await allowlists.read_level_history(tx, entry.repo)
         reached = min((since for level, since in history if level > 1), default=None)
         tenure = None if reached is None else (tx.now - reached) / 1000
-        measures = await measure_backend(asked, entry, days=PROMOTION_DAYS)
-        found.append((entry, judge_promotion(measures, tenure)))
-    return found
+        measures = await measure_backend(query, entry, days=PROMOTION_DAYS)
+        by_relay.append((entry, judge_promotion(measures, tenure)))
+    return by_relay
 
 
-def show_levels(found: SelectedLevels) -> dict[str, Any]:
+def show_levels(selected: SelectedLevels) -> dict[str, Any]:
     """Return what the page shows."""
     return {
-        "in_force": found.in_force,
-        "newest": found.newest,
-        "judged": found.backends,
-        "query": found.words,
-        "oncall": found.oncall,
-        "by_relay": found.by_relay,
+        "in_force": selected.in_force,
+        "newest": selected.newest,
+        "judged": selected.backends,
+        "query": selected.words,
+        "oncall": selected.oncall,
+        "by_relay": selected.by_relay,
         "relay_days": PROMOTION_DAYS,
-        "limits": thresholds(found.settings),
-        "label_prefixes": found.settings.label_prefixes,
-        "github": web_url(found.settings.github_api_url),
+        "limits": thresholds(selected.settings),
+        "label_prefixes": selected.settings.label_prefixes,
+        "github": web_url(selected.settings.github_api_url),
     }
 
 
-def answer_levels(found: SelectedLevels) -> Levels:
+def answer_levels(selected: SelectedLevels) -> Levels:
     """Return every backend's readiness."""
-    return Levels(backends=[_readiness(one) for one in found.backends])
+    return Levels(backends=[_readiness(backend) for backend in selected.backends])
 
 
 def thresholds(settings: Settings) -> Thresholds:
@@ -264,31 +219,31 @@ def thresholds(settings: Settings) -> Thresholds:
 
 
 async def _judge_backends(
-    asked: Query, in_force: Allowlist | None, cache: DaySumsCache
+    query: Query, in_force: Allowlist | None, cache: DaySumsCache
 ) -> list[BackendReadiness]:
     """Return every listed backend that reports: those due for demotion first."""
-    tx, hidden, settings = asked.tx, asked.hidden, asked.settings
+    tx, hidden, settings = query.tx, query.hidden, query.settings
     entries = [entry for entry in in_force.entries if entry.level > 1] if in_force else []
     today, limits = tx.now // DAY, thresholds(settings)
     span = (today - max(readiness.WINDOW, settings.demotion_days), today)
 
     def add_up(days: Iterable[Day]) -> ReadinessSums:
-        visible = [one for one in days if not hidden.has(one.upstream_key)]
+        visible = [day for day in days if not hidden.has(day.upstream_key)]
         return readiness.add_up_days(visible, limits, today=today)
 
     sums = await cache.of_days(tx, ("readiness", hidden.names), span, add_up)
     since = await allowlists.read_levels(tx)
-    found = [
+    judged = [
         _judge_backend(entry, sums.get(entry.key) or add_up([]), since.get(entry.key), limits, tx.now)
         for entry in entries
     ]
     return sorted(
-        found,
-        key=lambda one: (
-            _ORDER[one.readiness.demote],
-            -int(one.entry.level),
-            one.tone != "good",
-            one.entry.label.casefold(),
+        judged,
+        key=lambda backend: (
+            _ORDER[backend.readiness.demote],
+            -int(backend.entry.level),
+            backend.tone != "good",
+            backend.entry.label.casefold(),
         ),
     )
 
@@ -305,29 +260,29 @@ def _judge_backend(
     )
 
 
-def _matches(one: BackendReadiness, words: str, oncall: str) -> bool:
-    if oncall and oncall not in map(str.casefold, one.entry.oncalls):
+def _matches(backend: BackendReadiness, words: str, oncall: str) -> bool:
+    if oncall and oncall not in map(str.casefold, backend.entry.oncalls):
         return False
-    names = f"{one.entry.repo} {one.entry.device or ''}".casefold()
+    names = f"{backend.entry.repo} {backend.entry.device or ''}".casefold()
     return all(word in names for word in words.casefold().split())
 
 
-def _readiness(one: BackendReadiness) -> Readiness:
+def _readiness(backend: BackendReadiness) -> Readiness:
     return Readiness(
-        repo=one.entry.repo,
-        level=one.entry.level,
-        device=one.entry.device,
-        since=time(one.since),
-        advice=one.advice,
-        promotion=one.readiness.promote,
-        demotion=one.readiness.demote,
-        measures=[_measure(measure) for measure in one.readiness.measures],
-        demotion_measures=[_measure(measure) for measure in one.readiness.demotion],
+        repo=backend.entry.repo,
+        level=backend.entry.level,
+        device=backend.entry.device,
+        since=time(backend.since),
+        advice=backend.advice,
+        promotion=backend.readiness.promote,
+        demotion=backend.readiness.demote,
+        measures=[_measure(measure) for measure in backend.readiness.measures],
+        demotion_measures=[_measure(measure) for measure in backend.readiness.demotion],
     )
 
 
-def _measure(one: readiness.Measure) -> Measure:
-    return fill_struct(Measure, one, value=one.number, shown=one.value)
+def _measure(measure: readiness.Measure) -> Measure:
+    return fill_struct(Measure, measure, value=measure.number, shown=measure.value)
 
 
 VIEW = View(
@@ -343,6 +298,6 @@ VIEW = View(
         summary="Readiness of backends for promotion or demotion",
         topic=RESULTS,
         refusals=(NOTHING_TO_SHOW,),
-        link=lambda found: {"q": found.words, "oncall": found.oncall},
+        link=lambda selected: {"q": selected.words, "oncall": selected.oncall},
     ),
 )

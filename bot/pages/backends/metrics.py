@@ -50,14 +50,14 @@ def charts_of(known: Sequence[Day], window: Window, home: str, rest: str = "") -
 
 
 def _volume(tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | None]]]:
-    known = [one if one and (one.runs or one.rated) else None for one in tallies]
-    runs: list[float | None] = [float(one.runs) if one else None for one in known]
-    failed: list[float | None] = [float(one.rated - one.success) if one else None for one in known]
+    known = [tally if tally and (tally.runs or tally.rated) else None for tally in tallies]
+    runs: list[float | None] = [float(tally.runs) if tally else None for tally in known]
+    failed: list[float | None] = [float(tally.rated - tally.success) if tally else None for tally in known]
     return [("runs", runs), ("failed, timed out or never started", failed)]
 
 
 def _timed(name: str, tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | None]]]:
-    pairs = stats.read_medians(tallies, name)
+    pairs = stats.median_times(tallies, name)
     return [("median", [middle for middle, _ in pairs]), ("p90", [high for _, high in pairs])]
 
 
@@ -109,92 +109,99 @@ class Selection:
     level: int | None
     oncall: str
     start: int
-    found: list[Health]  # those with results, the busiest first
+    backends: list[Health]  # those with results, the busiest first
     most: int  # on one page
     part: list[Health]  # on this page
     days: dict[str, list[Day]]  # of those, by case folded name
 
-    def days_of(self, one: Health) -> list[Day]:
+    def days_of(self, backend: Health) -> list[Day]:
         """Return the days of a backend on this page."""
-        return self.days.get(one.repo.casefold(), [])
+        return self.days.get(backend.repo.casefold(), [])
 
 
-async def read_selection(asked: Query) -> Selection:
+async def read_selection(query: Query) -> Selection:
     """Read the backends of one page and their days."""
-    tx, hidden, start, level = asked.tx, asked.hidden, asked[START], asked[LEVEL]
-    window = Window(days=asked[DAYS], now=tx.now)
-    backends = await health.read_backends(tx, hidden, window.days, asked.request.app[DAY_SUMS])
-    found = [
-        one
-        for one in backends
-        if one.stats.rated
-        and one.matches(asked[WORDS])
-        and level in {None, one.level}
-        and one.has_oncall(asked[ONCALL])
+    tx, hidden, start, level = query.tx, query.hidden, query[START], query[LEVEL]
+    window = Window(days=query[DAYS], now=tx.now)
+    backends = await health.read_backends(tx, hidden, window.days, query.request.app[DAY_SUMS])
+    selected = [
+        backend
+        for backend in backends
+        if backend.stats.rated
+        and backend.matches(query[WORDS])
+        and level in {None, backend.level}
+        and backend.has_oncall(query[ONCALL])
     ]
-    found.sort(key=lambda one: (-one.stats.runs, one.label.casefold()))
+    selected.sort(key=lambda backend: (-backend.stats.runs, backend.label.casefold()))
     most = max(FEWEST, min(MOST, MOST_DAYS // window.days))
-    part = found[start - 1 : start - 1 + most]
-    by_backend: dict[str, list[Day]] = {one.repo.casefold(): [] for one in part}
+    part = selected[start - 1 : start - 1 + most]
+    by_backend: dict[str, list[Day]] = {backend.repo.casefold(): [] for backend in part}
     for day in await daily_sums.read_days(tx, window.first, backends=list(by_backend)):
         if not hidden.has(day.upstream_key):
             by_backend[day.backend_key].append(day)
     return Selection(
         window=window,
-        words=asked[WORDS],
+        words=query[WORDS],
         level=level,
-        oncall=asked[ONCALL],
+        oncall=query[ONCALL],
         start=start,
-        found=found,
+        backends=selected,
         most=most,
         part=part,
         days=by_backend,
     )
 
 
-def show_metrics(found: Selection) -> dict[str, Any]:
+def show_metrics(selection: Selection) -> dict[str, Any]:
     """Return what the page shows: pass rate, failures, volume, queue and execution time over time."""
-    given = {"q": found.words, "level": found.level or "", "oncall": found.oncall}
+    given = {"q": selection.words, "level": selection.level or "", "oncall": selection.oncall}
     chosen = {name: value for name, value in given.items() if value}
     return {
-        "days": found.window.days,
-        "windows": addresses.windows(found.window.days),
-        "query": found.words,
-        "level": found.level,
-        "oncall": found.oncall,
+        "days": selection.window.days,
+        "windows": addresses.windows(selection.window.days),
+        "query": selection.words,
+        "level": selection.level,
+        "oncall": selection.oncall,
         "chosen": "&" + urlencode(chosen) if chosen else "",
-        "start": found.start,
-        "most": found.most,
-        "total": len(found.found),
+        "start": selection.start,
+        "most": selection.most,
+        "total": len(selection.backends),
         "drawn": [
-            BackendCharts(health=one, charts=charts_of(found.days_of(one), found.window, f"/oot/{one.repo}"))
-            for one in found.part
+            BackendCharts(
+                health=backend,
+                charts=charts_of(selection.days_of(backend), selection.window, f"/oot/{backend.repo}"),
+            )
+            for backend in selection.part
         ],
     }
 
 
-def answer_metrics(found: Selection) -> MetricsAnswer:
+def answer_metrics(selection: Selection) -> MetricsAnswer:
     """Return the same numbers, a row for each backend and day."""
-    rows = [row for one in found.part for row in _backend_days(one, found.days_of(one), found.window)]
-    return MetricsAnswer(days=found.window.days, backends=len(found.found), rows=rows)
+    rows = [
+        row
+        for backend in selection.part
+        for row in _backend_days(backend, selection.days_of(backend), selection.window)
+    ]
+    return MetricsAnswer(days=selection.window.days, backends=len(selection.backends), rows=rows)
 
 
-def _json_query(found: Selection) -> dict[str, object]:
+def _json_query(selection: Selection) -> dict[str, object]:
     return {
-        "days": found.window.days,
-        "q": found.words,
-        "level": found.level or "",
-        "oncall": found.oncall,
-        "from": found.start,
+        "days": selection.window.days,
+        "q": selection.words,
+        "level": selection.level or "",
+        "oncall": selection.oncall,
+        "from": selection.start,
     }
 
 
-def _backend_days(one: Health, known: list[Day], window: Window) -> list[BackendDay]:
+def _backend_days(backend: Health, known: list[Day], window: Window) -> list[BackendDay]:
     tallies = stats.tallies_by_day(known, first=window.first, last=window.last)
-    execution, queue = stats.read_medians(tallies, "execution"), stats.read_medians(tallies, "queue")
+    execution, queue = stats.median_times(tallies, "execution"), stats.median_times(tallies, "queue")
     return [
         BackendDay(
-            repo=one.repo,
+            repo=backend.repo,
             day=iso_time((window.first + at) * DAY)[:10],
             runs=tally.runs,
             pass_rate=tally.pass_rate,

@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 SortValue = float | str | None
 # what each column is sorted by, and whether its largest come first
 SORT_VALUES: Mapping[str, tuple[Callable[[Health], SortValue], bool]] = {
-    "name": (lambda one: one.label.casefold(), False),
-    "pass_rate": (lambda one: one.stats.pass_rate, False),
-    "runs": (lambda one: one.stats.runs, True),
-    "failed": (lambda one: one.stats.failure, True),
-    "timed_out": (lambda one: one.stats.timed_out, True),
-    "never_started": (lambda one: one.stats.never_started, True),
-    "duration": (lambda one: one.stats.median_execution_time, True),
-    "queue": (lambda one: one.stats.median_queue_time, True),
-    "waiting": (lambda one: one.waiting, True),
-    "last_report": (lambda one: one.last_report_at, False),
+    "name": (lambda backend: backend.label.casefold(), False),
+    "pass_rate": (lambda backend: backend.stats.pass_rate, False),
+    "runs": (lambda backend: backend.stats.runs, True),
+    "failed": (lambda backend: backend.stats.failure, True),
+    "timed_out": (lambda backend: backend.stats.timed_out, True),
+    "never_started": (lambda backend: backend.stats.never_started, True),
+    "duration": (lambda backend: backend.stats.median_execution_time, True),
+    "queue": (lambda backend: backend.stats.median_queue_time, True),
+    "waiting": (lambda backend: backend.waiting, True),
+    "last_report": (lambda backend: backend.last_report_at, False),
 }
 
 
@@ -78,13 +78,13 @@ class BackendOrder:
 
     def sort(self, backends: Iterable[Health]) -> list[Health]:
         """Return backends in this order; those without a value come last, whatever the direction."""
-        found = list(backends)
+        listed = list(backends)
         if not self.column:
-            return found
+            return listed
         value, largest_first = SORT_VALUES[self.column]
-        known = [one for one in found if value(one) is not None]
-        unknown = [one for one in found if value(one) is None]
-        known.sort(key=lambda one: one.label.casefold())
+        known = [backend for backend in listed if value(backend) is not None]
+        unknown = [backend for backend in listed if value(backend) is None]
+        known.sort(key=lambda backend: backend.label.casefold())
         known.sort(key=value, reverse=largest_first is not self.reverse)  # type: ignore[arg-type]  # all of one kind
         return known + unknown
 
@@ -143,85 +143,89 @@ class Overview:
         return {name: value for name, value in given.items() if value}
 
 
-async def read_overview(asked: Query) -> Overview:
+async def read_overview(query: Query) -> Overview:
     """Read every backend that the request selects."""
-    tx, level, words, oncall = asked.tx, asked[LEVEL], asked[WORDS], asked[ONCALL]
+    tx, level, words, oncall = query.tx, query[LEVEL], query[WORDS], query[ONCALL]
     known = await health.read_backends(
-        tx, asked.hidden, asked[DAYS], asked.request.app[DAY_SUMS], asked[EVENTS]
+        tx, query.hidden, query[DAYS], query.request.app[DAY_SUMS], query[EVENTS]
     )
     return Overview(
-        days=asked[DAYS],
+        days=query[DAYS],
         level=level,
         words=words,
-        event=",".join(sorted(asked[EVENTS] or ())),
+        event=",".join(sorted(query[EVENTS] or ())),
         oncall=oncall,
-        order=asked[SORT],
-        backends=asked[SORT].sort(
-            one
-            for one in known
-            if one.matches(words) and level in {None, one.level} and one.has_oncall(oncall)
+        order=query[SORT],
+        backends=query[SORT].sort(
+            backend
+            for backend in known
+            if backend.matches(words) and level in {None, backend.level} and backend.has_oncall(oncall)
         ),
         known=len(known),
-        newest=await allowlists.read_newest(tx) if asked.for_page else None,
-        in_force=await allowlists.read_in_force(tx) if asked.for_page else None,
-        github=web_url(asked.settings.github_api_url),
+        newest=await allowlists.read_newest(tx) if query.for_page else None,
+        in_force=await allowlists.read_in_force(tx) if query.for_page else None,
+        github=web_url(query.settings.github_api_url),
         now=tx.now,
     )
 
 
-def show_overview(found: Overview) -> dict[str, Any]:
+def show_overview(overview: Overview) -> dict[str, Any]:
     """Return what the page shows: backends by level, the worst first."""
-    newest = found.newest
+    newest = overview.newest
     return {
-        "days": found.days,
-        "level": found.level,
-        "query": found.words,
-        "windows": addresses.windows(found.days),
+        "days": overview.days,
+        "level": overview.level,
+        "query": overview.words,
+        "windows": addresses.windows(overview.days),
         "events": EVENT_NAMES,
-        "event": found.event,
-        "oncall": found.oncall,
-        "order": found.order,
-        "backends": found.backends,
-        "chosen": "&" + urlencode(found.chosen) if found.chosen else "",
-        "today": found.now // DAY,
+        "event": overview.event,
+        "oncall": overview.oncall,
+        "order": overview.order,
+        "backends": overview.backends,
+        "chosen": "&" + urlencode(overview.chosen) if overview.chosen else "",
+        "today": overview.now // DAY,
         "trend_days": health.SPARK + 1,
-        "silent": functools.partial(_silent, now=found.now),
-        "reds": [one for one in found.backends if one.turned == "red"],
-        "greens": [one for one in found.backends if one.turned == "green"],
-        "groups": _groups(found),
-        "tone": _tone(found.backends),
-        "known": found.known,
+        "silent": functools.partial(_silent, now=overview.now),
+        "reds": [backend for backend in overview.backends if backend.turned == "red"],
+        "greens": [backend for backend in overview.backends if backend.turned == "green"],
+        "groups": _groups(overview),
+        "tone": _tone(overview.backends),
+        "known": overview.known,
         "allowlist_error": newest["error"] if newest and not newest["valid"] else None,
         "has_allowlist": newest is not None,
-        "in_force": found.in_force,
-        "github": found.github,
+        "in_force": overview.in_force,
+        "github": overview.github,
     }
 
 
-def answer_overview(found: Overview) -> Summary:
+def answer_overview(overview: Overview) -> Summary:
     """Return every backend and its numbers."""
-    return Summary(days=found.days, backends=[backend_answer(one) for one in found.backends])
+    return Summary(days=overview.days, backends=[backend_answer(backend) for backend in overview.backends])
 
 
-def _silent(one: Health, *, now: int) -> str:
+def _silent(backend: Health, *, now: int) -> str:
     """Return how long a stale backend has been silent, "" for any other."""
-    return text.duration((now - one.last_report_at) / 1000) if one.stale and one.last_report_at else ""
+    return (
+        text.duration((now - backend.last_report_at) / 1000)
+        if backend.stale and backend.last_report_at
+        else ""
+    )
 
 
 def _tone(backends: list[Health]) -> str:
     """Return the state of the page: bad where a backend that blocks has turned red, warn where another has."""
-    red = [one.level for one in backends if one.turned == "red"]
+    red = [backend.level for backend in backends if backend.turned == "red"]
     return "" if not red else "bad" if max(red) == BLOCKING else "warn"
 
 
-def _groups(found: Overview) -> dict[int | None, list[Health]]:
+def _groups(overview: Overview) -> dict[int | None, list[Health]]:
     """Return the backends by level; in another order all of them together."""
     groups: dict[int | None, list[Health]] = {}
-    for one in found.backends:
-        if found.order.column:
-            groups.setdefault(None, []).append(one)
+    for backend in overview.backends:
+        if overview.order.column:
+            groups.setdefault(None, []).append(backend)
             continue
-        groups.setdefault(one.level, []).append(one)
+        groups.setdefault(backend.level, []).append(backend)
     return groups
 
 
@@ -238,6 +242,6 @@ VIEW = View(
         summary="Health of every backend",
         topic=RESULTS,
         refusals=(NOTHING_TO_SHOW,),
-        link=lambda found: {"days": found.days, **found.chosen, "sort": found.order.text},
+        link=lambda overview: {"days": overview.days, **overview.chosen, "sort": overview.order.text},
     ),
 )

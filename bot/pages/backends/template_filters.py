@@ -106,23 +106,23 @@ def make_cells(grid: Matrix) -> Callable[[MatrixRow, str], Markup]:
     def cells_of(line: MatrixRow, rest: str) -> Markup:
         pairs = zip(line.cells, names, strict=True)
         end = escape(rest)
-        html = "".join([_link(one, name, end) if one else "<td>" for one, name in pairs])
+        html = "".join([_link(cell, name, end) if cell else "<td>" for cell, name in pairs])
         return Markup(html)  # noqa: S704 - names and query are escaped above
 
     return cells_of
 
 
-def _link(one: MatrixCell, name: str, rest: str) -> str:
+def _link(cell: MatrixCell, name: str, rest: str) -> str:
     """Return a cell: a link to its jobs, with its content in words."""
-    seconds = one.seconds
+    seconds = cell.seconds
     took = "" if seconds is None else f", {duration(seconds)}"
-    again = f", {plural(len(one.earlier), 'earlier attempt')}" if one.earlier else ""
-    marks = SIGNS[one.tone]
-    marks += f"<sub>{len(one.rows)}</sub>" if len(one.rows) > 1 else ""
-    marks += f"<sup>+{len(one.earlier)}</sup>" if one.earlier else ""
-    title = f"{name}: {one.label}{took}{again}"
-    link = f'<a href="?cell={one.key}{rest}#cell" class="c {one.tone}" title="{title}">'
-    return f'<td>{link}{marks}<span class="hidden"> {one.label}</span></a>'
+    again = f", {plural(len(cell.earlier), 'earlier attempt')}" if cell.earlier else ""
+    marks = SIGNS[cell.tone]
+    marks += f"<sub>{len(cell.rows)}</sub>" if len(cell.rows) > 1 else ""
+    marks += f"<sup>+{len(cell.earlier)}</sup>" if cell.earlier else ""
+    title = f"{name}: {cell.label}{took}{again}"
+    link = f'<a href="?cell={cell.key}{rest}#cell" class="c {cell.tone}" title="{title}">'
+    return f'<td>{link}{marks}<span class="hidden"> {cell.label}</span></a>'
 
 
 FILTERS = {

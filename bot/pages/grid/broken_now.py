@@ -6,111 +6,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import sqlalchemy as sa
-
-from bot.db.rows import select
 from bot.jobs.branch_standing import read_standings
 from bot.jobs.runner_queues import read_runner_queues
 from bot.oot.allowlist import versions as allowlists
-from bot.oot.results.tables import JobOutcome, JobSubject, JobTimes, oot_workflow_job
 from bot.oot.statistics import health
 from bot.oot.statistics import health as dispatch_rows
-from bot.oot.statistics.countable_jobs import COUNTS, has_flag
-from bot.oot.statistics.stats import FAILED, OUTCOMES, grade
-from bot.web import blocks
+from bot.oot.statistics.stats import grade
+from bot.pages.backends import job_rows
+from bot.pages.culprits.sections import mark_grid
 from bot.web.blocks import GridSubject
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from bot.core.feature import Features
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.jobs.branch_reads import Branch
     from bot.jobs.branch_standing import StandingBranch, Trouble
     from bot.oot.statistics.daily_sums import DaySumsCache
     from bot.oot.statistics.health import Health
+    from bot.pages.backends.job_rows import Streak
     from bot.web.access import Hidden
     from bot.web.blocks import BlockLine
-
-JOB = oot_workflow_job.c
-MOST_JOBS = 1_000  # jobs that are looked at
-
-
-class EndedJob(JobOutcome, JobSubject, JobTimes):
-    """What tells how a run ended."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackendRun:
-    """A run of a backend: its jobs for one dispatch."""
-
-    job: EndedJob  # the newest of them
-    failed: bool
-    at: int  # epoch milliseconds: its first report
-
-    @property
-    def repo(self) -> str:
-        """The upstream whose commit it was about."""
-        return self.job["upstream_repo"]
-
-    @property
-    def sha(self) -> str | None:
-        """The commit it was about."""
-        return self.job["head_sha"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Streak:
-    """The runs in a row of a backend that failed, up to the newest, and the run before them that passed."""
-
-    failing: int
-    first_bad: BackendRun | None
-    last_good: BackendRun | None
-
-    @property
-    def since(self) -> int | None:
-        """When the first of them failed, None where the newest run passed."""
-        return self.first_bad.at if self.first_bad else None
-
-
-async def read_streak(tx: Transaction, backend: str, *, hidden: Collection[str]) -> Streak:
-    """Return since when a backend's runs fail, as far as its newest jobs tell; those of `hidden` upstreams aside."""
-    query = select(EndedJob, oot_workflow_job).where(
-        sa.func.lower(JOB.downstream_repo) == backend.lower(),
-        sa.func.lower(JOB.upstream_repo).not_in(sorted(hidden)),
-        ~has_flag("refused"),
-        COUNTS,
-    )
-    jobs = await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_JOBS))
-    return find_streak(_runs(jobs))
-
-
-def find_streak(runs: Sequence[BackendRun]) -> Streak:
-    """Return the failures in a row among runs, newest first."""
-    good = next((at for at, run in enumerate(runs) if not run.failed), None)
-    failing = runs[:good]
-    return Streak(
-        failing=len(failing),
-        first_bad=failing[-1] if failing else None,
-        last_good=None if good is None else runs[good],
-    )
-
-
-def _runs(jobs: Iterable[EndedJob]) -> list[BackendRun]:
-    """Return runs with a result, newest first: one with a failed job failed, one that only passed passed."""
-    found: dict[str, BackendRun] = {}
-    for job in jobs:
-        outcome = OUTCOMES.get(job["conclusion"] or "")
-        if outcome != "success" and outcome not in FAILED:
-            continue
-        newest = found.get(job["delivery_id"])
-        found[job["delivery_id"]] = BackendRun(
-            job=newest.job if newest else job,
-            failed=outcome in FAILED or (newest is not None and newest.failed),
-            at=job["received_at"],
-        )
-    return list(found.values())
 
 
 DAYS_NOW, DAYS_BEFORE = 1, 7  # days
@@ -197,8 +114,8 @@ class BrokenNow:
     @property
     def blocks(self) -> bool:
         """Whether any of it keeps pull requests from being merged."""
-        return any(one.trouble.blocks for one in self.broken) or any(
-            one.health.level == 4 for one in self.red
+        return any(job.trouble.blocks for job in self.broken) or any(
+            backend.health.level == 4 for backend in self.red
         )
 
 
@@ -210,28 +127,28 @@ class BrokenFilter:
     oncall: str = ""
     repo: str = ""
 
-    def has(self, one: BrokenJob | Health | LongQueue) -> bool:
+    def has(self, subject: BrokenJob | Health | LongQueue) -> bool:
         """Whether it is wanted: anything, or what this person is on call for."""
-        return not self.oncall or self.oncall in map(str.casefold, one.oncalls)
+        return not self.oncall or self.oncall in map(str.casefold, subject.oncalls)
 
 
 async def read_broken(
-    tx: Transaction, settings: Settings, features: Features, cache: DaySumsCache, wanted: BrokenFilter
+    tx: Transaction, settings: Settings, cache: DaySumsCache, wanted: BrokenFilter
 ) -> BrokenNow:
     """Read everything that is red now."""
     oncalls = await _oncalls(tx)
     branches = await read_standings(tx, settings, wanted.hidden, repo=wanted.repo)
-    broken = [one for each in branches for one in await _broken_jobs(tx, settings, features, each, oncalls)]
+    broken = [job for each in branches for job in await _broken_jobs(tx, settings, each, oncalls)]
     week = await health.read_backends(tx, wanted.hidden, DAYS_BEFORE, cache)
     queues = [*await _runner_queues(tx, settings, branches), *await _backend_queues(tx, wanted, week)]
     return BrokenNow(
         branches=tuple(branches),
-        broken=tuple(sorted(filter(wanted.has, broken), key=lambda one: not one.trouble.blocks)),
+        broken=tuple(sorted(filter(wanted.has, broken), key=lambda job: not job.trouble.blocks)),
         red=tuple(await _red_backends(tx, cache, wanted)),
         silent=tuple(
-            SilentBackend(health=one, since=one.last_report_at)
-            for one in week
-            if one.stale and one.listed and one.last_report_at and wanted.has(one)
+            SilentBackend(health=backend, since=backend.last_report_at)
+            for backend in week
+            if backend.stale and backend.listed and backend.last_report_at and wanted.has(backend)
         ),
         queues=tuple(filter(wanted.has, queues)),
     )
@@ -240,24 +157,23 @@ async def read_broken(
 async def _oncalls(tx: Transaction) -> dict[str, tuple[str, ...]]:
     """Return who is on call by what the backends go by in the grid, case folded; some share a device."""
     allowlist = await allowlists.read_in_force(tx)
-    found: dict[str, tuple[str, ...]] = {}
+    oncalls: dict[str, tuple[str, ...]] = {}
     for entry in allowlist.entries if allowlist else ():
         name = (entry.device or entry.repo).casefold()
-        found[name] = (*found.get(name, ()), *entry.oncalls)
-    return found
+        oncalls[name] = (*oncalls.get(name, ()), *entry.oncalls)
+    return oncalls
 
 
 async def _broken_jobs(
     tx: Transaction,
     settings: Settings,
-    features: Features,
-    one: StandingBranch,
+    standing_branch: StandingBranch,
     oncalls: Mapping[str, tuple[str, ...]],
 ) -> list[BrokenJob]:
-    branch, standing = one
+    branch, standing = standing_branch
     if not standing.troubles:
         return []
-    notes = await blocks.grid_notes(features, tx, _grid_subject(branch, standing.troubles, settings))
+    notes = await mark_grid(tx, _grid_subject(branch, standing.troubles, settings))
     return [
         BrokenJob(
             repo=branch.repository["full_name"],
@@ -275,25 +191,25 @@ def _grid_subject(branch: Branch, troubles: Sequence[Trouble], settings: Setting
         repo=branch.repository["full_name"],
         repository_id=branch.repository["repository_id"],
         branch=branch.name,
-        shas=tuple({one.first_bad["sha"] for one in troubles}),
-        broken=tuple(one.name for one in troubles),
+        shas=tuple({trouble.first_bad["sha"] for trouble in troubles}),
+        broken=tuple(trouble.name for trouble in troubles),
         settings=settings,
     )
 
 
 async def _red_backends(tx: Transaction, cache: DaySumsCache, wanted: BrokenFilter) -> list[RedBackend]:
-    found = [
-        one
-        for one in await health.read_backends(tx, wanted.hidden, DAYS_NOW, cache)
-        if (one.turned == "red" or grade(one.stats.pass_rate) == "red") and wanted.has(one)
+    red = [
+        backend
+        for backend in await health.read_backends(tx, wanted.hidden, DAYS_NOW, cache)
+        if (backend.turned == "red" or grade(backend.stats.pass_rate) == "red") and wanted.has(backend)
     ]
     return [
         RedBackend(
-            health=one,
-            streak=await read_streak(tx, one.repo, hidden=wanted.hidden.names),
-            new=one.turned == "red",
+            health=backend,
+            streak=await job_rows.read_streak(tx, backend.repo, hidden=wanted.hidden.names),
+            new=backend.turned == "red",
         )
-        for one in found[:MOST_BACKENDS]
+        for backend in red[:MOST_BACKENDS]
     ]
 
 
@@ -303,26 +219,26 @@ async def _runner_queues(
     of_repo = {branch.repository["full_name"]: branch for branch, _ in branches}
     return [
         LongQueue(
-            name=one.label,
+            name=queue.label,
             repo=repo,
             of_backend=False,
-            waiting=one.waiting,
-            since=tx.now - round((one.oldest or 0) * 1000),
-            usual=one.queue_p90_week or 0,
+            waiting=queue.waiting,
+            since=tx.now - round((queue.oldest or 0) * 1000),
+            usual=queue.queue_p90_week or 0,
             oncalls=(),
         )
         for repo, branch in of_repo.items()
-        for one in await read_runner_queues(tx, settings, branch)
-        if one.is_long
+        for queue in await read_runner_queues(tx, settings, branch)
+        if queue.is_long
     ]
 
 
 async def _backend_queues(tx: Transaction, wanted: BrokenFilter, week: Sequence[Health]) -> list[LongQueue]:
-    backends = {one.repo.casefold(): one for one in week}
+    backends = {backend.repo.casefold(): backend for backend in week}
     waiting: dict[str, list[int]] = {}
-    for one in await dispatch_rows.read_underway(tx, hidden=wanted.hidden.names):
-        if health.waits_long(one, backends.get(one.row["backend_key"]), tx.now):
-            waiting.setdefault(one.row["backend_key"], []).append(one.since)
+    for underway in await dispatch_rows.read_underway(tx, hidden=wanted.hidden.names):
+        if health.waits_long(underway, backends.get(underway.row["backend_key"]), tx.now):
+            waiting.setdefault(underway.row["backend_key"], []).append(underway.since)
     return [
         LongQueue(
             name=backends[key].label,

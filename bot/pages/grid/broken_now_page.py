@@ -117,54 +117,53 @@ class BrokenOnPage:
     repo: str
 
 
-async def read_broken_now(asked: Query) -> BrokenOnPage:
+async def read_broken_now(query: Query) -> BrokenOnPage:
     """Read what is red now."""
-    wanted = BrokenFilter(hidden=asked.hidden, oncall=asked[ONCALL], repo=asked[REPO])
-    cache, features = asked.request.app[DAY_SUMS], asked.context.features
-    red = await read_broken(asked.tx, asked.settings, features, cache, wanted)
-    return BrokenOnPage(now=red, oncall=asked[ONCALL], repo=asked[REPO])
+    wanted = BrokenFilter(hidden=query.hidden, oncall=query[ONCALL], repo=query[REPO])
+    red = await read_broken(query.tx, query.settings, query.request.app[DAY_SUMS], wanted)
+    return BrokenOnPage(now=red, oncall=query[ONCALL], repo=query[REPO])
 
 
-def show_broken(found: BrokenOnPage) -> dict[str, Any]:
+def show_broken(page: BrokenOnPage) -> dict[str, Any]:
     """Return what the page shows."""
-    red = found.now
+    red = page.now
     return {
         "red": red,
-        "oncall": found.oncall,
-        "only_repo": found.repo,
+        "oncall": page.oncall,
+        "only_repo": page.repo,
         "tone": "bad" if red.blocks else "warn" if red.count else "good",
         "people": sorted(_people(red), key=str.casefold),
     }
 
 
-def answer_broken(found: BrokenOnPage) -> RedAnswer:
+def answer_broken(page: BrokenOnPage) -> RedAnswer:
     """Return the JSON of what is red."""
-    red = found.now
+    red = page.now
     return RedAnswer(
         count=red.count,
         blocks=red.blocks,
-        branches=[_branch(one) for one in red.branches],
-        broken=[_job(one) for one in red.broken],
-        red=[_backend(one) for one in red.red],
-        silent=[_silent(one) for one in red.silent],
-        queues=[_queue(one) for one in red.queues],
+        branches=[_branch(branch) for branch in red.branches],
+        broken=[_job(job) for job in red.broken],
+        red=[_backend(backend) for backend in red.red],
+        silent=[_silent(backend) for backend in red.silent],
+        queues=[_queue(queue) for queue in red.queues],
     )
 
 
 def _people(red: BrokenNow) -> set[str]:
     """Return who is on call for any of it."""
-    oncalls = [one.oncalls for one in red.broken]
-    oncalls += [one.oncalls for one in red.queues]
-    oncalls += [one.health.oncalls for one in red.red]
-    oncalls += [one.health.oncalls for one in red.silent]
+    oncalls = [job.oncalls for job in red.broken]
+    oncalls += [queue.oncalls for queue in red.queues]
+    oncalls += [backend.health.oncalls for backend in red.red]
+    oncalls += [backend.health.oncalls for backend in red.silent]
     return {name for names in oncalls for name in names}
 
 
-def _branch(one: StandingBranch) -> RedBranch:
-    standing = one.standing
+def _branch(branch: StandingBranch) -> RedBranch:
+    standing = branch.standing
     return RedBranch(
-        repo=one.branch.repository["full_name"],
-        branch=one.branch.name,
+        repo=branch.branch.repository["full_name"],
+        branch=branch.branch.name,
         state=standing.state,
         since=standing.since["sha"] if standing.since else None,
         since_at=time(standing.since["at"]) if standing.since else None,
@@ -174,11 +173,11 @@ def _branch(one: StandingBranch) -> RedBranch:
     )
 
 
-def _job(one: BrokenJob) -> RedJob:
-    trouble = one.trouble
+def _job(job: BrokenJob) -> RedJob:
+    trouble = job.trouble
     return RedJob(
-        repo=one.repo,
-        branch=one.branch,
+        repo=job.repo,
+        branch=job.branch,
         name=trouble.name,
         backend=trouble.backend,
         blocks=trouble.blocks,
@@ -187,53 +186,53 @@ def _job(one: BrokenJob) -> RedJob:
         last_good=trouble.last_good["sha"] if trouble.last_good else None,
         failures=trouble.failures,
         line=trouble.line,
-        oncalls=list(one.oncalls),
-        notes=[note.text for note in one.notes],
-        url=one.href,
+        oncalls=list(job.oncalls),
+        notes=[note.text for note in job.notes],
+        url=job.href,
     )
 
 
-def _backend(one: RedBackend) -> RedBackendAnswer:
-    streak = one.streak
+def _backend(backend: RedBackend) -> RedBackendAnswer:
+    streak = backend.streak
     bad, good = streak.first_bad, streak.last_good
     return RedBackendAnswer(
-        repo=one.health.repo,
-        level=one.health.level,
-        device=one.health.device,
-        new=one.new,
-        pass_rate=one.health.stats.pass_rate,
+        repo=backend.health.repo,
+        level=backend.health.level,
+        device=backend.health.device,
+        new=backend.new,
+        pass_rate=backend.health.stats.pass_rate,
         failing=streak.failing,
         since=time(streak.since),
         first_bad=bad.sha if bad else None,
         last_good=good.sha if good else None,
         last_good_at=time(good.at) if good else None,
-        oncalls=list(one.health.oncalls),
-        url=one.href,
+        oncalls=list(backend.health.oncalls),
+        url=backend.href,
     )
 
 
-def _silent(one: SilentBackend) -> SilentAnswer:
+def _silent(backend: SilentBackend) -> SilentAnswer:
     return SilentAnswer(
-        repo=one.health.repo,
-        level=one.health.level,
-        device=one.health.device,
-        since=time(one.since) or "",
-        waiting=one.health.waiting,
-        oncalls=list(one.health.oncalls),
-        url=one.href,
+        repo=backend.health.repo,
+        level=backend.health.level,
+        device=backend.health.device,
+        since=time(backend.since) or "",
+        waiting=backend.health.waiting,
+        oncalls=list(backend.health.oncalls),
+        url=backend.href,
     )
 
 
-def _queue(one: LongQueue) -> QueueAnswer:
+def _queue(queue: LongQueue) -> QueueAnswer:
     return QueueAnswer(
-        name=one.name,
-        repo=one.repo,
-        of_backend=one.of_backend,
-        waiting=one.waiting,
-        since=time(one.since) or "",
-        usual=one.usual,
-        oncalls=list(one.oncalls),
-        url=one.href,
+        name=queue.name,
+        repo=queue.repo,
+        of_backend=queue.of_backend,
+        waiting=queue.waiting,
+        since=time(queue.since) or "",
+        usual=queue.usual,
+        oncalls=list(queue.oncalls),
+        url=queue.href,
     )
 
 
@@ -250,7 +249,7 @@ VIEW = View(
         summary="What is red now, across upstreams and backends",
         topic=RESULTS,
         refusals=(NOTHING_TO_SHOW,),
-        link=lambda found: {"oncall": found.oncall, "repo": found.repo},
+        link=lambda page: {"oncall": page.oncall, "repo": page.repo},
     ),
 )
 VIEWS = (VIEW,)

@@ -11,14 +11,17 @@ from bot.jobs.branch_standing import blocks_merging
 from bot.jobs.cells import CANCELLED, FAILED, character
 from bot.jobs.grid import UNSTABLE, key_of_column
 from bot.jobs.settings import TrunkSettings
+from bot.pages.culprits.sections import mark_runs
 from bot.pages.grid import grid_view
-from bot.web import blocks
+from bot.pages.logs import sections as logs
+from bot.pages.tests import views as tests
+from bot.pages.usage import sections as usage
 from bot.web.blocks import BackendRunsSubject, CellSubject
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from bot.context import Context
+    from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.jobs.branch_commits import HeadOfCommit
     from bot.jobs.branch_history import Breakage
@@ -57,7 +60,7 @@ class Suspect:
 
     @property
     def pr_number(self) -> int | None:
-        """The pull request that it came from; of what came with a head GitHub says none."""
+        """Its pull request; GitHub names none for commits that came with the head of a push."""
         return self.line and self.line["pr_number"]
 
 
@@ -83,7 +86,7 @@ class BrokenColumn:
 
     @property
     def gap(self) -> bool:
-        """Whether commits between the last good and the first bad one have no result: it may have broken on them."""
+        """Whether commits between the last good and the first bad one lack a result: one of them may be the culprit."""
         return len(self.breakage.suspects) > 1
 
     @property
@@ -95,7 +98,7 @@ class BrokenColumn:
 async def find_broken(
     tx: Transaction, branch: Branch, grid: Grid, places: Iterable[int], *, backends: Collection[str]
 ) -> list[BrokenColumn]:
-    """Return the columns that are broken, of some places; beyond the first of them without suspects.
+    """Return the broken ones of some columns; only the first of them come with suspects.
 
     `backends` are those that merging waits for.
     """
@@ -121,7 +124,7 @@ def _kind(column: Column, backends: Collection[str]) -> BrokenKind:
 
 
 def _suspect_lines(grid: Grid, breakage: Breakage) -> list[CommitRow]:
-    """Return the lines among which the culprit is."""
+    """Return the lines that include the culprit."""
     return [grid.lines[at].commit for at in breakage.suspects]
 
 
@@ -181,10 +184,9 @@ class OpenedCell:
 
 
 async def read_opened(
-    tx: Transaction, context: Context, branch: Branch, shown_grid: grid.Grid, chosen: GridFilter
+    tx: Transaction, settings: Settings, branch: Branch, shown_grid: grid.Grid, chosen: GridFilter
 ) -> OpenedCell | None:
-    """Return the cell that the page's address names, None where it is not among the commits shown."""
-    settings = context.settings
+    """Read the cell that the page's address names, None where its commit is not shown."""
     cell = grid_view.find_cell(shown_grid, chosen.cell) if chosen.cell else None
     if cell is None:
         return None
@@ -202,14 +204,13 @@ async def read_opened(
         runs=runs,
         more=more,
         twins=any(run.twin for run in known),
-        beside=await _known_of_runs(tx, context, branch, line, column=column, runs=runs, numbers=numbers),
+        beside=await _known_of_runs(tx, branch, line, column=column, runs=runs, numbers=numbers),
         reruns=_rerun_pages(known, on_github, now=tx.now) if column.source == "actions" else {},
     )
 
 
 async def _known_of_runs(
     tx: Transaction,
-    context: Context,
     branch: Branch,
     line: GridLine,
     *,
@@ -217,14 +218,14 @@ async def _known_of_runs(
     runs: tuple[Run, ...],
     numbers: Mapping[str, int],
 ) -> dict[str, list[BlockLine]]:
-    """Return what other features know of upstream's jobs, or of a backend's runs; `numbers` are those of the jobs."""
+    """Return what is known of upstream's jobs or a backend's runs; `numbers` are the ids of jobs."""
     if column.source == "oot":
         reported = BackendRunsSubject(
             repo=branch.repository["full_name"],
             sha=line.commit["sha"],
             run_ids=frozenset(run.id for run in runs),
         )
-        return await blocks.backend_run_lines(context.features, tx, reported)
+        return {run_id: [mark] for run_id, mark in (await mark_runs(tx, reported)).items()}
     if column.source not in {"actions", "elsewhere"}:
         return {}
     subject = CellSubject(
@@ -233,14 +234,17 @@ async def _known_of_runs(
         sha=line.commit["sha"],
         job_ids=frozenset(numbers[run.id] for run in runs if run.id in numbers),
     )
-    lines = await blocks.cell_lines(context.features, tx, subject)
+    lines: dict[int, list[BlockLine]] = {}
+    for read in (logs.cell_lines, tests.cell_lines, usage.show_cell):
+        for job_id, line_of_job in (await read(tx, subject)).items():
+            lines.setdefault(job_id, []).append(line_of_job)
     return {run.id: lines[numbers[run.id]] for run in runs if numbers.get(run.id) in lines}
 
 
 def _rerun_pages(runs: Sequence[Run], repository: str, *, now: int) -> dict[str, str]:
-    """Return the pages on GitHub where failed and cancelled runs of a column can be repeated, by the jobs' ids.
+    """Return GitHub's pages where failed and cancelled runs of a column can be repeated, by job id.
 
-    `repository` is the address of the repository on GitHub. An attempt that was followed by another one cannot be
+    `repository` is the repository's address on GitHub. An attempt that was followed by another cannot be
     repeated.
     """
     newest: dict[tuple[int, int, int], int] = {}

@@ -12,7 +12,6 @@ from bot.pages.job_reports import (
     contributions,
     script_metrics,
     selected_tests,
-    skipped_documents,
     stable_branch,
 )
 from bot.pages.job_reports.day_window import format_change, format_number, format_share, iso_day
@@ -20,9 +19,6 @@ from bot.web import html
 
 if TYPE_CHECKING:
     from aiohttp import web
-
-    from bot.db.transaction import Transaction
-    from bot.web.blocks import Block, RunSubject
 
 VIEWS = (
     caches.VIEW,
@@ -45,9 +41,3 @@ def setup(app: web.Application) -> None:
         "shown_digest": shown_digest,
     }
     html.add_names(app, filters=filters)
-
-
-async def show_run(tx: Transaction, subject: RunSubject) -> list[Block]:
-    """Return what job reports add to the page of a run."""
-    skipped = await skipped_documents.show_run_documents(tx, subject)
-    return [*skipped, *await selected_tests.show_run(tx, subject)]

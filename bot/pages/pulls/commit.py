@@ -10,6 +10,7 @@ from aiohttp import web
 
 from bot.core.escaping import web_url
 from bot.ingest import record_store
+from bot.jobs.failures import about_commit
 from bot.oot.allowlist import versions as allowlists
 from bot.oot.verdict.failure import list_jobs, list_unfailed
 from bot.oot.verdict.verdict import SKIPPED_BY, latest_attempts
@@ -17,13 +18,17 @@ from bot.oot.verdict.view import job_of
 from bot.pages.backends import job_rows, template_filters
 from bot.pages.backends.interface import EVENTS, NOTHING_TO_SHOW, NOWHERE, RESULTS, hide_in_jobs, job_answer
 from bot.pages.backends.interface import Job as JobAnswer
+from bot.pages.culprits import sections as culprits
+from bot.pages.jobs import artifact_pages, run
 from bot.pages.pulls.failures import list_earlier, read_failure_list, read_upstream_ci
 from bot.pages.pulls.pull_request import MOST_FULL
-from bot.web import addresses, blocks, html
+from bot.pages.tests import views as tests
+from bot.pages.usage import sections as usage
+from bot.web import addresses, html
 from bot.web import parameters as declare
 from bot.web.access import CONTEXT
 from bot.web.answers import Answer
-from bot.web.blocks import CommitAbout, CommitSubject
+from bot.web.blocks import CommitAbout, CommitSubject, order_blocks
 from bot.web.html import page, render
 from bot.web.openapi import DeclaredRefusal
 from bot.web.parameters import REPO, Parameter, open_query
@@ -32,6 +37,7 @@ from bot.web.view import Endpoint, Json, View
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.db.transaction import Transaction
     from bot.oot.results.tables import DispatchRow, JobRow
     from bot.oot.verdict.failure import FailureList
     from bot.oot.verdict.view import Job
@@ -98,69 +104,69 @@ class _CommitOnPage:
 @page
 async def show_commit(request: web.Request) -> web.Response:
     """Show a commit; one that is only the head of a pull request redirects there."""
-    async with open_query(request, (REPO, SHA, BACKEND), form="page") as asked:
-        found = await _find_commit(asked)
-    repo, sha, wanted = asked[REPO], asked[SHA], asked[BACKEND]
-    if found is None:
+    async with open_query(request, (REPO, SHA, BACKEND), form="page") as query:
+        commit = await _find_commit(query)
+    repo, sha, wanted = query[REPO], query[SHA], query[BACKEND]
+    if commit is None:
         return await answer_unknown(request, repo, f"commit {sha[:12]}", f"commit/{sha}")
-    if found.pull and not found.backends:
-        where = f"/{found.pull['repo']}/pull/{found.pull['number']}?sha={found.sha}"
+    if commit.pull and not commit.backends:
+        where = f"/{commit.pull['repo']}/pull/{commit.pull['number']}?sha={commit.sha}"
         return web.Response(status=302, headers={"Location": where})
-    unfinished = any(one.tone == "wait" for one in found.backends) or found.own.running
+    unfinished = any(backend.tone == "wait" for backend in commit.backends) or commit.own.running
     return render(
         request,
         "commit.html",
         fresh=addresses.read_refresh(request, default=RUNNING_REFRESH if unfinished else 0),
         repo=repo,
-        sha=found.sha,
-        github=web_url(asked.settings.github_api_url),
-        pull=found.pull,
-        backends=_in_part(found.backends, wanted.casefold()),
+        sha=commit.sha,
+        github=web_url(query.settings.github_api_url),
+        pull=commit.pull,
+        backends=_in_part(commit.backends, wanted.casefold()),
         wanted=wanted,
-        own=found.own,
-        failures=found.failures,
+        own=commit.own,
+        failures=commit.failures,
         unfinished=unfinished,
-        tally=_tally(found.backends),
-        earlier=found.earlier,
-        about=found.about,
-        merged=found.merged,
-        blocks=found.blocks,
-        json_url=f"/api/oot/commits/{repo}/{found.sha}" if found.backends else "",
+        tally=_tally(commit.backends),
+        earlier=commit.earlier,
+        about=commit.about,
+        merged=commit.merged,
+        blocks=commit.blocks,
+        json_url=f"/api/oot/commits/{repo}/{commit.sha}" if commit.backends else "",
     )
 
 
 def _tally(backends: Sequence[BackendOnCommit]) -> str:
-    counts = Counter(one.word for one in backends)  # those that failed come first
+    counts = Counter(backend.word for backend in backends)  # those that failed come first
     return ", ".join(f"{count} {word}" for word, count in counts.items())
 
 
-def _searched_repository(asked: Query) -> str:
+def _searched_repository(query: Query) -> str:
     """Return the repository; a hidden one is searched for under a name that cannot exist: as slow as an unknown one."""
-    return NOWHERE if asked.hidden.has(asked[REPO]) else asked[REPO]
+    return NOWHERE if query.hidden.has(query[REPO]) else query[REPO]
 
 
-async def _find_commit(asked: Query) -> _CommitOnPage | None:
-    tx, settings, sha, where = asked.tx, asked.settings, asked[SHA], _searched_repository(asked)
+async def _find_commit(query: Query) -> _CommitOnPage | None:
+    tx, settings, sha, where = query.tx, query.settings, query[SHA], _searched_repository(query)
     pull = await job_rows.pull_of_head(tx, where, sha)
-    backends = await _backends(asked, where, sha)
+    backends = await _backends(query, where, sha)
     whole = pull["head_sha"] if pull else await job_rows.full_sha(tx, where, sha)
-    if whole is None and await _is_on_branch(asked, where, sha):
+    if whole is None and await _is_on_branch(query, where, sha):
         whole = sha
     if whole is None:
         return None
-    own = await read_upstream_ci(asked, where, whole)
+    own = await read_upstream_ci(query, where, whole)
     subject = CommitSubject(repo=where, sha=whole, github=web_url(settings.github_api_url), settings=settings)
-    about = await _about(asked, subject)
-    reported = [job for one in backends for job in list_jobs(one.repo, one.label, one.jobs)]
-    passed = {key for one in backends for key in list_unfailed(one.repo, one.jobs)}
+    about = await _about(query, subject)
+    reported = [job for backend in backends for job in list_jobs(backend.repo, backend.label, backend.jobs)]
+    passed = {key for backend in backends for key in list_unfailed(backend.repo, backend.jobs)}
     return _CommitOnPage(
         sha=whole,
         pull=pull,
-        blocks=await blocks.gather(asked.context.features, "commit", tx, subject),
+        blocks=await _read_blocks(tx, subject),
         backends=backends,
         own=own,
         failures=await read_failure_list(
-            asked, where, whole, reported=reported, passed=passed, own=own, of_pull=False
+            query, where, whole, reported=reported, passed=passed, own=own, of_pull=False
         ),
         earlier=list_earlier((), {}, own.jobs, where),
         about=about,
@@ -168,32 +174,42 @@ async def _find_commit(asked: Query) -> _CommitOnPage | None:
     )
 
 
-async def _is_on_branch(asked: Query, repo: str, sha: str) -> bool:
+async def _read_blocks(tx: Transaction, subject: CommitSubject) -> list[Block]:
+    return order_blocks(
+        await artifact_pages.commit_artifacts(tx, subject),
+        await run.draw_commit(tx, subject),
+        await tests.commit_blocks(tx, subject),
+        await usage.show_commit(tx, subject),
+        await culprits.describe_commit(tx, subject),
+    )
+
+
+async def _is_on_branch(query: Query, repo: str, sha: str) -> bool:
     """Whether a branch is known to have this commit, on which nothing ran: others were pushed with it."""
-    github = web_url(asked.settings.github_api_url)
-    subject = CommitSubject(repo=repo, sha=sha, github=github, settings=asked.settings)
-    return await blocks.about_commit(asked.context.features, asked.tx, subject) is not None
+    github = web_url(query.settings.github_api_url)
+    subject = CommitSubject(repo=repo, sha=sha, github=github, settings=query.settings)
+    return await about_commit(query.tx, subject) is not None
 
 
-async def _about(asked: Query, subject: CommitSubject) -> CommitAbout:
+async def _about(query: Query, subject: CommitSubject) -> CommitAbout:
     """Return what is known of the commit itself; of one that is on no branch, what its push said."""
-    found = await blocks.about_commit(asked.context.features, asked.tx, subject)
-    if found is not None:
-        return found
-    titles = await job_rows.titles_of_commits(asked.tx, subject.repo, [subject.sha])
+    about = await about_commit(query.tx, subject)
+    if about is not None:
+        return about
+    titles = await job_rows.titles_of_commits(query.tx, subject.repo, [subject.sha])
     title, author = titles.get(subject.sha, ("", ""))
     return CommitAbout(title=title, author=author, branch="", at=0, parent=None, pull=None)
 
 
-async def read_commit(asked: Query) -> CommitAnswer:
+async def read_commit(query: Query) -> CommitAnswer:
     """Read the results of one upstream commit, newest first; raises Rejected 404."""
-    found = await job_rows.jobs_on_commit(
-        asked.tx, _searched_repository(asked), asked[SHA], events=asked[EVENTS], limit=asked[LIMIT]
+    rows = await job_rows.jobs_on_commit(
+        query.tx, _searched_repository(query), query[SHA], events=query[EVENTS], limit=query[LIMIT]
     )
-    if not found:
-        raise UNKNOWN_COMMIT.because(f"no backend has reported on {asked[SHA]} of {asked[REPO][:200]}")
-    jobs = await hide_in_jobs(asked, found)
-    return CommitAnswer(repo=asked[REPO], jobs=[job_answer(row) for row in jobs])
+    if not rows:
+        raise UNKNOWN_COMMIT.because(f"no backend has reported on {query[SHA]} of {query[REPO][:200]}")
+    jobs = await hide_in_jobs(query, rows)
+    return CommitAnswer(repo=query[REPO], jobs=[job_answer(row) for row in jobs])
 
 
 async def answer_unknown(request: web.Request, repo: str, what: str, path: str) -> web.Response:
@@ -204,28 +220,30 @@ async def answer_unknown(request: web.Request, repo: str, what: str, path: str) 
     return render(request, "unknown.html", status=404, repo=repo, what=what, url=url, blocks=near)
 
 
-async def _backends(asked: Query, repo: str, sha: str) -> list[BackendOnCommit]:
-    tx = asked.tx
+async def _backends(query: Query, repo: str, sha: str) -> list[BackendOnCommit]:
+    tx = query.tx
     jobs: dict[str, list[JobRow]] = defaultdict(list)
-    for row in await hide_in_jobs(asked, await job_rows.jobs_of_push(tx, repo, sha, limit=MOST_ROWS)):
+    for row in await hide_in_jobs(query, await job_rows.jobs_of_push(tx, repo, sha, limit=MOST_ROWS)):
         if "refused" not in row["flags"]:
             jobs[row["downstream_repo"].casefold()].append(row)
     dispatches = await job_rows.dispatches_of_push(tx, repo, sha, limit=MOST_ROWS)
     dispatched = {row["backend_key"]: row for row in dispatches}
     listed = await allowlists.read_in_force(tx)
     labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
-    found = [
+    backends = [
         _backend(jobs.get(key, []), dispatched.get(key), labels.get(key)) for key in {**dispatched, **jobs}
     ]
     order = {"bad": 0, "wait": 1, "good": 2, "idle": 3}
-    return sorted(found, key=lambda one: (order[one.tone], -one.level, one.repo.casefold()))
+    return sorted(
+        backends, key=lambda backend: (order[backend.tone], -backend.level, backend.repo.casefold())
+    )
 
 
 def _in_part(backends: list[BackendOnCommit], wanted: str) -> list[BackendOnCommit]:
     """Return the backends, of which only the `wanted` one and the first, most urgent ones are full."""
-    first = sorted(backends, key=lambda one: one.repo.casefold() != wanted)[:MOST_FULL]
-    chosen = {one.repo for one in first}
-    return [replace(one, full=one.repo in chosen) for one in backends]
+    first = sorted(backends, key=lambda backend: backend.repo.casefold() != wanted)[:MOST_FULL]
+    chosen = {backend.repo for backend in first}
+    return [replace(backend, full=backend.repo in chosen) for backend in backends]
 
 
 def _backend(reported: list[JobRow], dispatch: DispatchRow | None, label: str | None) -> BackendOnCommit:
@@ -274,7 +292,7 @@ VIEW = View(
     parameters=PARAMETERS,
     json=Json(
         path="/api/oot/commits/{owner}/{repo}/{sha}",
-        answer=lambda found: found,
+        answer=lambda answer: answer,
         content=CommitAnswer,
         name="commit",
         summary="Results of a commit",

@@ -57,7 +57,7 @@ class Explanation:
 
 
 async def explain_pull(tx: Transaction, settings: Settings, repo: str, number: int) -> Explanation | None:
-    """Return who was asked, None for a pull request that is not known or while no allowlist is in force."""
+    """Explain who was asked; None for an unknown pull request, or while no allowlist is in force."""
     record, allowlist = await record_store.read_pull(tx, repo, number), await allowlists.read_in_force(tx)
     if record is None or allowlist is None:
         return None
@@ -75,7 +75,7 @@ async def explain_pull(tx: Transaction, settings: Settings, repo: str, number: i
 
 
 async def _counting(tx: Transaction, record: PullRow) -> dict[str, DispatchRow]:
-    """Return the dispatches of the newest head for its base branch that count, by backend."""
+    """Return, by backend, the counting dispatches of the newest head for its base branch."""
     repo, number = record["repo"], record["number"] or 0
     rows = await dispatches.read_dispatches_of_pull(tx, repo, number, heads={record["head_sha"] or ""})
     return newest_by_backend([row for row in of_own_events(rows) if row["base_ref"] == record["base_ref"]])
@@ -91,7 +91,7 @@ async def _explain(
 
 
 async def _outcome(tx: Transaction, decision: Decision, row: DispatchRow | None) -> tuple[Outcome, str, str]:
-    """Return what became of one backend, the rule that decided and the reason."""
+    """Return the outcome for a backend, the rule that decided and the reason."""
     if row is None:
         return ("skipped", "events", NEVER) if decision.send else ("skipped", decision.rule, decision.why)
     state = row["state"]
@@ -113,12 +113,17 @@ MOST_LINES = 20  # that are not folded
 
 
 async def describe_asked(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return the list of backends, where not all were simply sent the newest head."""
-    found = await explain_pull(tx, subject.settings, subject.repo, subject.number)
-    if found is None or found.head_sha != subject.head_sha:
+    """List the backends, unless all were simply sent the newest head."""
+    explanation = await explain_pull(tx, subject.settings, subject.repo, subject.number)
+    if explanation is None or explanation.head_sha != subject.head_sha:
         return []
-    sent = [_line(one) for one in found.asked if one.outcome == "sent"]
-    others = [_line(one) for outcome in NOT_SENT_OUTCOMES for one in found.asked if one.outcome == outcome]
+    sent = [_line(backend) for backend in explanation.asked if backend.outcome == "sent"]
+    others = [
+        _line(backend)
+        for outcome in NOT_SENT_OUTCOMES
+        for backend in explanation.asked
+        if backend.outcome == outcome
+    ]
     if not others:
         return []
     return [
@@ -132,8 +137,9 @@ async def describe_asked(tx: Transaction, subject: PullSubject) -> list[Block]:
     ]
 
 
-def _line(one: AskedBackend) -> BlockLine:
-    said = one.why.startswith(one.outcome)  # as in "waiting for a machine"
+def _line(backend: AskedBackend) -> BlockLine:
+    said = backend.why.startswith(backend.outcome)  # as in "waiting for a machine"
     return BlockLine(
-        text=f"{one.label}: {one.why if said else f'{one.outcome}, {one.why}'}", tone=TONES[one.outcome]
+        text=f"{backend.label}: {backend.why if said else f'{backend.outcome}, {backend.why}'}",
+        tone=TONES[backend.outcome],
     )

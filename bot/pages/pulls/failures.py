@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.core.escaping import web_url
+from bot.evidence.logs import failure_lines
+from bot.evidence.tests import failing
+from bot.jobs import failures as branch_failures
 from bot.oot.verdict import view
 from bot.oot.verdict.failure import UPSTREAM_JOBS, key_of, keys_by_id, list_own
 from bot.oot.verdict.failure_list import list_failures
 from bot.oot.verdict.verdict import RED_CONCLUSIONS
 from bot.oot.verdict.view import job_of
 from bot.pages.backends import job_rows
-from bot.web.failures import FailuresSubject, read_failures, read_jobs_elsewhere
+from bot.pages.jobs.run import find_jobs_elsewhere
+from bot.web.failures import FailuresSubject, merge_failures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +27,8 @@ if TYPE_CHECKING:
     from bot.oot.results.tables import JobRow
     from bot.oot.verdict.failure import FailedJob, FailureList
     from bot.oot.verdict.view import Job
-    from bot.web.failures import JobElsewhere, JobKey
+    from bot.pages.jobs.run import JobElsewhere
+    from bot.web.failures import JobKey
     from bot.web.parameters import Query
 
 _WORDS = {"success": "passed", "failure": "failed", "in_progress": "running"}  # as for backends
@@ -85,9 +90,9 @@ def merge_checks(
         # every workflow job is also a check run, with the same id
         if check["id"] not in identifiers and check["app_id"] != ours:
             newest[check["app_slug"], check["name"]] = check
-    found = [*map(_job, latest.values()), *others, *map(_check, newest.values())]
+    merged = [*map(_job, latest.values()), *others, *map(_check, newest.values())]
     order = {"bad": 0, "wait": 1, "good": 2, "idle": 3}
-    return sorted(found, key=lambda one: (order[one.tone], one.group, one.name))
+    return sorted(merged, key=lambda check: (order[check.tone], check.group, check.name))
 
 
 def list_overtaken(jobs: Iterable[WorkflowJobRow]) -> list[tuple[UpstreamCheck, UpstreamCheck]]:
@@ -95,23 +100,23 @@ def list_overtaken(jobs: Iterable[WorkflowJobRow]) -> list[tuple[UpstreamCheck, 
     attempts: dict[tuple[str | None, str | None, int | None], list[WorkflowJobRow]] = {}
     for row in jobs:
         attempts.setdefault((row["workflow_name"], row["name"], row["run_id"]), []).append(row)
-    found = []
+    overtaken = []
     for rows in attempts.values():
         newest = max(rows, key=lambda row: row["run_attempt"] or 1)
         before = [_job(row) for row in rows if (row["run_attempt"] or 1) < (newest["run_attempt"] or 1)]
-        found += [(one, _job(newest)) for one in before if one.tone == "bad"]
-    return found
+        overtaken += [(check, _job(newest)) for check in before if check.tone == "bad"]
+    return overtaken
 
 
-def any_running(found: Iterable[UpstreamCheck]) -> bool:
+def any_running(checks: Iterable[UpstreamCheck]) -> bool:
     """Return whether any of them is unfinished."""
-    return any(one.tone == "wait" for one in found)
+    return any(check.tone == "wait" for check in checks)
 
 
-def describe_counts(found: Sequence[UpstreamCheck]) -> str:
+def describe_counts(checks: Sequence[UpstreamCheck]) -> str:
     """Return their counts, as in "3 of 4 passed, 1 failed"."""
-    tones = Counter(one.tone for one in found)
-    parts = [f"{tones['good']} of {len(found)} passed"]
+    tones = Counter(check.tone for check in checks)
+    parts = [f"{tones['good']} of {len(checks)} passed"]
     parts += [f"{tones['bad']} failed"] if tones["bad"] else []
     parts += [f"{tones['wait']} running"] if tones["wait"] else []
     return ", ".join(parts)
@@ -175,15 +180,12 @@ class UpstreamCi:
         return describe_counts(self.checks)
 
 
-async def read_upstream_ci(asked: Query, repo: str, sha: str) -> UpstreamCi:
+async def read_upstream_ci(query: Query, repo: str, sha: str) -> UpstreamCi:
     """Return upstream's own CI on a commit, without the check runs of our App."""
-    tx, ours = asked.tx, asked.settings.app_id
+    tx, ours = query.tx, query.settings.app_id
     jobs = await job_rows.upstream_jobs(tx, repo, sha, limit=MOST_UPSTREAM)
     checks = await job_rows.upstream_checks(tx, repo, sha, limit=MOST_UPSTREAM)
-    others = {
-        job.id: _check_elsewhere(job)
-        for job in await read_jobs_elsewhere(asked.context.features, tx, repo, sha)
-    }
+    others = {job.id: _check_elsewhere(job) for job in await find_jobs_elsewhere(tx, repo, sha)}
     merged = merge_checks(jobs, checks, others.values(), ours=ours)
     return UpstreamCi(jobs=jobs, elsewhere=others, checks=merged)
 
@@ -234,9 +236,11 @@ def _earlier_of_backends(
     reported: Iterable[JobRow], current: Mapping[str, CurrentJobs]
 ) -> list[EarlierFailure]:
     counting = {
-        (repo, *_attempt_of(job), job.workflow, job.name) for repo, one in current.items() for job in one.jobs
+        (repo, *_attempt_of(job), job.workflow, job.name)
+        for repo, backend in current.items()
+        for job in backend.jobs
     }
-    found = []
+    failures = []
     for row in reported:
         job, repo = job_of(row), row["downstream_repo"].lower()
         backend = current.get(repo)
@@ -244,7 +248,7 @@ def _earlier_of_backends(
             continue
         if (repo, *_attempt_of(job), job.workflow, job.name) in counting:
             continue
-        found.append(
+        failures.append(
             EarlierFailure(
                 label=backend.label,
                 name=view.job_label(job),
@@ -254,11 +258,11 @@ def _earlier_of_backends(
                 since=_word_since(job, backend.jobs),
             )
         )
-    return found
+    return failures
 
 
 def _word_since(job: Job, jobs: Iterable[Job]) -> str:
-    now = [one for one in jobs if (one.workflow, one.name) == (job.workflow, job.name)]
+    now = [other for other in jobs if (other.workflow, other.name) == (job.workflow, job.name)]
     if not now:
         return "has not run again yet"
     last = max(now, key=_attempt_of)
@@ -275,18 +279,18 @@ def _earlier_of_upstream(own: Iterable[WorkflowJobRow], repo: str) -> list[Earli
     return [
         EarlierFailure(
             label=UPSTREAM_JOBS,
-            name=f"{one.group} / {one.name}",
-            attempt=one.attempt or 1,
-            word=one.outcome,
-            url=f"/{repo}/job/{one.job_id}",
+            name=f"{check.group} / {check.name}",
+            attempt=check.attempt or 1,
+            word=check.outcome,
+            url=f"/{repo}/job/{check.job_id}",
             since=f"{newest.outcome} in attempt {newest.attempt}",
         )
-        for one, newest in list_overtaken(own)
+        for check, newest in list_overtaken(own)
     ]
 
 
 async def read_failure_list(
-    asked: Query,
+    query: Query,
     repo: str,
     sha: str,
     *,
@@ -303,7 +307,7 @@ async def read_failure_list(
     """
     keys = {
         **keys_by_id(repo, own.jobs),
-        **{number: key_of(repo, one) for number, one in own.elsewhere.items()},
+        **{number: key_of(repo, check) for number, check in own.elsewhere.items()},
     }
     failed = list_own(repo, own.checks)
     subject = FailuresSubject(
@@ -312,11 +316,17 @@ async def read_failure_list(
         base_ref=base_ref,
         of_pull=of_pull,
         upstream_jobs=keys,
-        github=web_url(asked.settings.github_api_url),
-        settings=asked.settings,
+        github=web_url(query.settings.github_api_url),
+        settings=query.settings,
     )
-    found = await read_failures(asked.context.features, asked.tx, subject)
+    known = merge_failures(
+        [
+            await branch_failures.find_failures(query.tx, subject),
+            await failure_lines.find_failures(query.tx, subject),
+            await failing.find_failures(query.tx, subject),
+        ]
+    )
     ended = {keys[row["id"]] for row in own.jobs if row["status"] == "completed"}
-    ended |= {keys[number] for number, one in own.elsewhere.items() if one.status == "completed"}
+    ended |= {keys[number] for number, check in own.elsewhere.items() if check.status == "completed"}
     others = ended - {job.key for job in failed}
-    return list_failures([*reported, *failed], found, passed=passed | others, judged=judged)
+    return list_failures([*reported, *failed], known, passed=passed | others, judged=judged)

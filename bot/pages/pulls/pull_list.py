@@ -58,13 +58,15 @@ class PullLine:
         return "draft" if self.pull["draft"] and self.pull["state"] == "open" else self.pull["state"] or ""
 
 
-async def read_lines(asked: Query, pulls: Sequence[PullRow]) -> list[PullLine]:
+async def read_lines(query: Query, pulls: Sequence[PullRow]) -> list[PullLine]:
     """Return pull requests with what is decided of the newest commit of each, where they are open."""
-    return [await _pull_line(asked, one) if one["state"] == "open" else PullLine(pull=one) for one in pulls]
+    return [
+        await _pull_line(query, pull) if pull["state"] == "open" else PullLine(pull=pull) for pull in pulls
+    ]
 
 
-async def _pull_line(asked: Query, pull: PullRow) -> PullLine:
-    tx, settings = asked.tx, asked.settings
+async def _pull_line(query: Query, pull: PullRow) -> PullLine:
+    tx, settings = query.tx, query.settings
     state = await read_pull(tx, settings, pull["repo"], pull["number"] or 0, newest=1)
     head = state.current
     if head is None:
@@ -75,8 +77,10 @@ async def _pull_line(asked: Query, pull: PullRow) -> PullLine:
     return PullLine(
         pull=pull,
         gate=gate.gate if gate else None,
-        failing=tuple(_failing(one) for one in sorted(backends, key=_failing_order) if one.state.red),
-        unfinished=sum(not one.state.finished for one in backends),
+        failing=tuple(
+            _failing(backend) for backend in sorted(backends, key=_failing_order) if backend.state.red
+        ),
+        unfinished=sum(not backend.state.finished for backend in backends),
     )
 
 
@@ -136,51 +140,51 @@ class SelectedPulls:
         return {"state": self.state if self.state != STATES[0] else "", "author": self.author}
 
 
-async def read_pulls(asked: Query) -> SelectedPulls:
+async def read_pulls(query: Query) -> SelectedPulls:
     """Read a page of pull requests; raises Rejected 404."""
-    repo, limit = asked[REPO], asked[LIMIT]
-    if asked.hidden.has(repo) or not await pull_rows.has_pulls(asked.tx, repo):
+    repo, limit = query[REPO], query[LIMIT]
+    if query.hidden.has(repo) or not await pull_rows.has_pulls(query.tx, repo):
         raise NOTHING_TO_SHOW.because(f"no pull request of {repo[:200]} is known here")
-    found = await pull_rows.page_of_pulls(
-        asked.tx, repo, state=asked[STATE], author=asked[AUTHOR], before=asked[BEFORE], limit=limit + 1
+    pulls = await pull_rows.page_of_pulls(
+        query.tx, repo, state=query[STATE], author=query[AUTHOR], before=query[BEFORE], limit=limit + 1
     )
     return SelectedPulls(
-        repo=found[0]["repo"] if found else repo,
-        state=asked[STATE],
-        author=asked[AUTHOR],
-        lines=await read_lines(asked, found[:limit]),
-        following=found[limit - 1]["id"] if len(found) > limit else None,
+        repo=pulls[0]["repo"] if pulls else repo,
+        state=query[STATE],
+        author=query[AUTHOR],
+        lines=await read_lines(query, pulls[:limit]),
+        following=pulls[limit - 1]["id"] if len(pulls) > limit else None,
     )
 
 
-def show_pulls(found: SelectedPulls) -> dict[str, Any]:
+def show_pulls(selected: SelectedPulls) -> dict[str, Any]:
     """Return what the page shows."""
-    following = addresses.query({**found.chosen, "before": found.following or ""})
+    following = addresses.query({**selected.chosen, "before": selected.following or ""})
     return {
-        "repo": found.repo,
+        "repo": selected.repo,
         "states": STATES,
-        "state": found.state,
-        "author": found.author,
-        "lines": found.lines,
-        "following": following if found.following else "",
+        "state": selected.state,
+        "author": selected.author,
+        "lines": selected.lines,
+        "following": following if selected.following else "",
     }
 
 
-def answer_pulls(found: SelectedPulls) -> PullList:
+def answer_pulls(selected: SelectedPulls) -> PullList:
     """Return the JSON of the list."""
     return PullList(
-        pulls=[_listed_pull(one) for one in found.lines],
-        next=str(found.following) if found.following else None,
+        pulls=[_listed_pull(line) for line in selected.lines],
+        next=str(selected.following) if selected.following else None,
     )
 
 
-def _listed_pull(one: PullLine) -> ListedPull:
+def _listed_pull(line: PullLine) -> ListedPull:
     return fill_struct(
         ListedPull,
-        one.pull,
-        gate=str(one.state) if one.state else None,
-        failing=[failing.label for failing in one.failing],
-        unfinished=one.unfinished,
+        line.pull,
+        gate=str(line.state) if line.state else None,
+        failing=[failing.label for failing in line.failing],
+        unfinished=line.unfinished,
     )
 
 
@@ -196,6 +200,6 @@ VIEW = View(
         summary="A repository's pull requests",
         topic=RESULTS,
         refusals=(NOTHING_TO_SHOW,),
-        link=lambda found: {"repo": found.repo, **found.chosen},
+        link=lambda selected: {"repo": selected.repo, **selected.chosen},
     ),
 )

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from bot.core.errors import Rejected
 from bot.core.escaping import web_url
 from bot.ingest.record_rows import PullRow
+from bot.job_reports import benchmarks
 from bot.oot.publish import check_text
 from bot.oot.results.tables import JobRow
 from bot.oot.verdict.failure import list_judged, list_passed, list_reported
@@ -29,14 +30,19 @@ from bot.pages.backends.interface import (
     job_answer,
     read_names,
 )
+from bot.pages.culprits import sections as culprits
+from bot.pages.jobs import artifact_pages, run
 from bot.pages.pulls import pull_request
 from bot.pages.pulls.commit import answer_unknown
+from bot.pages.pulls.dispatch_explanation import describe_asked
 from bot.pages.pulls.failures import CurrentJobs, list_earlier, read_failure_list, read_upstream_ci
-from bot.web import addresses, blocks, html
+from bot.pages.tests import views as tests
+from bot.pages.usage import sections as usage
+from bot.web import addresses, html
 from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, matching, one_of, time
-from bot.web.blocks import PullSubject
+from bot.web.blocks import PullSubject, order_blocks
 from bot.web.html import page, render
 from bot.web.parameters import REPO, Parameter, open_query
 from bot.web.view import Endpoint, Json, View
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
     from bot.oot.verdict.failure import Failure, FailureList
     from bot.pages.pulls.failures import EarlierFailure, UpstreamCi
     from bot.pages.pulls.pull_request import BackendSection, HeadLine, PullPage
@@ -96,32 +103,32 @@ class PullFailures(Struct, frozen=True):
     failures: list[ListedFailure]
 
 
-def answer_failures(found: FailureList) -> PullFailures:
+def answer_failures(failures: FailureList) -> PullFailures:
     """Return the list as JSON."""
     return PullFailures(
-        total=found.total,
-        summary=found.summary if found.total else "",
-        failures=[_failure(one) for one in found.all],
+        total=failures.total,
+        summary=failures.summary if failures.total else "",
+        failures=[_failure(failure) for failure in failures.all],
     )
 
 
-def _failure(one: Failure) -> ListedFailure:
+def _failure(failure: Failure) -> ListedFailure:
     return ListedFailure(
-        name=one.name,
-        is_test=one.is_test,
-        count=one.count,
-        blocking=one.blocking,
-        word=one.standing.word,
-        why=one.standing.why,
-        whose=one.whose,
-        infrastructure=one.infra,
+        name=failure.name,
+        is_test=failure.is_test,
+        count=failure.count,
+        blocking=failure.blocking,
+        word=failure.standing.word,
+        why=failure.standing.why,
+        whose=failure.whose,
+        infrastructure=failure.infra,
         places=[
             FailurePlace(label=place.label, upstream=place.upstream, passed=place.passed)
-            for place in one.places
+            for place in failure.places
         ],
-        compared=[Compared(repo=repo, word=one.kind_on(repo)) for repo in one.on],
-        jobs=[job.name for job in one.jobs],
-        message=one.message or (one.line.text if one.line else ""),
+        compared=[Compared(repo=repo, word=failure.kind_on(repo)) for repo in failure.on],
+        jobs=[job.name for job in failure.jobs],
+        message=failure.message or (failure.line.text if failure.line else ""),
     )
 
 
@@ -219,14 +226,14 @@ class PullAnswer(Answer, frozen=True, kw_only=True):
 
 
 def answer_pull(
-    found: PullPage, failures: FailureList, jobs: Sequence[JobRow], *, more: bool, prefix: str
+    page: PullPage, failures: FailureList, jobs: Sequence[JobRow], *, more: bool, prefix: str
 ) -> PullAnswer:
     """Return a pull request; `prefix` is that of check runs' names."""
     return PullAnswer(
-        pull=_pull(found),
-        gate=_gate(found, prefix=prefix),
-        heads=[_head(line, current=line is found.heads[0]) for line in found.heads],
-        backends=[_section(section, failures) for section in found.sections],
+        pull=_pull(page),
+        gate=_gate(page, prefix=prefix),
+        heads=[_head(line, current=line is page.heads[0]) for line in page.heads],
+        backends=[_section(section, failures) for section in page.sections],
         failures=answer_failures(failures),
         jobs=[job_answer(row) for row in jobs],
         more=more,
@@ -246,16 +253,16 @@ def _gate(page: PullPage, *, prefix: str) -> Gate | None:
     """Return the gate of the shown head."""
     if page.gate is None:
         return None
-    found = page.gate.gate
+    gate = page.gate.gate
     return Gate(
         name=check_text.gate_name(prefix),
-        state=found.state,
-        title=found.title,
-        sentence=found.sentence(open_=page.decisive),
-        blocking=len(found.blocking),
-        passed=found.passed,
-        ignored=len(found.blocking) - len(found.deciding),
-        waiting_since=time(found.waiting_since),
+        state=gate.state,
+        title=gate.title,
+        sentence=gate.sentence(open_=page.decisive),
+        blocking=len(gate.blocking),
+        passed=gate.passed,
+        ignored=len(gate.blocking) - len(gate.deciding),
+        waiting_since=time(gate.waiting_since),
         pull_number=page.gate.number,
         check_run_id=page.gate.check_run_id,
     )
@@ -268,16 +275,22 @@ def _head(line: HeadLine, *, current: bool) -> Head:
     return Head(sha=line.sha, current=current, gate=line.gate, backends=counts if line.judged else None)
 
 
-def _section(one: BackendSection, failures: FailureList) -> OnHead:
+def _section(section: BackendSection, failures: FailureList) -> OnHead:
     """Return where one backend stands on the shown head."""
     failing = [
         fill_struct(FailingJob, job, workflow_name=job.workflow, job_name=job.name)
-        for job in one.backend.failing
+        for job in section.backend.failing
     ]
-    finished, source = one.backend.state.finished, "relay" if one.relayed else "callback"
-    failed = describe_gate_failure(one.backend, failures) if one.backend.state.red else ""
+    finished, source = section.backend.state.finished, "relay" if section.relayed else "callback"
+    failed = describe_gate_failure(section.backend, failures) if section.backend.state.red else ""
     return fill_struct(
-        OnHead, one.backend, role=one.role, failed=failed, finished=finished, failing=failing, source=source
+        OnHead,
+        section.backend,
+        role=section.role,
+        failed=failed,
+        finished=finished,
+        failing=failing,
+        source=source,
     )
 
 
@@ -325,8 +338,8 @@ class _ShownPull:
 async def show_pull(request: web.Request) -> web.Response:
     """Show a pull request, or what to check where it is unknown."""
     try:
-        async with open_query(request, PARAMETERS, form="page") as asked:
-            shown = await _read_page(asked)
+        async with open_query(request, PARAMETERS, form="page") as query:
+            shown = await _read_page(query)
     except Rejected as refusal:
         if refusal.code != pull_request.UNKNOWN_PULL.code:
             raise
@@ -335,9 +348,9 @@ async def show_pull(request: web.Request) -> web.Response:
         named = f"pull request #{request.match_info['number'][:20]}"
         number = addresses.number(request.match_info["number"])
         return await answer_unknown(request, addresses.repo(request), named, f"pull/{number}")
-    settings = asked.settings
+    settings = query.settings
     unfinished = shown.page.unfinished or (shown.page.current and shown.own.running)
-    sha = f"?sha={shown.page.sha}" if asked[SHA] else ""
+    sha = f"?sha={shown.page.sha}" if query[SHA] else ""
     return render(
         request,
         "pull.html",
@@ -345,115 +358,129 @@ async def show_pull(request: web.Request) -> web.Response:
         gate_url=_gate_url(settings, shown.page),
         fresh=addresses.read_refresh(request, default=RUNNING_REFRESH if unfinished else 0),
         shown=shown.page,
-        wanted=asked[BACKEND],
+        wanted=query[BACKEND],
         own=shown.own,
         failures=shown.failures,
         earlier=shown.earlier,
         blocks=shown.blocks,
         github=web_url(settings.github_api_url),
-        json_url=f"/api/oot/pulls/{shown.page.repo}/{asked[NUMBER]}{sha}",
+        json_url=f"/api/oot/pulls/{shown.page.repo}/{query[NUMBER]}{sha}",
     )
 
 
-async def _read_page(asked: Query) -> _ShownPull:
-    tx, settings = asked.tx, asked.settings
-    found = await pull_request.read_pull_page(
+async def _read_page(query: Query) -> _ShownPull:
+    tx, settings = query.tx, query.settings
+    page = await pull_request.read_pull_page(
         tx,
         settings,
-        asked.hidden,
-        repo=asked[REPO],
-        number=asked[NUMBER],
-        sha=asked[SHA],
+        query.hidden,
+        repo=query[REPO],
+        number=query[NUMBER],
+        sha=query[SHA],
         full=pull_request.MOST_FULL,
-        wanted=asked[BACKEND],
+        wanted=query[BACKEND],
     )
-    found = await _hide_in_page(asked, found)
-    base_ref = found.record["base_ref"] if found.record else None
+    page = await _hide_in_page(query, page)
+    base_ref = page.record["base_ref"] if page.record else None
     subject = PullSubject(
-        repo=found.repo,
-        number=asked[NUMBER],
-        head_sha=found.sha,
+        repo=page.repo,
+        number=query[NUMBER],
+        head_sha=page.sha,
         base_ref=base_ref,
         github=web_url(settings.github_api_url),
         settings=settings,
     )
-    own, failures = await _read_failures(asked, found)
+    own, failures = await _read_failures(query, page)
     return _ShownPull(
-        page=pull_request.with_failures(found, failures),
+        page=pull_request.with_failures(page, failures),
         own=own,
         failures=failures,
-        earlier=await _read_earlier(asked, found, own),
-        blocks=await blocks.gather(asked.context.features, "pull", tx, subject),
+        earlier=await _read_earlier(query, page, own),
+        blocks=await _read_blocks(tx, subject),
     )
 
 
-async def _read_failures(asked: Query, found: PullPage) -> tuple[UpstreamCi, FailureList]:
+async def _read_blocks(tx: Transaction, subject: PullSubject) -> list[Block]:
+    return order_blocks(
+        await describe_asked(tx, subject),
+        await artifact_pages.pull_artifacts(tx, subject),
+        await run.draw_pull(tx, subject),
+        await tests.pull_blocks(tx, subject),
+        await usage.show_pull(tx, subject),
+        await culprits.describe_pull(tx, subject),
+        await benchmarks.show_pull(tx, subject),
+    )
+
+
+async def _read_failures(query: Query, page: PullPage) -> tuple[UpstreamCi, FailureList]:
     """Return upstream's own CI on the head shown, and all that failed on it."""
-    own = await read_upstream_ci(asked, found.repo, found.sha or "")
-    backends = [section.backend for section in found.sections]
+    own = await read_upstream_ci(query, page.repo, page.sha or "")
+    backends = [section.backend for section in page.sections]
     failures = await read_failure_list(
-        asked,
-        found.repo,
-        found.sha or "",
+        query,
+        page.repo,
+        page.sha or "",
         reported=list_reported(backends),
         passed=list_passed(backends),
         judged=list_judged(backends),
         own=own,
         of_pull=True,
-        base_ref=found.record["base_ref"] if found.record else None,
+        base_ref=page.record["base_ref"] if page.record else None,
     )
     return own, failures
 
 
-async def _read_earlier(asked: Query, found: PullPage, own: UpstreamCi) -> list[EarlierFailure]:
+async def _read_earlier(query: Query, page: PullPage, own: UpstreamCi) -> list[EarlierFailure]:
     """Return what earlier attempts failed on the head shown."""
     jobs = await job_rows.jobs_of_pull(
-        asked.tx, found.names, asked[NUMBER], sha=found.sha or "", limit=MOST_ATTEMPTS
+        query.tx, page.names, query[NUMBER], sha=page.sha or "", limit=MOST_ATTEMPTS
     )
     current = {
         section.backend.repo.lower(): CurrentJobs(label=section.backend.label, jobs=section.backend.jobs)
-        for section in found.sections
+        for section in page.sections
         if not section.relayed
     }
-    return list_earlier(await hide_in_jobs(asked, jobs), current, own.jobs, found.repo)
+    return list_earlier(await hide_in_jobs(query, jobs), current, own.jobs, page.repo)
 
 
-def _gate_url(settings: Settings, found: PullPage) -> str | None:
+def _gate_url(settings: Settings, page: PullPage) -> str | None:
     """Return the address of the gate's check run on GitHub, None before it was written."""
-    if found.gate is None or found.gate.check_run_id is None:
+    if page.gate is None or page.gate.check_run_id is None:
         return None
-    return f"{web_url(settings.github_api_url)}/{found.repo}/runs/{found.gate.check_run_id}"
+    return f"{web_url(settings.github_api_url)}/{page.repo}/runs/{page.gate.check_run_id}"
 
 
-async def read_pull_jobs(asked: Query) -> PullJobs:
+async def read_pull_jobs(query: Query) -> PullJobs:
     """Read a pull request and the newest jobs of all its heads, or only of ?sha=; raises Rejected 404."""
-    number, sha, limit = asked[NUMBER], asked[SHA], asked[LIMIT]
-    found = await pull_request.read_pull_page(
-        asked.tx, asked.settings, asked.hidden, repo=asked[REPO], number=number, sha=sha
+    number, sha, limit = query[NUMBER], query[SHA], query[LIMIT]
+    page = await pull_request.read_pull_page(
+        query.tx, query.settings, query.hidden, repo=query[REPO], number=number, sha=sha
     )
-    only = None if sha is None else found.sha
-    jobs = await job_rows.jobs_of_pull(asked.tx, found.names, number, sha=only, limit=limit + 1)
-    shown = await _hide_in_page(asked, found)
-    _, failures = await _read_failures(asked, shown)
+    only = None if sha is None else page.sha
+    jobs = await job_rows.jobs_of_pull(query.tx, page.names, number, sha=only, limit=limit + 1)
+    shown = await _hide_in_page(query, page)
+    _, failures = await _read_failures(query, shown)
     return PullJobs(
         page=pull_request.with_failures(shown, failures),
         failures=failures,
-        jobs=await hide_in_jobs(asked, jobs[-limit:]),
+        jobs=await hide_in_jobs(query, jobs[-limit:]),
         more=len(jobs) > limit,
-        prefix=asked.settings.check_prefix,
+        prefix=query.settings.check_prefix,
     )
 
 
-async def _hide_in_page(asked: Query, found: PullPage) -> PullPage:
+async def _hide_in_page(query: Query, page: PullPage) -> PullPage:
     """Return the page without the names that the request may not see."""
-    names = await read_names(asked, (one.backend.repo for one in found.sections))
-    sections = tuple(replace(one, backend=hide_in_backend(one.backend, names)) for one in found.sections)
-    return replace(found, sections=sections)
+    names = await read_names(query, (section.backend.repo for section in page.sections))
+    sections = tuple(
+        replace(section, backend=hide_in_backend(section.backend, names)) for section in page.sections
+    )
+    return replace(page, sections=sections)
 
 
-def answer_pull_jobs(found: PullJobs) -> PullAnswer:
+def answer_pull_jobs(jobs: PullJobs) -> PullAnswer:
     """Return a pull request: its heads, the backends on one, jobs."""
-    return answer_pull(found.page, found.failures, found.jobs, more=found.more, prefix=found.prefix)
+    return answer_pull(jobs.page, jobs.failures, jobs.jobs, more=jobs.more, prefix=jobs.prefix)
 
 
 PAGE = Endpoint(web.get("/{owner}/{repo}/pull/{number}", show_pull))

@@ -9,7 +9,7 @@ from bot.ingest import record_store
 from bot.oot.publish import gates
 from bot.oot.results import dispatches
 from bot.oot.verdict import gate
-from bot.oot.verdict.comparison import explain_failures
+from bot.oot.verdict.comparison import compare_failures
 from bot.oot.verdict.failure_list import settle_histories
 from bot.oot.verdict.pull_state import MOST_HEADS, read_pull
 from bot.oot.verdict.view import Role, anchor_of, relayed
@@ -81,8 +81,10 @@ class PullPage:
     @property
     def by_role(self) -> list[tuple[Role, list[Backend]]]:
         """The backends on the shown head, those that block first."""
-        found = [(role, [one.backend for one in self.sections if one.role is role]) for role in Role]
-        return [(role, backends) for role, backends in found if backends]
+        by_role = [
+            (role, [section.backend for section in self.sections if section.role is role]) for role in Role
+        ]
+        return [(role, backends) for role, backends in by_role if backends]
 
     @property
     def decisive(self) -> bool:
@@ -127,33 +129,33 @@ async def read_pull_page(
     seen = await record_store.read_heads(tx, record) if record is not None else {}
     if record is None and not state.heads and not relayed:
         raise UNKNOWN_PULL.because(f"nothing is known of pull request {number} of {repo[:200]}")
-    found = _in_part(
+    page = _in_part(
         _shown_page(settings, state, names, relayed=relayed, seen=seen, sha=sha), full, wanted.casefold()
     )
-    return await _with_gate(tx, settings, state, await _with_reasons(tx, state, found))
+    return await _with_gate(tx, settings, state, await _with_reasons(tx, state, page))
 
 
-async def _with_gate(tx: Transaction, settings: Settings, state: PullState, found: PullPage) -> PullPage:
+async def _with_gate(tx: Transaction, settings: Settings, state: PullState, page: PullPage) -> PullPage:
     """Return the page with the gate of the head shown, and the state of the gate on every head that was judged."""
     chosen = [
         *state.heads[:MOST_HEADS],
-        *(head for head in state.heads[MOST_HEADS:] if head.view.head_sha == found.sha),
+        *(head for head in state.heads[MOST_HEADS:] if head.view.head_sha == page.sha),
     ]
     written = await gates.read_shown_gates(tx, settings, state, [head for head in chosen if head.judged])
-    lines = tuple(replace(line, gate=_gate_state(state, line, written.get(line.sha))) for line in found.heads)
-    return replace(found, heads=lines, gate=written.get(found.sha or ""))
+    lines = tuple(replace(line, gate=_gate_state(state, line, written.get(line.sha))) for line in page.heads)
+    return replace(page, heads=lines, gate=written.get(page.sha or ""))
 
 
-def with_failures(found: PullPage, failures: FailureList) -> PullPage:
+def with_failures(page: PullPage, failures: FailureList) -> PullPage:
     """Return the page with what the list of failures says, in its gate and of its failing jobs."""
-    settled = settle_histories([one.backend for one in found.sections], failures)
+    settled = settle_histories([section.backend for section in page.sections], failures)
     sections = tuple(
-        replace(one, backend=backend) for one, backend in zip(found.sections, settled, strict=True)
+        replace(section, backend=backend) for section, backend in zip(page.sections, settled, strict=True)
     )
-    gate = found.gate
-    if gate and gate.number == found.number:  # what another pull request's backends fail is on its own page
+    gate = page.gate
+    if gate and gate.number == page.number:  # what another pull request's backends fail is on its own page
         gate = replace(gate, gate=replace(gate.gate, failures=failures))
-    return replace(found, sections=sections, gate=gate)
+    return replace(page, sections=sections, gate=gate)
 
 
 def _gate_state(state: PullState, line: HeadLine, written: ShownGate | None) -> GateState | None:
@@ -161,45 +163,47 @@ def _gate_state(state: PullState, line: HeadLine, written: ShownGate | None) -> 
     if written is not None:
         return written.gate.state
     head = state.head(line.sha)
-    if head is None or not head.judged or not any(one.blocks for one in head.view.backends):
+    if head is None or not head.judged or not any(backend.blocks for backend in head.view.backends):
         return None
     return gate.judge_gate(head.view.backends, unknown=head.view.gate_unknown).state
 
 
-def _in_part(found: PullPage, full: int | None, wanted: str) -> PullPage:
+def _in_part(page: PullPage, full: int | None, wanted: str) -> PullPage:
     """Return the page with only `full` backends in full: the one `wanted`, then the most urgent ones."""
-    if full is None or len(found.sections) <= full:
-        return found
+    if full is None or len(page.sections) <= full:
+        return page
     urgent = sorted(
-        found.sections,
-        key=lambda one: (
-            one.backend.repo.casefold() != wanted,
-            not one.backend.state.red,
-            one.backend.state.finished,
-            -one.backend.level,
+        page.sections,
+        key=lambda section: (
+            section.backend.repo.casefold() != wanted,
+            not section.backend.state.red,
+            section.backend.state.finished,
+            -section.backend.level,
         ),
     )
-    chosen = {one.anchor for one in urgent[:full]}
-    return replace(found, sections=tuple(replace(one, full=one.anchor in chosen) for one in found.sections))
+    chosen = {section.anchor for section in urgent[:full]}
+    return replace(
+        page, sections=tuple(replace(section, full=section.anchor in chosen) for section in page.sections)
+    )
 
 
-async def _with_reasons(tx: Transaction, state: PullState, found: PullPage) -> PullPage:
+async def _with_reasons(tx: Transaction, state: PullState, page: PullPage) -> PullPage:
     """Return the page with the failures on the shown head compared with others."""
-    head = state.head(found.sha) if found.sha else None
+    head = state.head(page.sha) if page.sha else None
     if head is None:
-        return found
+        return page
     base_ref = state.record["base_ref"] if state.record else None
-    view = (await explain_failures(tx, head, base_ref=base_ref)).view
+    view = (await compare_failures(tx, head, base_ref=base_ref)).view
     known = {backend.repo: backend for backend in view.backends}
-    sections = tuple(_with_history(one, known.get(one.backend.repo)) for one in found.sections)
-    answers = view.answers if found.current else ()
-    return replace(found, sections=sections, base=view.base, answers=answers)
+    sections = tuple(_with_history(section, known.get(section.backend.repo)) for section in page.sections)
+    answers = view.answers if page.current else ()
+    return replace(page, sections=sections, base=view.base, answers=answers)
 
 
-def _with_history(one: BackendSection, known: Backend | None) -> BackendSection:
-    if one.relayed or known is None or known is one.backend:
-        return one
-    return replace(one, backend=known)
+def _with_history(section: BackendSection, known: Backend | None) -> BackendSection:
+    if section.relayed or known is None or known is section.backend:
+        return section
+    return replace(section, backend=known)
 
 
 def _names(settings: Settings, repo: str, record: PullRow | None) -> tuple[str, ...]:
@@ -270,10 +274,10 @@ def _choose_head(
 
 def _sections(dispatched: Iterable[Backend], relayed: Iterable[Backend]) -> tuple[BackendSection, ...]:
     return (
-        *(BackendSection(backend=one, anchor=anchor_of(one.repo)) for one in dispatched),
+        *(BackendSection(backend=backend, anchor=anchor_of(backend.repo)) for backend in dispatched),
         *(
-            BackendSection(backend=one, anchor=anchor_of(one.repo) + "-relay", relayed=True)
-            for one in relayed
+            BackendSection(backend=backend, anchor=anchor_of(backend.repo) + "-relay", relayed=True)
+            for backend in relayed
         ),
     )
 
@@ -283,9 +287,9 @@ def _relayed(reported: Iterable[JobRow], page: str) -> list[Backend]:
     by_backend: dict[str, list[JobRow]] = {}
     for row in reported:
         by_backend.setdefault(row["downstream_repo"].casefold(), []).append(row)
-    found = []
+    backends = []
     for jobs in by_backend.values():
         last = jobs[-1]
         anchor = f"{page}?sha={last['head_sha']}#{anchor_of(last['downstream_repo'])}-relay"
-        found.append(relayed(jobs, page_url=anchor))
-    return sorted(found, key=lambda one: (-one.level, one.repo.casefold()))
+        backends.append(relayed(jobs, page_url=anchor))
+    return sorted(backends, key=lambda backend: (-backend.level, backend.repo.casefold()))

@@ -51,8 +51,8 @@ async def pulls_of(tx: Transaction, keys: Sequence[tuple[int, int]]) -> list[Pul
         PULL.number.in_(sorted({number for _, number in keys})),
         PULL.repository_id.in_(sorted({repository for repository, _ in keys})),
     )
-    found = {(row["repository_id"], row["number"] or 0): row for row in await tx.fetch(query)}
-    return [found[key] for key in keys if key in found]
+    pulls = {(row["repository_id"], row["number"] or 0): row for row in await tx.fetch(query)}
+    return [pulls[key] for key in keys if key in pulls]
 
 
 async def page_of_pulls(
@@ -87,9 +87,8 @@ async def has_pulls(tx: Transaction, repo: str) -> bool:
 
 def is_kept(kind: str) -> sa.ColumnElement[bool]:
     """Return the condition that the pull request is there that a title of this kind is of."""
-    number = sa.case(
-        (TITLE.kind == kind, sa.cast(TITLE.ref, sa.BigInteger))
-    )  # of other kinds it is no number
+    # of other kinds it is no number
+    number = sa.case((TITLE.kind == kind, sa.cast(TITLE.ref, sa.BigInteger)))
     return sa.exists().where(PULL.number == number, PULL.repository_id == TITLE.repository_id)
 
 
@@ -112,7 +111,7 @@ async def forget_words(context: Context) -> dict[str, int]:
 
 def _title_words(pull: PullRow) -> Title:
     texts = (pull["title"], pull["user_login"], pull["head_ref"])
-    text = " ".join(one for one in texts if one)
+    text = " ".join(part for part in texts if part)
     return {
         "kind": TITLE_KIND,
         "repository_id": pull["repository_id"],

@@ -64,7 +64,7 @@ def draw_badge(label: str, message: str, tone: str) -> str:
 
 
 def _text_width(text: str) -> int:
-    """Return about how many pixels a text takes; it is drawn with exactly these."""
+    """Estimate the width of a text in pixels; it is drawn to fit it."""
     return round(sum(4.2 if letter in NARROW else 10 if letter in WIDE else 7 for letter in text)) or 1
 
 
@@ -75,17 +75,17 @@ ET.register_namespace("", ATOM_NAMESPACE)
 
 
 def make_feed(notices: Sequence[NoticeRow], *, title: str, url: str, address: str, page: str) -> bytes:
-    """Return a feed of notices, newest first: `address` is its own path, `page` that of what it is about."""
+    """Return a feed of notices, newest first; `address` is its own path, `page` that of its subject."""
     feed = ET.Element(f"{{{ATOM_NAMESPACE}}}feed")
     _add_text(feed, "title", title)
     _add_text(feed, "id", f"{url}{address}")
-    _add_text(feed, "updated", iso_time(max((one["at"] for one in notices), default=BEGINNING)))
+    _add_text(feed, "updated", iso_time(max((notice["at"] for notice in notices), default=BEGINNING)))
     _add_link(feed, "self", f"{url}{address}")
     _add_link(feed, "alternate", f"{url}{page}")
     author = ET.SubElement(feed, f"{{{ATOM_NAMESPACE}}}author")
     _add_text(author, "name", "ootbot")
-    for one in notices:
-        _add_entry(feed, one, url)
+    for notice in notices:
+        _add_entry(feed, notice, url)
     text: str = ET.tostring(feed, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}'.encode()
 
@@ -124,7 +124,7 @@ NO_BACKEND = DeclaredRefusal(404, "unknown_backend", "not on the allowlist, or p
 
 
 def _cacheable_response(request: web.Request, body: bytes, kind: str) -> web.Response:
-    """Return an answer that anybody may cache for a while; a caller that has it gets 304."""
+    """Return an answer that anybody may cache for a while; 304 for a caller that has it."""
     etag = hashlib.sha256(body).hexdigest()[:20]
     headers = {"Cache-Control": f"public, max-age={MAX_AGE}", "ETag": f'"{etag}"'}
     if any(tag.value in {etag, "*"} for tag in request.if_none_match or ()):
@@ -133,20 +133,20 @@ def _cacheable_response(request: web.Request, body: bytes, kind: str) -> web.Res
 
 
 async def _backend_health(request: web.Request, tx: Transaction) -> health.Health | None:
-    """Return a listed backend that everybody may see, None for any other."""
+    """Return a listed public backend, None for any other."""
     settings, repo = request.app[CONTEXT].settings, addresses.repo(request, "org")
     hidden = await hidden_of(tx, settings, "public", repo)
     if hidden.has(repo) or all(map(hidden.has, settings.upstream_repo)):
         return None
     try:
-        found, _ = await health.read_backend(tx, hidden, repo, Window(days=BADGE_DAYS, now=tx.now))
+        backend, _ = await health.read_backend(tx, hidden, repo, Window(days=BADGE_DAYS, now=tx.now))
     except Rejected:
         return None
-    return found if found.listed else None
+    return backend if backend.listed else None
 
 
 async def _known_branch(request: web.Request, tx: Transaction) -> Branch:
-    """Return a branch with commits that everybody may see; raises Rejected 404, the same for private and unknown."""
+    """Return a public branch with commits; raises Rejected 404, the same for private and unknown ones."""
     repo = addresses.repo(request)
     hidden = await hidden_of(tx, request.app[CONTEXT].settings, "public", repo)
     if not request.app[CONTEXT].settings.is_upstream(repo):
@@ -160,16 +160,20 @@ async def _known_branch(request: web.Request, tx: Transaction) -> Branch:
 async def backend_badge(request: web.Request) -> web.Response:
     """Draw the pass rate of a backend; nothing tells an unknown backend from a private one."""
     async with request.app[CONTEXT].store.read() as tx:
-        one = await _backend_health(request, tx)
-    if one is None:
+        backend = await _backend_health(request, tx)
+    if backend is None:
         return _cacheable_response(request, draw_badge("backend", UNKNOWN_BADGE, "idle").encode(), SVG_TYPE)
-    rate = one.stats.pass_rate
+    rate = backend.stats.pass_rate
     message = (
-        "silent" if one.stale else "no result" if rate is None else f"{text.percent(rate)} in {BADGE_DAYS} d"
+        "silent"
+        if backend.stale
+        else "no result"
+        if rate is None
+        else f"{text.percent(rate)} in {BADGE_DAYS} d"
     )
-    tone = "warn" if one.stale else TONES[grade(rate)]
+    tone = "warn" if backend.stale else TONES[grade(rate)]
     return _cacheable_response(
-        request, draw_badge(f"{one.label} L{one.level}", message, tone).encode(), SVG_TYPE
+        request, draw_badge(f"{backend.label} L{backend.level}", message, tone).encode(), SVG_TYPE
     )
 
 
@@ -195,14 +199,14 @@ async def branch_badge(request: web.Request) -> web.Response:
 async def backend_feed(request: web.Request) -> web.Response:
     """Send the notices about a backend."""
     async with request.app[CONTEXT].store.read() as tx:
-        one = await _backend_health(request, tx)
-        if one is None:
+        backend = await _backend_health(request, tx)
+        if backend is None:
             raise NO_BACKEND.because("no backend of that name may be shown")
-        notices = await rows.backend_notices(tx, one.repo, limit=FEED_ENTRIES)
-    page = f"/oot/{one.repo}"
+        notices = await rows.backend_notices(tx, backend.repo, limit=FEED_ENTRIES)
+    page = f"/oot/{backend.repo}"
     feed = make_feed(
         notices,
-        title=f"{one.label} (L{one.level})",
+        title=f"{backend.label} (L{backend.level})",
         url=request.app[CONTEXT].settings.url,
         address=f"{page}/feed.atom",
         page=page,

@@ -10,8 +10,9 @@ from bot.ingest import record_store
 from bot.oot.allowlist import versions as allowlists
 from bot.oot.statistics import health
 from bot.oot.statistics.daily_sums import DAY_SUMS
+from bot.pages.grid import home
 from bot.pages.pulls import pull_list, pull_rows
-from bot.web import access, blocks
+from bot.web import access
 from bot.web.blocks import Block, BlockLine, RepositorySubject
 from bot.web.openapi import UNKNOWN_REPOSITORY
 from bot.web.parameters import REPO, REPOSITORY
@@ -41,62 +42,62 @@ class RepositoryHome:
     github: str
 
 
-async def read_home(asked: Query) -> RepositoryHome:
+async def read_home(query: Query) -> RepositoryHome:
     """Read the home of a repository; raises Rejected 404."""
-    repo = await _known_name(asked, asked[REPO])
+    repo = await _known_name(query, query[REPO])
     if repo is None:
-        raise UNKNOWN_REPOSITORY.because(f"nothing of {asked[REPO][:200]} is known here")
-    is_upstream = asked.settings.is_upstream(repo)
+        raise UNKNOWN_REPOSITORY.because(f"nothing of {query[REPO][:200]} is known here")
+    is_upstream = query.settings.is_upstream(repo)
     pulls = await pull_rows.page_of_pulls(
-        asked.tx, repo, state="open", author="", before=None, limit=MOST_PULLS
+        query.tx, repo, state="open", author="", before=None, limit=MOST_PULLS
     )
-    days = asked.request.app[DAY_SUMS]
-    backends = await health.read_backends(asked.tx, asked.hidden, DAYS, days) if is_upstream else []
-    subject = RepositorySubject(asked=asked, repo=repo)
+    days = query.request.app[DAY_SUMS]
+    backends = await health.read_backends(query.tx, query.hidden, DAYS, days) if is_upstream else []
+    subject = RepositorySubject(asked=query, repo=repo)
     return RepositoryHome(
         repo=repo,
         is_upstream=is_upstream,
-        blocks=await blocks.gather(asked.context.features, "repository", asked.tx, subject),
-        pulls=await pull_list.read_lines(asked, pulls),
-        open_pulls=await pull_rows.count_open(asked.tx, repo),
-        backends=[one for one in backends if one.level > 1],
-        github=web_url(asked.settings.github_api_url),
+        blocks=await home.describe_repository(query.tx, subject),
+        pulls=await pull_list.read_lines(query, pulls),
+        open_pulls=await pull_rows.count_open(query.tx, repo),
+        backends=[backend for backend in backends if backend.level > 1],
+        github=web_url(query.settings.github_api_url),
     )
 
 
-async def has_home(asked: Query, repo: str) -> bool:
+async def has_home(query: Query, repo: str) -> bool:
     """Whether a repository has a home: upstream, a listed backend, or one that GitHub has told of."""
-    return await _known_name(asked, repo) is not None
+    return await _known_name(query, repo) is not None
 
 
-async def _known_name(asked: Query, repo: str) -> str | None:
+async def _known_name(query: Query, repo: str) -> str | None:
     """Return a repository as it is spelled, None where nothing of it is known, or may be shown."""
-    settings = asked.settings
-    if asked.hidden.has(repo):
+    settings = query.settings
+    if query.hidden.has(repo):
         return None
     if settings.is_upstream(repo):
-        return next(one for one in settings.upstream_repo if one.casefold() == repo.casefold())
-    private = access.reads_private(asked.request)
-    shown = await record_store.read_visible_repositories(asked.tx, asked.hidden, private=private)
+        return next(upstream for upstream in settings.upstream_repo if upstream.casefold() == repo.casefold())
+    private = access.reads_private(query.request)
+    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
     for name in shown.values():
         if name.casefold() == repo.casefold():
             return name
-    allowlist = await allowlists.read_in_force(asked.tx)
+    allowlist = await allowlists.read_in_force(query.tx)
     entry = allowlist.find(repo) if allowlist else None
-    return None if entry is None or all(map(asked.hidden.has, settings.upstream_repo)) else entry.repo
+    return None if entry is None or all(map(query.hidden.has, settings.upstream_repo)) else entry.repo
 
 
-def show_home(found: RepositoryHome) -> dict[str, Any]:
+def show_home(page: RepositoryHome) -> dict[str, Any]:
     """Return what the page shows."""
     return {
-        "repo": found.repo,
-        "is_upstream": found.is_upstream,
-        "blocks": found.blocks,
-        "pulls": found.pulls,
-        "open_pulls": found.open_pulls,
-        "backends": found.backends,
+        "repo": page.repo,
+        "is_upstream": page.is_upstream,
+        "blocks": page.blocks,
+        "pulls": page.pulls,
+        "open_pulls": page.open_pulls,
+        "backends": page.backends,
         "days": DAYS,
-        "github": found.github,
+        "github": page.github,
     }
 
 
@@ -112,30 +113,30 @@ MOST_BACKENDS = 200
 
 async def describe_missing(tx: Transaction, subject: MissingSubject) -> list[Block]:
     """Return the repositories that are watched, and what is nearer to the address."""
-    found = []
+    blocks = await home.describe_branches(tx, subject)
     hidden, settings = subject.asked.hidden, subject.asked.settings
     if subject.path.startswith("/oot"):
-        found += await _backends(tx, subject)
+        blocks += await _backends(tx, subject)
     if subject.code in {"unknown", "unknown_pull_request", "unknown_commit"} and subject.repo:
-        found += await _pulls(tx, subject)
-    upstreams = [one for one in settings.upstream_repo if not hidden.has(one)]
-    lines = tuple(BlockLine(text=one, url=f"/{one}") for one in upstreams)
+        blocks += await _pulls(tx, subject)
+    upstreams = [upstream for upstream in settings.upstream_repo if not hidden.has(upstream)]
+    lines = tuple(BlockLine(text=upstream, url=f"/{upstream}") for upstream in upstreams)
     if lines:
-        found.append(Block(heading="Watched repositories", lines=lines))
-    return found
+        blocks.append(Block(heading="Watched repositories", lines=lines))
+    return blocks
 
 
 async def _backends(tx: Transaction, subject: MissingSubject) -> list[Block]:
     if all(map(subject.asked.hidden.has, subject.asked.settings.upstream_repo)):
         return []
     allowlist = await allowlists.read_in_force(tx)
-    entries = sorted(allowlist.entries if allowlist else (), key=lambda one: (-one.level, one.key))
+    entries = sorted(allowlist.entries if allowlist else (), key=lambda entry: (-entry.level, entry.key))
     lines = tuple(
         BlockLine(
-            text=f"{one.device}, {one.repo}" if one.device else one.repo,
-            url=f"/oot/{one.repo}",
+            text=f"{entry.device}, {entry.repo}" if entry.device else entry.repo,
+            url=f"/oot/{entry.repo}",
         )
-        for one in entries[:MOST_BACKENDS]
+        for entry in entries[:MOST_BACKENDS]
     )
     return [Block(heading="Backends", lines=lines)] if lines else []
 

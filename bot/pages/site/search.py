@@ -36,28 +36,28 @@ MOST_JOBS = 100  # of backends, with their shards
 MOST_WORDS = 8
 
 
-async def find_hits(asked: Query, words: SearchWords, limit: int) -> list[Hit]:
+async def find_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
     """Return upstream repositories, backends and their jobs, pull requests and commands in comments."""
-    private = access.reads_private(asked.request)
-    shown = await record_store.read_visible_repositories(asked.tx, asked.hidden, private=private)
+    private = access.reads_private(query.request)
+    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
     return [
-        *_upstreams(asked, words),
-        *await _backends(asked, words, limit),
-        *await _jobs(asked, words, limit),
-        *await _pulls(asked, words, shown, limit),
-        *_commands(asked, words),
+        *_upstreams(query, words),
+        *await _backends(query, words, limit),
+        *await _jobs(query, words, limit),
+        *await _pulls(query, words, shown, limit),
+        *_commands(query, words),
     ]
 
 
-def _upstreams(asked: Query, words: SearchWords) -> list[Hit]:
+def _upstreams(query: Query, words: SearchWords) -> list[Hit]:
     return [
         Hit(kind="repository", title=repo, path=f"/{repo}", repo=repo, exact=repo.casefold() == words.folded)
-        for repo in asked.settings.upstream_repo
-        if words.folded in repo.casefold() and not asked.hidden.has(repo)
+        for repo in query.settings.upstream_repo
+        if words.folded in repo.casefold() and not query.hidden.has(repo)
     ]
 
 
-def _commands(asked: Query, words: SearchWords) -> list[Hit]:
+def _commands(query: Query, words: SearchWords) -> list[Hit]:
     """Return the command of this name, with `/oot` all that fit."""
     said = words.folded.removeprefix("/oot").strip()
     every = words.folded.startswith("/oot")
@@ -65,22 +65,22 @@ def _commands(asked: Query, words: SearchWords) -> list[Hit]:
     return [
         Hit(
             kind="command",
-            title=f"/oot {one.usage}",
-            path=f"/oot/commands#{one.verb}",
-            detail=one.does,
-            exact=every and verb == one.verb,
+            title=f"/oot {command.usage}",
+            path=f"/oot/commands#{command.verb}",
+            detail=command.does,
+            exact=every and verb == command.verb,
         )
-        for one in describe_commands(asked.context.features)
-        if verb == one.verb or (every and one.verb.startswith(verb))
+        for command in describe_commands(query.context.features)
+        if verb == command.verb or (every and command.verb.startswith(verb))
     ]
 
 
-async def _backends(asked: Query, words: SearchWords, limit: int) -> list[Hit]:
-    if all(map(asked.hidden.has, asked.settings.upstream_repo)):
+async def _backends(query: Query, words: SearchWords, limit: int) -> list[Hit]:
+    if all(map(query.hidden.has, query.settings.upstream_repo)):
         return []
-    allowlist = await allowlists.read_in_force(asked.tx)
-    entries = [one for one in allowlist.entries if _matches(one, words)] if allowlist else []
-    return [_backend(one, words) for one in entries[:limit]]
+    allowlist = await allowlists.read_in_force(query.tx)
+    entries = [entry for entry in allowlist.entries if _matches(entry, words)] if allowlist else []
+    return [_backend(entry, words) for entry in entries[:limit]]
 
 
 def _matches(entry: Entry, words: SearchWords) -> bool:
@@ -96,20 +96,20 @@ def _backend(entry: Entry, words: SearchWords) -> Hit:
         title=entry.device or entry.repo,
         path=f"/oot/{entry.repo}",
         repo=entry.repo if entry.device else "",
-        detail=", ".join(one for one in (f"L{int(entry.level)}", device and entry.repo, oncalls) if one),
+        detail=", ".join(part for part in (f"L{int(entry.level)}", device and entry.repo, oncalls) if part),
         exact=words.folded in {entry.key, (entry.device or entry.repo).casefold()},
     )
 
 
-async def _jobs(asked: Query, words: SearchWords, limit: int) -> list[Hit]:
+async def _jobs(query: Query, words: SearchWords, limit: int) -> list[Hit]:
     """Return jobs of backends; each leads to its column on its backend's page."""
     if words.number is not None or words.sha:
         return []
-    hidden = asked.hidden.names
-    found = await find_names(asked.tx, words.text.split()[:MOST_WORDS], hidden=hidden, limit=MOST_JOBS)
-    names = await read_names(asked, {row["backend"] for row in found})
+    hidden = query.hidden.names
+    rows = await find_names(query.tx, words.text.split()[:MOST_WORDS], hidden=hidden, limit=MOST_JOBS)
+    names = await read_names(query, {row["backend"] for row in rows})
     unsharded: dict[tuple[str, str, str], JobNameRow] = {}
-    for row in found:
+    for row in rows:
         if not names.hides(row["backend"]):
             unsharded.setdefault((row["backend_key"], row["workflow"], name_shards(row["job"])), row)
     return [
@@ -124,33 +124,33 @@ async def _jobs(asked: Query, words: SearchWords, limit: int) -> list[Hit]:
     ]
 
 
-async def _pulls(asked: Query, words: SearchWords, shown: Mapping[int, str], limit: int) -> list[Hit]:
-    tx, named = asked.tx, words.repo.casefold()
-    owners = {one for one, name in shown.items() if not words.number or named in {"", name.casefold()}}
-    found: list[PullRow] = []
+async def _pulls(query: Query, words: SearchWords, shown: Mapping[int, str], limit: int) -> list[Hit]:
+    tx, named = query.tx, words.repo.casefold()
+    owners = {owner for owner, name in shown.items() if not words.number or named in {"", name.casefold()}}
+    pulls: list[PullRow] = []
     if words.number:
-        found += await pull_rows.pulls_by_number(tx, owners, words.number, limit=limit)
+        pulls += await pull_rows.pulls_by_number(tx, owners, words.number, limit=limit)
     elif words.sha:
-        found += await pull_rows.pulls_by_head(tx, owners, words.sha, limit=limit)
+        pulls += await pull_rows.pulls_by_head(tx, owners, words.sha, limit=limit)
     else:
         titles = await word_index.find_titles(
             tx, pull_rows.TITLE_KIND, words.text, owners=owners, limit=limit
         )
-        found += await pull_rows.pulls_of(tx, [(row["repository_id"], int(row["ref"])) for row in titles])
-    return [_pull(one, shown[one["repository_id"]], words) for one in found]
+        pulls += await pull_rows.pulls_of(tx, [(row["repository_id"], int(row["ref"])) for row in titles])
+    return [_pull(pull, shown[pull["repository_id"]], words) for pull in pulls]
 
 
-def _pull(found: PullRow, repo: str, words: SearchWords) -> Hit:
-    state = "merged" if found["merged"] else found["state"] or ""
-    head = f"?sha={found['head_sha']}" if words.sha and not words.number else ""
-    by = f"by {found['user_login']}" if found["user_login"] else ""
+def _pull(pull: PullRow, repo: str, words: SearchWords) -> Hit:
+    state = "merged" if pull["merged"] else pull["state"] or ""
+    head = f"?sha={pull['head_sha']}" if words.sha and not words.number else ""
+    by = f"by {pull['user_login']}" if pull["user_login"] else ""
     return Hit(
         kind="pull request",
-        title=f"#{found['number']} {found['title'] or ''}".rstrip(),
-        path=f"/{repo}/pull/{found['number']}{head}",
+        title=f"#{pull['number']} {pull['title'] or ''}".rstrip(),
+        path=f"/{repo}/pull/{pull['number']}{head}",
         repo=repo,
-        detail=", ".join(one for one in (state, by, found["head_ref"] or "") if one),
-        exact=bool(words.number) or len(words.sha) >= len(found["head_sha"] or "") > 0,
+        detail=", ".join(part for part in (state, by, pull["head_ref"] or "") if part),
+        exact=bool(words.number) or len(words.sha) >= len(pull["head_sha"] or "") > 0,
     )
 
 
@@ -177,40 +177,40 @@ class FoundHits(Answer, frozen=True, kw_only=True):
 @page
 async def show_search(request: web.Request) -> web.Response:
     """Show what a text may name; what has this very number or SHA is shown itself."""
-    async with open_query(request, (TEXT,), form="page") as asked:
-        text = asked[TEXT]
-        found = await search.find_hits(asked, text)
-    only = search.only_exact(found)
+    async with open_query(request, (TEXT,), form="page") as query:
+        text = query[TEXT]
+        hits = await search.find_hits(query, text)
+    only = search.only_exact(hits)
     if only and only.kind in search.DIRECT:
         return web.Response(status=302, headers={"Location": only.path})
     return render(
         request,
         "search.html",
         text=search.searched_text(text),
-        hits=[one for one in found if one.kind not in search.FURTHER],
-        pages=[one for one in found if one.kind in search.FURTHER],
+        hits=[hit for hit in hits if hit.kind not in search.FURTHER],
+        pages=[hit for hit in hits if hit.kind in search.FURTHER],
         json_url=f"/api/search?{addresses.query({'q': text})}" if text else "",
     )
 
 
-async def read_hits(asked: Query) -> FoundHits:
+async def read_hits(query: Query) -> FoundHits:
     """Search for a text."""
-    return answer_hits(await search.find_hits(asked, asked[TEXT]), asked.settings.url)
+    return answer_hits(await search.find_hits(query, query[TEXT]), query.settings.url)
 
 
-def answer_hits(found: list[Hit], url: str) -> FoundHits:
+def answer_hits(hits: list[Hit], url: str) -> FoundHits:
     """Return what was found as it is sent."""
     return FoundHits(
         hits=[
             FoundHit(
-                kind=one.kind,
-                name=one.title,
-                url=f"{url}{one.path}",
-                repo=one.repo,
-                detail=one.detail,
-                exact=one.exact,
+                kind=hit.kind,
+                name=hit.title,
+                url=f"{url}{hit.path}",
+                repo=hit.repo,
+                detail=hit.detail,
+                exact=hit.exact,
             )
-            for one in found
+            for hit in hits
         ]
     )
 
@@ -221,7 +221,7 @@ VIEW = View(
     parameters=(TEXT,),
     json=Json(
         path="/api/search",
-        answer=lambda found: found,
+        answer=lambda hits: hits,
         content=FoundHits,
         name="search",
         summary="What a text may name",

@@ -49,23 +49,23 @@ COMMANDS_PAGE = Endpoint(web.get("/oot/commands", show_commands))
 @page
 async def redirect_home(request: web.Request) -> web.Response:
     """Redirect to the page that a feature offers, else to the health page."""
-    async with open_query(request, ()) as asked:
-        for find in load_each(asked.context.features, "home"):
-            if path := await find(asked.tx, asked.settings, asked.hidden):
+    async with open_query(request, ()) as query:
+        for find in load_each(query.context.features, "home"):
+            if path := await find(query.tx, query.settings, query.hidden):
                 return web.Response(status=302, headers={"Location": path})
     return web.Response(status=302, headers={"Location": "/oot"})
 
 
-async def has_pulls(asked: Query, repo: str) -> bool:
+async def has_pulls(query: Query, repo: str) -> bool:
     """Whether pull requests of a repository are known."""
-    return not asked.hidden.has(repo) and await pull_rows.has_pulls(asked.tx, repo)
+    return not query.hidden.has(repo) and await pull_rows.has_pulls(query.tx, repo)
 
 
-async def is_backend(asked: Query, repo: str) -> bool:
+async def is_backend(query: Query, repo: str) -> bool:
     """Whether a repository is on the allowlist, and what that says may be shown."""
-    allowlist = await allowlists.read_in_force(asked.tx)
+    allowlist = await allowlists.read_in_force(query.tx)
     listed = allowlist is not None and allowlist.find(repo) is not None
-    return listed and not all(map(asked.hidden.has, asked.settings.upstream_repo))
+    return listed and not all(map(query.hidden.has, query.settings.upstream_repo))
 
 
 VIEWS = (

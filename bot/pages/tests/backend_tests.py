@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from bot.evidence.tests import comparing
-from bot.evidence.tests import failing as on_head
+from bot.evidence.tests import comparing, failing
 from bot.evidence.tests.tables import JobCounts, test
 from bot.ingest import repositories
 from bot.oot.allowlist import versions as allowlists
 from bot.pages import job_reads
 from bot.pages.tests.commits import CACHED, WholeSha
 from bot.pages.tests.test_list import NO_BACKEND
-from bot.web import access, addresses
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import access, addresses, openapi, parameters
 from bot.web.answers import Answer, RowAnswer, fill_struct
 from bot.web.openapi import NOT_FOUND, DeclaredRefusal
 from bot.web.view import Json, Page, View
@@ -30,15 +27,15 @@ if TYPE_CHECKING:
 FILES = 200  # of the page; the JSON has up to MOST
 MOST = 5_000
 ONLY_HERE = 100
-BACKEND = declare.repository("org")
-SHA = declare.parsed(
+BACKEND = parameters.repository("org")
+SHA = parameters.parsed(
     "sha",
     WholeSha,
     "a commit of upstream, or its beginning; without it the newest that both tested",
     parse=addresses.commit,
     default="",
 )
-DEVICE = declare.text("device", "of upstream's jobs; without it cuda, where upstream ran there", most=50)
+DEVICE = parameters.text("device", "of upstream's jobs; without it cuda, where upstream ran there", most=50)
 NO_COMPARISON = DeclaredRefusal(404, "no_comparison", "there is no commit on which both ran tests")
 
 
@@ -106,9 +103,9 @@ async def read_backend_tests(query: Query) -> BackendParity:
         return BackendParity(repo=repo, upstream=upstream)
     upstream = both.upstream[0]["upstream_repo"] or upstream
     labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
-    head = await on_head.read_head(tx, upstream, await repositories.read_ids(tx, upstream), both.sha, labels)
-    failing = await on_head.failing_tests(tx, head, repo=upstream)
-    only_here = [test for test in failing if test.fails_only_on(owners)]
+    head = await failing.read_head(tx, upstream, await repositories.read_ids(tx, upstream), both.sha, labels)
+    failing_there = await failing.failing_tests(tx, head, repo=upstream)
+    only_here = [test for test in failing_there if test.fails_only_on(owners)]
     return BackendParity(
         repo=repo,
         upstream=upstream,
@@ -159,7 +156,7 @@ BACKEND_VIEW = View(
         content=ParityAnswer,
         name="parity",
         summary="A backend's tests held against upstream's own",
-        topic=op.CI,
+        topic=openapi.CI,
         description=CACHED,
         refusals=(NOT_FOUND, NO_BACKEND, NO_COMPARISON),
         etag=True,

@@ -16,9 +16,7 @@ from bot.evidence.tests.tables import FailureRow, JobCounts, NamedTestRow
 from bot.evidence.tests.verdict import Verdict
 from bot.oot.allowlist import versions as allowlists
 from bot.pages import job_reads
-from bot.web import access, addresses
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import access, addresses, openapi, parameters
 from bot.web.answers import Answer, RowAnswer, fill_struct, matching, one_of
 from bot.web.openapi import NOT_FOUND, UNKNOWN_REPOSITORY, DeclaredRefusal
 from bot.web.parameters import REPO, REPOSITORY, Parameter
@@ -173,7 +171,7 @@ WholeSha = Annotated[str, matching(addresses.SHA)]
 
 
 def _needed_commit(name: str) -> Parameter[str]:
-    schema = op.needed(name, WholeSha, "a commit, or its beginning")
+    schema = openapi.needed(name, WholeSha, "a commit, or its beginning")
     return Parameter(name, lambda request: addresses.commit(addresses.needed(request, name)), "", (schema,))
 
 
@@ -316,7 +314,7 @@ COMPARE_VIEW = View(
         content=ComparedTests,
         name="compareTests",
         summary="What changed between two commits, test by test",
-        topic=op.CI,
+        topic=openapi.CI,
         description=CACHED,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, UNKNOWN_COMMIT),
         etag=True,
@@ -324,7 +322,7 @@ COMPARE_VIEW = View(
 )
 
 
-COMMIT_SHA = declare.commit("a commit, or its beginning")
+COMMIT_SHA = parameters.commit("a commit, or its beginning")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -398,11 +396,11 @@ COMMIT_VIEW = View(
 
 ROWS = 500  # failures in one answer, unless ?limit= says otherwise
 NO_RUN = DeclaredRefusal(404, "not_found", "not the name of a repository, or no run of that id may be shown")
-ID = declare.identifier("id", "GitHub's id of the run")
-ATTEMPT = declare.optional_whole("attempt", 1_000_000, "one attempt only")
-VERDICT = declare.choice("verdict", ["", *Verdict], "only failures that are held to be this", only="json")
-LIMIT = declare.limit(ROWS, most=result_rows.MOST_FAILURES)
-BEFORE = Parameter("before", addresses.before_id, None, (op.before(op.Number),), only="json")
+ID = parameters.identifier("id", "GitHub's id of the run")
+ATTEMPT = parameters.optional_whole("attempt", 1_000_000, "one attempt only")
+VERDICT = parameters.choice("verdict", ["", *Verdict], "only failures that are held to be this", only="json")
+LIMIT = parameters.limit(ROWS, most=result_rows.MOST_FAILURES)
+BEFORE = Parameter("before", addresses.before_id, None, (openapi.before(openapi.Number),), only="json")
 
 
 class TestCounts(RowAnswer, row=JobCounts, frozen=True, kw_only=True):
@@ -539,7 +537,7 @@ RUN_VIEW = View(
         content=RunTests,
         name="runTests",
         summary="The tests of a run",
-        topic=op.CI,
+        topic=openapi.CI,
         description=CACHED,
         refusals=(NO_RUN,),
         etag=True,

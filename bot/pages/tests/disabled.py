@@ -16,8 +16,7 @@ from bot.evidence.disabled.lists import LISTS, SENT_LISTS, disabled_tests, for_b
 from bot.evidence.disabled.tables import DisablingRow
 from bot.jobs import branch_reads
 from bot.oot.allowlist import versions as allowlists
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import openapi, parameters
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, time
 from bot.web.openapi import NOT_FOUND, UNKNOWN_BACKEND, UNKNOWN_REPOSITORY, DeclaredRefusal, unknown_backend
 from bot.web.page_cache import in_render_thread
@@ -127,7 +126,7 @@ ISSUES_VIEW = View(
         content=Disabled,
         name="disabled",
         summary="The issues that disable something, or do not, and why",
-        topic=op.CI,
+        topic=openapi.CI,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
         link=lambda disabling: {"repo": disabling.repo},
     ),
@@ -142,10 +141,10 @@ OF_TESTS = dict[str, Annotated[list[str | list[str]], Meta(min_length=3, max_len
 OF_JOBS = dict[str, Annotated[list[str], Meta(min_length=6, max_length=6)]]
 NO_LIST = DeclaredRefusal(404, "no_list", "no list is made of the issues of this repository")
 
-PULL = declare.optional_whole(
+PULL = parameters.optional_whole(
     "pr", MOST_PULL, "a pull request: without the issues that its description or commits close"
 )
-BACKEND = declare.another_repository("backend", "for a backend, owner/repo: with what its own issues say")
+BACKEND = parameters.another_repository("backend", "for a backend, owner/repo: with what its own issues say")
 PARAMETERS = (REPO, PULL, BACKEND)
 
 
@@ -238,23 +237,30 @@ async def _content(
     return dict(msgspec.json.decode(made)) if made else {}
 
 
-def _list(name: str, operation: str, summary: str, content: op.Content) -> Endpoint:
+def _list(name: str, operation: str, summary: str, content: openapi.Content) -> Endpoint:
     path = f"/api/ci/{{owner}}/{{repo}}/{name}.json"
-    described = op.Operation(
+    described = openapi.Operation(
         f"GET {path}",
         operation,
         summary,
         content,
-        topic=op.CI,
-        callers=op.READER,
+        topic=openapi.CI,
+        callers=openapi.READER,
         parameters=describe_parameters(PARAMETERS),
-        refusals=[op.WRONG_PARAMETER, NOT_FOUND, UNKNOWN_REPOSITORY, NO_LIST, UNKNOWN_BACKEND, *op.READING],
+        refusals=[
+            openapi.WRONG_PARAMETER,
+            NOT_FOUND,
+            UNKNOWN_REPOSITORY,
+            NO_LIST,
+            UNKNOWN_BACKEND,
+            *openapi.READING,
+        ],
         description="With an `ETag`, good for five minutes.",
     )
     return Endpoint(web.get(path, _handler(name)), described)
 
 
-JOBS = op.Content(
+JOBS = openapi.Content(
     OF_JOBS,
     "by job: author, number and address of the issue, workflow, platform, configuration",
     {"pull / linux / test": ["octocat", "123", ISSUE, "pull", "linux", "test"]},
@@ -265,7 +271,7 @@ LIST_ENDPOINTS = (
         "disabled-tests-condensed",
         "disabledTests",
         "Tests that CI may skip",
-        op.Content(
+        openapi.Content(
             OF_TESTS,
             "by test: number and address of the issue, and the platforms (none: all)",
             {"test_x (__main__.TestY)": ["123", ISSUE, ["linux", "npu"]]},

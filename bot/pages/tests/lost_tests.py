@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from bot.evidence.tests import losses as loss_rows
 from bot.evidence.tests import result_rows
-from bot.evidence.tests import states as evaluate_states
 from bot.evidence.tests.failing import LinkedTest
-from bot.evidence.tests.losses import LossKind
+from bot.evidence.tests.losses import LossKind, newest_losses
 from bot.evidence.tests.result_rows import TestFilter
 from bot.evidence.tests.rows import DAY
+from bot.evidence.tests.states import states_of_tests
 from bot.evidence.tests.tables import LossRow
 from bot.pages.tests import commits
 from bot.pages.tests.commits import CACHED
-from bot.web import addresses
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import addresses, openapi, parameters
 from bot.web.answers import Answer, RowAnswer, fill_struct, one_of
 from bot.web.openapi import NOT_FOUND, UNKNOWN_REPOSITORY
 from bot.web.parameters import REPO, REPOSITORY, Parameter
@@ -34,9 +31,9 @@ if TYPE_CHECKING:
     from bot.evidence.tests.tables import StateRow, TestRow
     from bot.web.parameters import Query
 
-LOSS_DAYS = declare.days("the window of the runs", default=7)
-LIMIT = declare.whole("limit", op.MOST_ROWS, "how many rows at most", default=100)
-BEFORE = Parameter("before", addresses.before_id, None, (op.before(op.Number),))
+LOSS_DAYS = parameters.days("the window of the runs", default=7)
+LIMIT = parameters.whole("limit", openapi.MOST_ROWS, "how many rows at most", default=100)
+BEFORE = Parameter("before", addresses.before_id, None, (openapi.before(openapi.Number),))
 NAMED = 3  # tests that are gone, in a sentence
 
 
@@ -110,7 +107,7 @@ async def read_lost_tests(query: Query) -> RunLosses:
     """Read the losses of a repository's runs."""
     days, limit, skipped = query[LOSS_DAYS], query[LIMIT], query[BEFORE] or 0
     owners, since = await commits.visible_repositories(query), query.tx.now - days * DAY
-    lost = await loss_rows.newest_losses(query.tx, owners, since=since, skipped=skipped, limit=limit + 1)
+    lost = await newest_losses(query.tx, owners, since=since, skipped=skipped, limit=limit + 1)
     return RunLosses(
         repo=query[REPO],
         days=days,
@@ -168,7 +165,7 @@ LOST_VIEW = View(
         content=LostTestsAnswer,
         name="lostTests",
         summary="What complete runs have less of than the trusted run before",
-        topic=op.CI,
+        topic=openapi.CI,
         description=CACHED,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
         etag=True,
@@ -178,7 +175,7 @@ LOST_VIEW = View(
 
 
 ROWS = 200
-FLAKY_DAYS = declare.days(default=7)
+FLAKY_DAYS = parameters.days(default=7)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +204,7 @@ async def read_flaky_tests(query: Query) -> FlakyTests:
     tx, days = query.tx, query[FLAKY_DAYS]
     choice = TestFilter(repository_ids=await commits.visible_repositories(query), since=tx.now - days * DAY)
     flaky_rows = await result_rows.flaky_tests(tx, choice, limit=ROWS + 1)
-    states = await evaluate_states.states_of_tests(tx, [row["id"] for row in flaky_rows])
+    states = await states_of_tests(tx, [row["id"] for row in flaky_rows])
     flaky = [
         Flaky(
             test=LinkedTest(row=row),

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
-from bot.evidence.tests import days as count_days
+from bot.evidence.logs import failure_lines
 from bot.evidence.tests import result_rows
-from bot.evidence.tests import states as evaluate_states
+from bot.evidence.tests.days import days_of_tests
 from bot.evidence.tests.failing import LinkedTest, describe_outcome
 from bot.evidence.tests.parse import texts
 from bot.evidence.tests.rows import DAY, tested_commit
+from bot.evidence.tests.states import states_of_tests
 from bot.evidence.tests.tables import FailureRow, StateRow
 from bot.pages.tests import commits, history
 from bot.pages.tests.commits import CACHED
-from bot.web import access, addresses, blocks
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import access, addresses, openapi, parameters
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, matching
 from bot.web.blocks import BackendsSubject
 from bot.web.openapi import NOT_FOUND, UNKNOWN_REPOSITORY, DeclaredRefusal
@@ -36,10 +35,10 @@ if TYPE_CHECKING:
     from bot.web.parameters import Query
 
 IN_PATH = "{digest:[0-9a-f]{16}}"
-DIGEST = declare.in_path(
+DIGEST = parameters.in_path(
     "digest", Annotated[str, matching("[0-9a-f]{16}")], "`test` of another answer", parse=str, default=""
 )
-DAYS = declare.days("the window of its failures")
+DAYS = parameters.days("the window of its failures")
 NO_TEST = DeclaredRefusal(404, "unknown_test", "no test of that id is known there")
 FAILURES = 200
 MOST_SAME = 20  # tests that are the same on other devices, in all repositories
@@ -166,9 +165,7 @@ async def read_test(query: Query) -> KnownTest:
     if row is None:
         raise NO_TEST.because(f"no test of that id is known in {query[REPO]}")
     last = tx.now // DAY
-    known = await count_days.days_of_tests(
-        tx, row["repository_id"], [row["id"]], since=last - STRIP + 1, until=last
-    )
+    known = await days_of_tests(tx, row["repository_id"], [row["id"]], since=last - STRIP + 1, until=last)
     by_day = known.get(row["id"], {})
     failures = await result_rows.failures_of(tx, [row["id"]], since=tx.now - days * DAY, limit=FAILURES)
     return KnownTest(
@@ -178,7 +175,7 @@ async def read_test(query: Query) -> KnownTest:
         time=history.time_chart(
             by_day, last=last, days=STRIP, repo=query[REPO] if query.settings.is_upstream(query[REPO]) else ""
         ),
-        states=await evaluate_states.states_of_tests(tx, [row["id"]]),
+        states=await states_of_tests(tx, [row["id"]]),
         lines=await history.environment_lines(tx, await _same_tests(query, row, owners)),
         failures=failures,
         log_lines=await _log_lines(query, failures),
@@ -208,7 +205,7 @@ async def _log_lines(query: Query, failures: Sequence[FailureOfTest]) -> dict[tu
     }
     repo = query[REPO].casefold()
     subject = BackendsSubject(runs={repo: frozenset(runs)} if runs else {}, url="")
-    lines = await blocks.job_lines(query.context.features, query.tx, subject)
+    lines = await failure_lines.backend_lines(query.tx, subject) if runs else {}
     return {(int(line.run_id), line.run_attempt, line.job): line for line in lines.get(repo, ()) if line.url}
 
 
@@ -294,7 +291,7 @@ TEST_VIEW = View(
         content=TestAnswer,
         name="test",
         summary="One test, everywhere it runs",
-        topic=op.CI,
+        topic=openapi.CI,
         description=CACHED,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, NO_TEST),
         etag=True,

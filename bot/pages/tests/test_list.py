@@ -9,21 +9,16 @@ from msgspec import Meta, Struct
 
 from bot.core.errors import Rejected
 from bot.core.json_fields import FULL_NAME
-from bot.evidence.tests import days as count_days
-from bot.evidence.tests import days as day_counts
 from bot.evidence.tests import result_rows
-from bot.evidence.tests import states as evaluate_states
-from bot.evidence.tests.days import Counts
+from bot.evidence.tests.days import Counts, days_of_tests, page_of_test
 from bot.evidence.tests.failing import LinkedTest
 from bot.evidence.tests.result_rows import TestFilter
 from bot.evidence.tests.rows import DAY
+from bot.evidence.tests.states import states_of_tests
 from bot.pages import job_reads
 from bot.pages.tests import commits
-from bot.pages.tests import commits as heads
-from bot.pages.tests.commits import CACHED
-from bot.web import addresses
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.pages.tests.commits import CACHED, visible_repositories
+from bot.web import addresses, openapi, parameters
 from bot.web.answers import Answer, Time, fill_struct
 from bot.web.openapi import NOT_FOUND, UNKNOWN_REPOSITORY, DeclaredRefusal
 from bot.web.parameters import REPO, REPOSITORY, Parameter
@@ -71,14 +66,12 @@ class Counted(NamedTuple):
 
 async def count_runs(tx: Transaction, choice: TestFilter, test_ids: Collection[int], *, days: int) -> Counted:
     """Count the runs of tests in the chosen environments, over fewer days if the tests are spread far apart."""
-    pages = len({day_counts.page_of_test(test_id) for test_id in test_ids})
+    pages = len({page_of_test(test_id) for test_id in test_ids})
     counted = max(min(days, SUMS_MOST // max(pages, 1)), 1)
     last = tx.now // DAY
     totals: dict[int, Counts] = {}
     for repository_id in sorted(choice.repository_ids):
-        by_test = await count_days.days_of_tests(
-            tx, repository_id, test_ids, since=last - counted + 1, until=last
-        )
+        by_test = await days_of_tests(tx, repository_id, test_ids, since=last - counted + 1, until=last)
         for test_id, by_day in by_test.items():
             for by_group in by_day.values():
                 for group, counts in by_group.items():
@@ -98,21 +91,21 @@ WORDS = Parameter(
     "q",
     addresses.words,
     "",
-    (op.in_query("q", op.Text, "only tests with these words in name, suite or file"),),
+    (openapi.in_query("q", openapi.Text, "only tests with these words in name, suite or file"),),
 )
-FILE = declare.text("file", "only tests of this file", most=LONGEST)
-SUITE = declare.text("suite", "only tests of this suite", most=LONGEST)
-STATE = declare.choice("state", ("", *STATES), "only tests in this state anywhere")
-ENV = declare.text("env", "only failures in this group of environments", most=LONGEST)
-BACKEND = declare.another_repository("backend", "the tests of a backend, owner/repo, instead")
-DAYS = declare.days("the window of failures", default=WINDOW)
-SORT = declare.choice(
+FILE = parameters.text("file", "only tests of this file", most=LONGEST)
+SUITE = parameters.text("suite", "only tests of this suite", most=LONGEST)
+STATE = parameters.choice("state", ("", *STATES), "only tests in this state anywhere")
+ENV = parameters.text("env", "only failures in this group of environments", most=LONGEST)
+BACKEND = parameters.another_repository("backend", "the tests of a backend, owner/repo, instead")
+DAYS = parameters.days("the window of failures", default=WINDOW)
+SORT = parameters.choice(
     "sort",
     SORTS,
     "the most or newest failures first, the slowest, or all by age; `name` and `slow` count no failures",
 )
-LIMIT = declare.whole("limit", op.MOST_ROWS, "how many rows at most", default=100)
-BEFORE = Parameter("before", lambda request: addresses.given(request, "before"), "", (op.before(),))
+LIMIT = parameters.whole("limit", openapi.MOST_ROWS, "how many rows at most", default=100)
+BEFORE = Parameter("before", lambda request: addresses.given(request, "before"), "", (openapi.before(),))
 PARAMETERS = (REPO, WORDS, FILE, SUITE, STATE, ENV, BACKEND, DAYS, SORT, LIMIT, BEFORE)
 
 
@@ -215,7 +208,7 @@ async def read_list(query: Query, *, file: str = "") -> Listing:
     )
     tests, times, following = await _sorted(query, choice, sort)
     ids = [row["id"] for row in tests]
-    states = await evaluate_states.states_of_tests(tx, ids)
+    states = await states_of_tests(tx, ids)
     counted = await count_runs(tx, choice, ids, days=days)
     environments = []
     if query.for_page and not file:
@@ -281,7 +274,7 @@ async def _slow(
 
 async def _owners(query: Query) -> set[int]:
     """Return the repositories whose tests are listed: those in the path, or in ?backend=."""
-    owners, backend = await heads.visible_repositories(query), query[BACKEND]
+    owners, backend = await visible_repositories(query), query[BACKEND]
     if not backend:
         return owners
     theirs = await job_reads.visible_ids_of(query, backend) if FULL_NAME.fullmatch(backend) else set()
@@ -338,7 +331,7 @@ LIST_VIEW = View(
         content=TestList,
         name="tests",
         summary="A repository's tests",
-        topic=op.CI,
+        topic=openapi.CI,
         description=CACHED,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, NO_BACKEND),
         etag=True,
@@ -348,8 +341,8 @@ LIST_VIEW = View(
 
 
 SUMMARIES = 1_000  # newest sums that are looked at for the last one of every suite
-PATH = declare.in_path(
-    "path", op.Text, "a file of tests", parse=lambda text: text[:LONGEST], default="", only="page"
+PATH = parameters.in_path(
+    "path", openapi.Text, "a file of tests", parse=lambda text: text[:LONGEST], default="", only="page"
 )
 CLASSES = 500  # suites of which a file's page tells the last result
 

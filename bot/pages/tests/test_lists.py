@@ -24,9 +24,7 @@ from bot.evidence.tests.tables import TestJobRow
 from bot.job_reports.test_lists import reruns, suggestions, times
 from bot.jobs import branch_reads
 from bot.oot.allowlist import versions as allowlists
-from bot.web import addresses, bodies
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import addresses, bodies, openapi, parameters
 from bot.web.answers import Answer, RowAnswer, Time, one_of, send_json, time
 from bot.web.openapi import (
     INVALID_PARAMETER,
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
     from bot.jobs.rows import RepositoryRow
     from bot.web.parameters import Query
 
-BACKEND = declare.another_repository("backend", "the times of a backend instead, owner/repo")
+BACKEND = parameters.another_repository("backend", "the times of a backend instead, owner/repo")
 NO_LIST = DeclaredRefusal(404, "no_list", "no times are known yet")
 REFUSALS = (NOT_FOUND, UNKNOWN_REPOSITORY, NO_LIST, UNKNOWN_BACKEND)
 PARAMETERS = (REPO, BACKEND)
@@ -89,17 +87,17 @@ def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     return answer
 
 
-def _list(name: str, operation: str, summary: str, content: op.Content) -> Endpoint:
+def _list(name: str, operation: str, summary: str, content: openapi.Content) -> Endpoint:
     path = f"/api/ci/{{owner}}/{{repo}}/{name}.json"
-    described = op.Operation(
+    described = openapi.Operation(
         f"GET {path}",
         operation,
         summary,
         content,
-        topic=op.CI,
-        callers=op.READER,
+        topic=openapi.CI,
+        callers=openapi.READER,
         parameters=describe_parameters(PARAMETERS),
-        refusals=[op.WRONG_PARAMETER, *REFUSALS, *op.READING],
+        refusals=[openapi.WRONG_PARAMETER, *REFUSALS, *openapi.READING],
         description="With an `ETag`, good for five minutes.",
     )
     return Endpoint(web.get(path, _handler(name)), described)
@@ -110,7 +108,7 @@ TIMES_ENDPOINTS = (
         "test-times",
         "testTimes",
         "How long the files of tests take",
-        op.Content(
+        openapi.Content(
             dict[str, dict[str, Seconds]],
             "seconds by base name, configuration and file; `default` stands for those not known",
             {"linux-jammy": {"default": {"test_ops": 312.5}}},
@@ -120,7 +118,7 @@ TIMES_ENDPOINTS = (
         "test-class-times",
         "testClassTimes",
         "How long the classes of tests take",
-        op.Content(
+        openapi.Content(
             dict[str, dict[str, dict[str, Seconds]]],
             "seconds by base name, configuration, file and class; `default` stands for those not known",
             {"linux-jammy": {"default": {"test_ops": {"TestCommon": 200.0}}}},
@@ -130,7 +128,7 @@ TIMES_ENDPOINTS = (
         "slow-tests",
         "slowTests",
         "Tests that take more than a minute",
-        op.Content(Seconds, "seconds by test", {"test_x (__main__.TestY)": 75.2}),
+        openapi.Content(Seconds, "seconds by test", {"test_x (__main__.TestY)": 75.2}),
     ),
 )
 
@@ -214,12 +212,12 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 COUNT = Parameter(
-    "n", _count, 1, (op.needed("n", Annotated[int, Meta(ge=1, le=SHARDS_MOST)], "how many shards"),)
+    "n", _count, 1, (openapi.needed("n", Annotated[int, Meta(ge=1, le=SHARDS_MOST)], "how many shards"),)
 )
-BASE = declare.text("base", "base name of the job: what is built", most=LONG)
-CONFIG = declare.text("config", "its configuration", most=LONG)
-TESTS: Parameter[tuple[str, ...]] = declare.parsed(
-    "tests", op.Text, "names of files, commas between; without any all", parse=_split, default=()
+BASE = parameters.text("base", "base name of the job: what is built", most=LONG)
+CONFIG = parameters.text("config", "its configuration", most=LONG)
+TESTS: Parameter[tuple[str, ...]] = parameters.parsed(
+    "tests", openapi.Text, "names of files, commas between; without any all", parse=_split, default=()
 )
 OF_ANY = (REPO, COUNT, BASE, CONFIG, BACKEND)
 
@@ -295,27 +293,27 @@ SHARDS_VIEW = View(
         content=Shards,
         name="shards",
         summary="A suite in shards that take about the same time",
-        topic=op.CI,
+        topic=openapi.CI,
         refusals=REFUSALS,
     ),
 )
 POSTED_SHARDS = Endpoint(
     web.post(SHARDS_PATH, divide_posted),
-    op.Operation(
+    openapi.Operation(
         f"POST {SHARDS_PATH}",
         "shardsOf",
         "The same for many tests",
         Shards,
-        topic=op.CI,
-        callers=op.READER,
+        topic=openapi.CI,
+        callers=openapi.READER,
         parameters=describe_parameters(OF_ANY),
-        body=op.Content(Names, f"at most {TESTS_MOST:,} names of files", ["test_ops", "test_nn"]),
+        body=openapi.Content(Names, f"at most {TESTS_MOST:,} names of files", ["test_ops", "test_nn"]),
         refusals=[
             (400, "invalid_body", "the body is no list of names"),
-            op.WRONG_PARAMETER,
+            openapi.WRONG_PARAMETER,
             *REFUSALS,
-            *op.READING,
-            *op.SENDING[:-1],
+            *openapi.READING,
+            *openapi.SENDING[:-1],
         ],
     ),
 )
@@ -471,7 +469,7 @@ SUGGESTIONS_VIEW = View(
         content=Suggestions,
         name="disableSuggestions",
         summary="Tests to disable, and issues to close",
-        topic=op.CI,
+        topic=openapi.CI,
         description="404 unless `CI_DISABLE=suggest`.",
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
         link=lambda suggested: {"repo": suggested.repo},
