@@ -170,10 +170,10 @@ async def store_arrivals(
     """
     guids = msgspec.json.encode([row[GUID] for row in rows]).decode()
     known = set((await tx.run(KNOWN_GUIDS, {"guids": guids})).scalars())
-    marked, again, taken = [], [], []
+    marked, repeated, taken = [], [], []
     for row, compressed in zip(rows, stored, strict=True):
         if row[GUID] in known:
-            again.append(compressed)
+            repeated.append(compressed)
             continue
         known.add(row[GUID])
         ours = is_ours(row)
@@ -192,7 +192,7 @@ async def store_arrivals(
             )
     if marked:
         await tx.conn.exec_driver_sql(INSERT_MARKED, marked)
-    await _replace(tx, again)
+    await _replace(tx, repeated)
     return taken
 
 

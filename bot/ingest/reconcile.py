@@ -172,8 +172,8 @@ async def find_unknown_runs(context: Context, repo: str, _window: object = None)
     client, unknown = context.github.client(repo, actions="read"), 0
     for status in UNFINISHED:
         url = client.path("actions/runs{?status,per_page}")
-        answer = await client.getitem(url, {"status": status, "per_page": str(MOST_LISTED)})
-        runs = [run for run in answer["workflow_runs"] if _is_late(run, context.clock.now())]
+        listing = await client.getitem(url, {"status": status, "per_page": str(MOST_LISTED)})
+        runs = [run for run in listing["workflow_runs"] if _is_late(run, context.clock.now())]
         async with context.store.read() as tx:
             known = await _known_runs(tx, [run["id"] for run in runs])
         for run in runs:
@@ -267,11 +267,11 @@ async def identify_repositories(context: Context, repos: Iterable[str]) -> None:
             failures.append(f"{repo}: {error}")
             continue
         async with context.store.transaction() as tx:
-            mine = await repositories.set_id(tx, repo, repository["id"])
-            if mine != repository["id"]:
+            stored = await repositories.set_id(tx, repo, repository["id"])
+            if stored != repository["id"]:
                 log.error(
                     "another repository has this name now",
-                    problem=repositories.describe_other_id(repo, mine, repository["id"]),
+                    problem=repositories.describe_other_id(repo, stored, repository["id"]),
                 )
                 continue
             payload = {"action": "read", "repository": repository}

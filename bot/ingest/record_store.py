@@ -334,8 +334,8 @@ async def read_heads(tx: Transaction, pull: PullRow) -> dict[str, int]:
 
     Heads are found by the repository's id, so those of a renamed repository count too.
     """
-    mine = {"of_repository": pull["repository_id"], "of_number": pull["number"]}
-    return {head_sha: updated_at or 0 for head_sha, updated_at in await tx.run(HEADS_OF_PULL, mine)}
+    of_pull = {"of_repository": pull["repository_id"], "of_number": pull["number"]}
+    return {head_sha: updated_at or 0 for head_sha, updated_at in await tx.run(HEADS_OF_PULL, of_pull)}
 
 
 async def read_label_events(tx: Transaction, repo: str, number: int) -> list[LabelEventRow]:

@@ -48,7 +48,7 @@ async def read_watched(context: Context, tx: Transaction) -> Watched:
     repositories = {repo.lower() for repo in settings.upstream_repo}
     accounts = set(map(owner_of, settings.upstream_repo))
     named = {repo.casefold() for repo in settings.upstream_repo}
-    for find in load_each(context.features, "watched"):
+    for find in load_each(context.features, "repositories"):
         added: Watched = await find(tx, settings)
         repositories |= added.repositories
         accounts |= added.accounts
@@ -82,9 +82,9 @@ IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 
 
 def _private_near() -> sa.Select[Any]:
-    these = sa.select(NAME.repository_id).where(NAME.name.in_(NAMES))
-    theirs = sa.select(NAME.name).where(NAME.repository_id.in_(these))
-    near = sa.select(NAME.repository_id).where(NAME.name.in_(theirs))
+    repositories = sa.select(NAME.repository_id).where(NAME.name.in_(NAMES))
+    names = sa.select(NAME.name).where(NAME.repository_id.in_(repositories))
+    near = sa.select(NAME.repository_id).where(NAME.name.in_(names))
     return sa.select(REPOSITORY.repository_id).where(REPOSITORY.private, REPOSITORY.repository_id.in_(near))
 
 
@@ -278,12 +278,15 @@ async def _note_name(
             del pins.moved[key]
             await tx.run(sa.update(pinned_repository).where(PINNED.name == key).values(moved_to=None))
         return
-    for mine in [mine for mine, identifier in pins.ids.items() if identifier == repository_id]:
-        if pins.moved.get(mine) != name:
-            pins.moved[mine] = name
-            await tx.run(sa.update(pinned_repository).where(PINNED.name == mine).values(moved_to=name))
+    for old_name in [old_name for old_name, identifier in pins.ids.items() if identifier == repository_id]:
+        if pins.moved.get(old_name) != name:
+            pins.moved[old_name] = name
+            await tx.run(sa.update(pinned_repository).where(PINNED.name == old_name).values(moved_to=name))
             log.error(
-                "upstream was renamed or transferred", repo=mine, now=name, todo=describe_move(mine, name)
+                "upstream was renamed or transferred",
+                repo=old_name,
+                now=name,
+                todo=describe_move(old_name, name),
             )
 
 
@@ -310,11 +313,9 @@ def describe_move(repo: str, now: str) -> str:
     return f"{repo} is {now} now, and nothing of it is dispatched: write its new name into UPSTREAM_REPO"
 
 
-def describe_other_id(repo: str, mine: int, other: object) -> str:
+def describe_other_id(repo: str, stored: int, other: object) -> str:
     """Say that a name has another id now, with the next step."""
-    return (
-        f"{repo} is repository {mine}, and this is {other}: if that is right, `ootbot upstream accept {repo}`"
-    )
+    return f"{repo} is repository {stored}, and this is {other}: if that is right, `ootbot upstream accept {repo}`"
 
 
 class CachedRepositoryIds:
@@ -345,15 +346,15 @@ async def check_repository_ids(target: Target) -> list[Finding]:
     except StoreUnavailable:  # no database yet, or an older one: other checks say so
         return []
     findings = []
-    for repo, mine in sorted(ids.items()):
+    for repo, stored in sorted(ids.items()):
         try:
             now = await fetch_id(target.app_for(repo), repo)
         except (GitHubRefused, RetryLater):  # other checks say so
             continue
-        if now == mine:
-            findings.append(ok(CHECK, f"{repo} is repository {mine}"))
+        if now == stored:
+            findings.append(ok(CHECK, f"{repo} is repository {stored}"))
         else:
-            detail = f"{repo} is repository {now} now, and was {mine}: what happens there has no effect"
+            detail = f"{repo} is repository {now} now, and was {stored}: what happens there has no effect"
             todo = (
                 f"the right name in the settings, or if that is upstream now: ootbot upstream accept {repo}"
             )

@@ -190,8 +190,8 @@ class _CellAddresses:
     def __call__(self, name: str) -> str:
         """Return the address of a cell; without a name of a job that of the commit's page."""
         cell = f"{self._sha[:12]}.{grid.key_of_column(name)}" if name else ""
-        asked = {key: value for key, value in (("before", self._before), ("cell", cell)) if value}
-        return self._home + ("?" + urlencode(asked) if asked else "") + ("#cell" if name else "")
+        values = {key: value for key, value in (("before", self._before), ("cell", cell)) if value}
+        return self._home + ("?" + urlencode(values) if values else "") + ("#cell" if name else "")
 
 
 async def _cell_addresses(tx: Transaction, branch: Branch, line: CommitRow) -> _CellAddresses:

@@ -173,9 +173,8 @@ FILTER_MOST = 200  # characters of a filter by name
 OWN = frozenset(("actions", "elsewhere"))  # sources of jobs of upstream, on GitHub or another CI
 Verdict = Literal["green", "red", "running", "none"]
 OTHER, RERUNS, BACKENDS, CHECKS, UNSTABLE = "other", "Reruns", "Backends", "Checks", "Unstable"
-RERUN_FLAGS = frozenset(
-    ("mem_leak_check", "rerun_disabled_tests")
-)  # arguments of jobs that run tests once more
+# arguments of jobs that run tests once more
+RERUN_FLAGS = frozenset(("mem_leak_check", "rerun_disabled_tests"))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -182,9 +182,9 @@ def check_count(patterns: int) -> None:
 
 def check_replacement(pattern: str, replacement: str) -> None:
     """Raise ValueError if the replacement asks for a group that the pattern does not have."""
-    asked = max((int(digit) for digit in re.findall(r"\\(\d)", replacement)), default=0)
-    if asked > compile_pattern(pattern).groups:
-        raise ValueError(f"{replacement[:40]!r} names group {asked}, which {pattern[:40]!r} does not have")
+    group = max((int(digit) for digit in re.findall(r"\\(\d)", replacement)), default=0)
+    if group > compile_pattern(pattern).groups:
+        raise ValueError(f"{replacement[:40]!r} names group {group}, which {pattern[:40]!r} does not have")
 
 
 @lru_cache(maxsize=1_000)

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from bot.oot.results.tables import DispatchRow
 
 OWN_EVENTS = frozenset({"push", "schedule", "workflow_dispatch", "merge_group"})
-MERGE_QUEUE = (
-    "gh-readonly-queue/"  # begins the branch of a merge group: gh-readonly-queue/{base}/pr-{n}-{sha}
-)
+# begins the branch of a merge group: gh-readonly-queue/{base}/pr-{n}-{sha}
+MERGE_QUEUE = "gh-readonly-queue/"
 
 
 def is_trusted(run: WorkflowRunRow, *, default_branch: str | None, patterns: Sequence[str]) -> bool:

@@ -119,9 +119,8 @@ class FailureKind(TypedDict):
 class JobHold(TypedDict):
     """Whether it waited for more than a runner."""
 
-    held: Annotated[
-        Bool, Default(sa.false())
-    ]  # for an approval: since when it waited for a runner is not known
+    # for an approval: since when it waited for a runner is not known
+    held: Annotated[Bool, Default(sa.false())]
 
 
 class JobElsewhere(TypedDict):

@@ -61,9 +61,9 @@ async def visible_ids(request: web.Request, tx: Transaction, repo: str) -> set[i
     return await _visible_of(request, tx, await access.hidden_from(request, tx, repo), repo)
 
 
-async def visible_ids_of(asked: Query, repo: str) -> set[int]:
+async def visible_ids_of(query: Query, repo: str) -> set[int]:
     """Return the same of the repository in the path, or of one that a parameter names."""
-    return await _visible_of(asked.request, asked.tx, asked.hidden, repo)
+    return await _visible_of(query.request, query.tx, query.hidden, repo)
 
 
 async def _visible_of(request: web.Request, tx: Transaction, hidden: Hidden, repo: str) -> set[int]:
@@ -79,9 +79,9 @@ async def _visible_of(request: web.Request, tx: Transaction, hidden: Hidden, rep
     return visible
 
 
-async def has_rows(asked: Query, repo: str, repository_id: sa.Column[int]) -> bool:
+async def has_rows(query: Query, repo: str, repository_id: sa.Column[int]) -> bool:
     """Whether a table has a row of a repository that the request may see, by the column of its repository."""
-    return await runs.has_rows(asked.tx, repository_id, await visible_ids_of(asked, repo))
+    return await runs.has_rows(query.tx, repository_id, await visible_ids_of(query, repo))
 
 
 def not_known(what: str) -> Rejected:
@@ -121,8 +121,8 @@ async def shown_upload(
 
 async def log_state(tx: Transaction, settings: Settings, of: WorkflowJobRow) -> LogState:
     """Return how far a job's log has come; where nothing was ever asked for, why not."""
-    if asked := await asked_log_state(tx, of["repository_id"], of["id"]):
-        return asked
+    if known := await asked_log_state(tx, of["repository_id"], of["id"]):
+        return known
     if of["status"] != "completed":
         return LogState(state=FetchState.WANTED, reason="GitHub has it once the job has ended", bytes=None)
     refused = await collection.run_refusal(tx, settings, of["repo"], workflow=of["workflow_name"])

@@ -53,10 +53,10 @@ class Subject(NamedTuple):
 def admit_circleci(headers: Mapping[str, str], body: bytes, context: Context) -> Incoming:
     """Verify an event of CircleCI and return what is stored of it; raises Rejected 404, 401 or 400."""
     known = _require_open(context.settings, CIRCLECI)
-    given = headers.get("circleci-signature", "")
-    matching = [provider for secret in verify_circleci(given, body, known) for provider in known[secret]]
+    signature = headers.get("circleci-signature", "")
+    matching = [provider for secret in verify_circleci(signature, body, known) for provider in known[secret]]
     if not matching:
-        raise _unsigned("circleci-signature", given, "the secret of the webhook")
+        raise _unsigned("circleci-signature", signature, "the secret of the webhook")
     told = peek_circleci(body)
     event = headers.get("circleci-event-type") or told.type
     if told.job is not None and event in feature.CIRCLECI_EVENTS:
@@ -76,19 +76,19 @@ def admit_buildkite(headers: Mapping[str, str], body: bytes, context: Context) -
     Raises Rejected 404, 401 or 400.
     """
     known = _require_open(context.settings, BUILDKITE)
-    given, now = headers.get("x-buildkite-signature", ""), context.clock.now() / 1000
-    secrets = verify_buildkite(given, body, known, now=now)
+    signature, now = headers.get("x-buildkite-signature", ""), context.clock.now() / 1000
+    secrets = verify_buildkite(signature, body, known, now=now)
     matching = [provider for secret in secrets for provider in known[secret]]
     if not matching:
         secrets = same_tokens(headers.get("x-buildkite-token", ""), known)
         matching = [provider for secret in secrets for provider in known[secret] if provider.allow_token]
     if not matching:
         raise _unsigned(
-            "X-Buildkite-Signature", given, "the webhook's token, its setting to sign, and the clock"
+            "X-Buildkite-Signature", signature, "the webhook's token, its setting to sign, and the clock"
         )
     told = peek_buildkite(body)
     subject = buildkite_subject(told, headers.get("x-buildkite-event") or told.event, matching)
-    signed_at = read_signing_time(given) if told.agent else ""
+    signed_at = read_signing_time(signature) if told.agent else ""
     changes = find_changes(told, subject.event, signed_at) or body
     return _incoming(BUILDKITE, f"{BUILDKITE}:{hashlib.sha256(changes).hexdigest()}", body, subject)
 
@@ -168,8 +168,8 @@ def _require_open(settings: Settings, kind: str) -> Mapping[str, Sequence[Provid
     return known
 
 
-def _unsigned(header: str, given: str, check: str) -> Rejected:
-    problem = "does not match" if given else "is missing"
+def _unsigned(header: str, signature: str, check: str) -> Rejected:
+    problem = "does not match" if signature else "is missing"
     return Rejected(401, "invalid_signature", f"{header} {problem}: check {check}")
 
 
@@ -338,13 +338,15 @@ def verify_circleci(header: str, body: bytes, secrets: Iterable[str]) -> list[st
 
     https://circleci.com/docs/webhooks/
     """
-    given = [
+    signatures = [
         part.strip().removeprefix("v1=")
         for part in header.split(",")[:PARTS_MOST]
         if part.strip().startswith("v1=")
     ]
     return [
-        secret for secret in secrets if _is_among(given, hmac.digest(secret.encode(), body, "sha256").hex())
+        secret
+        for secret in secrets
+        if _is_among(signatures, hmac.digest(secret.encode(), body, "sha256").hex())
     ]
 
 
@@ -356,11 +358,11 @@ def verify_buildkite(header: str, body: bytes, tokens: Iterable[str], *, now: fl
     match = _SIGNED.fullmatch(header.replace(" ", ""))
     if match is None or abs(now - int(match[1])) > SKEW:
         return []
-    given, signed = match[2], b"%b.%b" % (match[1].encode(), body)
+    signature, signed = match[2], b"%b.%b" % (match[1].encode(), body)
     return [
         token
         for token in tokens
-        if hmac.compare_digest(given, hmac.digest(token.encode(), signed, "sha256").hex())
+        if hmac.compare_digest(signature, hmac.digest(token.encode(), signed, "sha256").hex())
     ]
 
 
@@ -375,9 +377,9 @@ def same_tokens(header: str, tokens: Iterable[str]) -> list[str]:
     return [token for token in tokens if header and _same(header, token)]
 
 
-def _same(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+def _same(signature: str, expected: str) -> bool:
+    return hmac.compare_digest(signature.encode("utf-8", "replace"), expected.encode())
 
 
-def _is_among(given: Iterable[str], expected: str) -> bool:
-    return any([_same(signature, expected) for signature in given])  # noqa: C419 - each is compared, whichever is right
+def _is_among(signatures: Iterable[str], expected: str) -> bool:
+    return any([_same(signature, expected) for signature in signatures])  # noqa: C419 - each is compared, whichever is right

@@ -100,8 +100,8 @@ async def _api_token(target: Target, ci: Provider) -> Finding:
         return warning(CHECK, f"{ci.api_url} gave an odd answer: {problem}", "look at api_url")
     if status != 200:
         return warning(CHECK, f"Buildkite answered {status} to the API token in {ci.api_variable}", todo)
-    given = json_fields.read_member(body, ("scopes",), json_fields.Kind.TEXTS) or ()
-    if lacking := set(ci.api_scopes) - set(given):
+    granted = json_fields.read_member(body, ("scopes",), json_fields.Kind.TEXTS) or ()
+    if lacking := set(ci.api_scopes) - set(granted):
         words = f"the API token in {ci.api_variable} lacks {' and '.join(sorted(lacking))}"
         return warning(CHECK, words, todo)
     return ok(CHECK, f"the API token in {ci.api_variable} has {scopes}")
@@ -134,13 +134,15 @@ SILENT = "CircleCI tells only of finished jobs: what waits or runs there is not 
 
 async def describe_queue(tx: Transaction, subject: QueueSubject) -> list[Block]:
     """Describe the agents that run a repository's jobs on other CIs, and what these CIs do not tell."""
-    mine = [ci for ci in providers_of(subject.settings) if _is_mapped(ci, subject.repo)]
+    mapped = [ci for ci in providers_of(subject.settings) if _is_mapped(ci, subject.repo)]
     blocks: list[Block] = []
-    organizations = {name for ci in mine if ci.kind == BUILDKITE for name in _organizations(ci, subject.repo)}
+    organizations = {
+        name for ci in mapped if ci.kind == BUILDKITE for name in _organizations(ci, subject.repo)
+    }
     if organizations:
         queues = await tables.read_queues(tx, organizations, since=tx.now - AGENT_DAYS * DAY)
         blocks.append(Block(heading="Agents of Buildkite", lines=_agent_lines(queues)))
-    if any(ci.kind == CIRCLECI for ci in mine):
+    if any(ci.kind == CIRCLECI for ci in mapped):
         blocks.append(Block(heading="CircleCI", lines=(BlockLine(text=SILENT),)))
     return blocks
 

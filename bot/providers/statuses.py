@@ -167,11 +167,11 @@ async def _open_heads(context: Context, repo: str, window: Window) -> list[str]:
     return list(dict.fromkeys(heads))[:COMMITS_MOST]
 
 
-def _deliveries(answer: Any) -> list[Incoming]:
+def _deliveries(combined: Any) -> list[Incoming]:
     """Return the statuses of a commit as deliveries: pending ones say nothing new."""
-    sha, repository = read_member(answer, ("sha",), Kind.TEXT), answer.get("repository")
+    sha, repository = read_member(combined, ("sha",), Kind.TEXT), combined.get("repository")
     deliveries = []
-    for status in answer.get("statuses") or ():
+    for status in combined.get("statuses") or ():
         if status.get("state") == "pending":
             continue
         body = {**status, "sha": sha, "repository": repository}

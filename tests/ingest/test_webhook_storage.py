@@ -114,9 +114,8 @@ async def test_a_delivery_for_another_app_is_stored_as_foreign_and_never_handled
     assert len(await bot.rows("issue")) == 1
 
 
-ELSEWHERE = {
-    "X-GitHub-Hook-Installation-Target-ID": "999999"
-}  # the same event's copy for another App or a repository
+# the same event's copy for another App or a repository
+ELSEWHERE = {"X-GitHub-Hook-Installation-Target-ID": "999999"}
 
 
 async def test_another_apps_copy_of_an_event_does_not_stand_in_for_ours(bot):

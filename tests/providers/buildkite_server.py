@@ -22,9 +22,8 @@ class Buildkite:
     logs: dict[str, bytes] = field(default_factory=dict)  # by the job's id
     artifacts: dict[str, list] = field(default_factory=dict)  # by the job's id
     files: dict[str, bytes] = field(default_factory=dict)  # by the artifact's id
-    answers: list = field(
-        default_factory=list
-    )  # (status, headers) of the next requests; None: what they ask for
+    # (status, headers) of the next requests; None: what they ask for
+    answers: list = field(default_factory=list)
     scopes: tuple[str, ...] = ("read_build_logs",)
     store: str = ""  # the host that keeps logs, where that is another one; artifacts are always there
     store_answers: list = field(default_factory=list)  # its next statuses

@@ -40,17 +40,19 @@ DAY = 86_400_000  # milliseconds
 INDEXED_ONLY = "indexed only: nothing reads this kind"
 MOST_COMPARED = 30  # names looked up on the base for one page
 CHANGING = ("job_id", "kind", "size_in_bytes", "digest", "updated_at", "expires_at", "expired", "flags")
-A, F, S = ci_artifact.c, ci_fetch.c, ci_storage_day.c
+ARTIFACT, FETCH, STORAGE = ci_artifact.c, ci_fetch.c, ci_storage_day.c
 LISTED = (
     select(ArtifactRow, ci_artifact)
-    .add_columns(F.state, F.error, F.tries)
+    .add_columns(FETCH.state, FETCH.error, FETCH.tries)
     .join_from(
         ci_artifact,
         ci_fetch,
-        (F.repository_id == A.repository_id) & (F.kind == "artifact") & (F.object_id == A.id),
+        (FETCH.repository_id == ARTIFACT.repository_id)
+        & (FETCH.kind == "artifact")
+        & (FETCH.object_id == ARTIFACT.id),
         isouter=True,
     )
-    .order_by(A.id.desc())
+    .order_by(ARTIFACT.id.desc())
 )
 
 
@@ -74,7 +76,9 @@ class ArtifactChoice:
 async def find_artifact(tx: Transaction, repo: str, artifact_id: int) -> ArtifactRow | None:
     """Return an artifact by any name of its repository."""
     owners = sorted(await repositories.read_ids(tx, repo))
-    query = select(ArtifactRow, ci_artifact).where(A.repository_id.in_(owners), A.id == artifact_id)
+    query = select(ArtifactRow, ci_artifact).where(
+        ARTIFACT.repository_id.in_(owners), ARTIFACT.id == artifact_id
+    )
     return await tx.fetch_first(query)
 
 
@@ -82,8 +86,8 @@ async def record_artifacts(tx: Transaction, rows: Sequence[ArtifactRow], *, work
     """Insert or update artifacts of one repository; returns how many are new. Those alone count as storage."""
     if not rows:
         return 0
-    query = sa.select(A.id).where(
-        A.repository_id == rows[0]["repository_id"], A.id.in_([row["id"] for row in rows])
+    query = sa.select(ARTIFACT.id).where(
+        ARTIFACT.repository_id == rows[0]["repository_id"], ARTIFACT.id.in_([row["id"] for row in rows])
     )
     known = set((await tx.run(query)).scalars())
     await tx.upsert(ci_artifact, rows, replaced=CHANGING)
@@ -109,7 +113,7 @@ async def find_artifacts(
     tx: Transaction, repositories: Collection[int], choice: ArtifactChoice, *, limit: int
 ) -> list[ListedArtifact]:
     """Return artifacts, newest first."""
-    query = LISTED.where(A.repository_id.in_(sorted(repositories)), *_conditions(choice)).limit(limit)
+    query = LISTED.where(ARTIFACT.repository_id.in_(sorted(repositories)), *_conditions(choice)).limit(limit)
     listed = []
     for row in await tx.rows(query):
         state, error, tries = (row.pop(name) for name in ("state", "error", "tries"))
@@ -120,11 +124,12 @@ async def find_artifacts(
 
 
 def _conditions(choice: ArtifactChoice) -> list[sa.ColumnElement[bool]]:
-    conditions = [A[name] == value for name, value in choice.same.items() if value is not None]
+    conditions = [ARTIFACT[name] == value for name, value in choice.same.items() if value is not None]
     if choice.sha is not None:
-        conditions += [choice.sha <= A.head_sha, A.head_sha < choice.sha + "g"]  # the range of its beginning
+        # the range of its beginning
+        conditions += [choice.sha <= ARTIFACT.head_sha, ARTIFACT.head_sha < choice.sha + "g"]
     if choice.before is not None:
-        conditions.append(A.id < choice.before)
+        conditions.append(ARTIFACT.id < choice.before)
     return conditions
 
 
@@ -132,12 +137,14 @@ async def storage_by_workflow(
     tx: Transaction, repositories: Collection[int], *, since: int
 ) -> list[WorkflowDay]:
     """Return what was left behind by day and workflow, from a time on; newest first."""
-    count, size = (sa.cast(sa.func.sum(column), sa.BigInteger) for column in (S.artifacts, S.bytes))
+    count, size = (
+        sa.cast(sa.func.sum(column), sa.BigInteger) for column in (STORAGE.artifacts, STORAGE.bytes)
+    )
     query = (
         select(WorkflowDay, ci_storage_day, artifacts=count, bytes=size)
-        .where(S.repository_id.in_(sorted(repositories)), S.day >= since // DAY)
-        .group_by(S.day, S.workflow)
-        .order_by(S.day.desc(), size.desc(), S.workflow)
+        .where(STORAGE.repository_id.in_(sorted(repositories)), STORAGE.day >= since // DAY)
+        .group_by(STORAGE.day, STORAGE.workflow)
+        .order_by(STORAGE.day.desc(), size.desc(), STORAGE.workflow)
     )
     return await tx.fetch(query)
 
@@ -146,14 +153,14 @@ async def base_sizes(tx: Transaction, artifacts: Sequence[ArtifactRow]) -> dict[
     """Return by artifact the size of the newest of its name on a trusted run before."""
     sizes = {}
     for artifact in artifacts[:MOST_COMPARED]:
-        query = sa.select(A.size_in_bytes).where(
-            A.repository_id == artifact["repository_id"],
-            A.name == artifact["name"],
-            A.id < artifact["id"],
-            A.trusted,
-            A.head_sha != artifact["head_sha"],
+        query = sa.select(ARTIFACT.size_in_bytes).where(
+            ARTIFACT.repository_id == artifact["repository_id"],
+            ARTIFACT.name == artifact["name"],
+            ARTIFACT.id < artifact["id"],
+            ARTIFACT.trusted,
+            ARTIFACT.head_sha != artifact["head_sha"],
         )
-        if base := (await tx.run(query.order_by(A.id.desc()).limit(1))).scalar():
+        if base := (await tx.run(query.order_by(ARTIFACT.id.desc()).limit(1))).scalar():
             sizes[artifact["id"]] = base
     return sizes
 

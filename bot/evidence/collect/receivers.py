@@ -18,9 +18,8 @@ _JOB_ID = re.compile(r"[_-](\d{1,19})(?:\.zip)?$")
 _ATTEMPT = re.compile(r"(?:^|-)runattempt(\d{1,6})(?=-|_|$)")
 _PARTIAL = re.compile(r"-partial(\d{1,6})(?:\.zip)?$")
 _WORD = re.compile(r"[^0-9a-z]+")
-LEAST_JOB_ID = (
-    1_000_000  # smaller numbers at the end of a name are shards and the like, never ids of GitHub's
-)
+# smaller numbers at the end of a name are shards and the like, never ids of GitHub's
+LEAST_JOB_ID = 1_000_000
 KIND_WORDS = frozenset(
     {
         "artifact", "artifacts", "benchmark", "benchmarks", "debug", "json", "jsons", "junit", "log", "logs", "metrics",

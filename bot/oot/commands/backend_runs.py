@@ -79,20 +79,20 @@ async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str
     for run_id, attempt in attempts.items():
         vain = any(_never_started(row, run_id, attempt) for row in facts.reruns)
         if vain and _has_reported(facts, run_id) < attempt:
-            again = await dispatches.get_dispatch(tx, facts.dispatch_of(run_id)) or dispatch
-            await redispatch.redispatch(tx, again, cause)  # once, however many runs there were
+            repeated = await dispatches.get_dispatch(tx, facts.dispatch_of(run_id)) or dispatch
+            await redispatch.redispatch(tx, repeated, cause)  # once, however many runs there were
             requested = True
         elif (scope == "all" or run_id in failed) and _has_reported(facts, run_id) == attempt:
-            mine = facts.dispatch_of(run_id)
+            dispatch_id = facts.dispatch_of(run_id)
             row = {
-                "dispatch_id": mine,
+                "dispatch_id": dispatch_id,
                 "run_id": run_id,
                 "from_attempt": attempt,
                 "scope": scope,
                 "cause": cause,
             }
             if await runs.add_rerun(tx, row):
-                tx.enqueue("run_again", task_keys.rerun_key(mine, attempt, run_id))
+                tx.enqueue("run_again", task_keys.rerun_key(dispatch_id, attempt, run_id))
                 requested = True
     return requested
 
@@ -169,8 +169,8 @@ async def _choose_backends(tx: Transaction, context: Context, press: ButtonPress
         head = state.head(sha)
         for backend in head.view.backends if head else ():
             facts = head.facts.get(backend.repo.casefold()) if head else None
-            mine = check["basis"].startswith(f"{facts.dispatch['id']}/") if check and facts else False
-            if facts and (mine or (check is None and backend.state.red)):
+            is_its_own = check["basis"].startswith(f"{facts.dispatch['id']}/") if check and facts else False
+            if facts and (is_its_own or (check is None and backend.state.red)):
                 chosen.append(facts)
     return chosen
 
@@ -248,8 +248,8 @@ async def _correct_answer(tx: Transaction, dispatch: DispatchRow, run_id: str, r
     entry = listed.find(dispatch["backend"]) if listed else None
     name = entry.label if entry else dispatch["device"] or dispatch["backend"]
     before, end = view.being_cancelled(name), view.not_cancelled(name)
-    answer = f"GitHub does not cancel run {run_id}{end}{reason.rstrip('.')}."
-    await dispatches.amend_answer(tx, repo, number, before=before, answer=answer, known_by=end)
+    going_on = f"GitHub does not cancel run {run_id}{end}{reason.rstrip('.')}."
+    await dispatches.amend_answer(tx, repo, number, before=before, answer=going_on, known_by=end)
     request_publish(tx, repo, number)
 
 

@@ -82,10 +82,10 @@ async def carry_out_comment(context: Context, task: Task) -> None:
         await carry_out_ping(context, comment)
         return
     usages = {verb: command.usage for verb, command in further_commands(context.features).items()}
-    given = await asyncio.to_thread(syntax.parse_commands, comment.body, usages)
+    commands = await asyncio.to_thread(syntax.parse_commands, comment.body, usages)
     if not comment.on_pull:
-        given = tuple(command for command in given if command.verb in usages)
-    recorded = await _record_commands(context, comment, given)
+        commands = tuple(command for command in commands if command.verb in usages)
+    recorded = await _record_commands(context, comment, commands)
     fresh = [(row, command) for row, command in recorded if row["state"] == "seen"]
     if fresh:
         with contextlib.suppress(RetryLater):  # the reaction delays nothing
@@ -99,7 +99,7 @@ async def carry_out_comment(context: Context, task: Task) -> None:
 
 
 async def _record_commands(
-    context: Context, comment: Comment, given: Sequence[Command]
+    context: Context, comment: Comment, commands: Sequence[Command]
 ) -> list[tuple[CommandRow, Command]]:
     """Record the commands of a comment within the limits; commands recorded before are returned in any case."""
     repo, number, login = comment.request.repo, comment.request.number, comment.request.login
@@ -108,7 +108,7 @@ async def _record_commands(
     accepted = on_pull < MOST_ON_PULL or may_write(await context.github.role(repo, login))
     recorded: list[tuple[CommandRow, Command]] = []
     async with context.store.transaction() as tx:
-        for position, command in enumerate(given):
+        for position, command in enumerate(commands):
             row = {
                 "upstream_repo": repo,
                 "comment_id": comment.id,
@@ -125,7 +125,7 @@ async def _record_commands(
                 await dispatches.record_command(tx, row) if within else await dispatches.find_command(tx, row)
             ):
                 recorded.append((known, command))
-    if len(recorded) < len(given):
+    if len(recorded) < len(commands):
         log.warning("too many commands", repo=repo, login=login, pull=number)
     return recorded
 
@@ -230,8 +230,8 @@ async def carry_out_ping(context: Context, comment: Comment) -> None:
     async with context.store.read() as tx:
         allowlist = await versions.read_in_force(tx)
     entry = allowlist.find(repo) if allowlist else None
-    given = await asyncio.to_thread(syntax.parse_commands, comment.body) if entry else ()
-    if entry is None or not any(command.verb == "ping" for command in given):
+    commands = await asyncio.to_thread(syntax.parse_commands, comment.body) if entry else ()
+    if entry is None or not any(command.verb == "ping" for command in commands):
         return
     allowed = _is_on_call(entry, login) or may_write(await context.backend_github.role(repo, login))
     done = allowed and await _request_ping(context, entry, comment)

@@ -141,7 +141,9 @@ class FurtherCommand:
 
 def further_commands(features: Features) -> dict[str, FurtherCommand]:
     """Return the commands that other capabilities add, by verb."""
-    return {command.verb: command for some in load_each(features, "comment_commands") for command in some}
+    return {
+        command.verb: command for commands in load_each(features, "comment_commands") for command in commands
+    }
 
 
 NEAR = "the author of the pull request, people with write access, those on call for the backend"

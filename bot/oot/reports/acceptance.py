@@ -107,18 +107,18 @@ async def _record_reports(
     answers = {at: _apply_report(job, rows, rates, sizes, begun, now=tx.now) for at, job in reported.items()}
     lost = await jobs.add_jobs(tx, {key: row for key, row in rows.items() if key not in present})
     await jobs.change_jobs(tx, {key: rows[key] for key, row in present.items() if rows[key] is not row})
-    again = {at: job for at, job in reported.items() if job.key in lost}
+    overtaken = {at: job for at, job in reported.items() if job.key in lost}
     for at, job in reported.items():
-        if at not in again:
+        if at not in overtaken:
             _follow_up(tx, job, answers[at])
         elif not isinstance(answers[at], Rejected):
             rates.give_back(job)
-    if again and tries > 1:
-        return answers | await _record_reports(tx, again, rates, begun, tries - 1)
+    if overtaken and tries > 1:
+        return answers | await _record_reports(tx, overtaken, rates, begun, tries - 1)
     busy = Rejected(
         503, "busy", "this job is being reported on elsewhere: send it again", headers={"Retry-After": "1"}
     )
-    return answers | dict.fromkeys(again, busy)
+    return answers | dict.fromkeys(overtaken, busy)
 
 
 async def _begun(tx: Transaction, reported: Iterable[TrustedJob]) -> set[tuple[str, str]]:
@@ -380,19 +380,19 @@ class ReportBatcher:
             self._write, max_items=MAX_REPORTS, max_size=MAX_REPORTS, size=len, pause=PAUSE
         )
 
-    async def accept(self, given: Sequence[Submission]) -> list[Answer]:
+    async def accept(self, submissions: Sequence[Submission]) -> list[Answer]:
         """Accept one request's reports: stored before the answers return. Raises StoreUnavailable."""
-        return await self._group.put(given)
+        return await self._group.put(submissions)
 
     async def _write(self, requests: Sequence[Sequence[Submission]]) -> list[list[Answer]]:
         async with self._context.store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-            reports = [report for given in requests for report in given]
+            reports = [report for submissions in requests for report in submissions]
             taken = await accept_reports(tx, self._context.settings, reports)
         for delivery, name in taken.contradictions:
             metrics.MISMATCHES.labels(name).inc()
             log.warning("a report contradicts its token or dispatch", field=name, delivery=delivery[:100])
         answers = iter(taken.answers)
-        return [[next(answers) for _ in given] for given in requests]
+        return [[next(answers) for _ in submissions] for submissions in requests]
 
 
 REPORT_BATCHER: web.AppKey[ReportBatcher] = web.AppKey("report_batcher", ReportBatcher)

@@ -206,8 +206,8 @@ async def accept_relayed_report(request: web.Request) -> web.Response:
     """Accept a report that an outside relay passes on; it is stored before the answer."""
     try:
         settings = request.app[CONTEXT].settings
-        given = next((request.headers[name] for name in RELAY_HEADERS if name in request.headers), "")
-        _check_token(given, settings.relay_token)
+        token = next((request.headers[name] for name in RELAY_HEADERS if name in request.headers), "")
+        _check_token(token, settings.relay_token)
         body = await read_body(request, limit=REPORT_LIMIT, caller=RELAY_HEADERS[0])
         envelope = _parse_relayed(body, settings)
         async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:

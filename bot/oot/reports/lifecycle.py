@@ -72,8 +72,8 @@ def _transition(
 
 def _is_other_leg(job: JobRow, report: CheckedReport) -> bool:
     """Whether a report is about another leg of a matrix than the last: both name their check run."""
-    mine, other = job["check_run_id"], report.job["check_run_id"]
-    return mine is not None and other is not None and mine != other
+    last, reported = job["check_run_id"], report.job["check_run_id"]
+    return last is not None and reported is not None and last != reported
 
 
 def _has_passed(conclusion: str | None, flags: Mapping[str, Any]) -> bool:
@@ -322,18 +322,18 @@ async def verify_commit(context: Context, task: Task) -> None:
         pushed = [
             repo for repo in context.settings.upstream_repo if await rows.was_pushed(tx, repo, task.key)
         ]
-    waiting = [some for some in statuses if some["unverified"]]
-    settled = [some for some in statuses if not some["unverified"]]
+    waiting = [status for status in statuses if status["unverified"]]
+    settled = [status for status in statuses if not status["unverified"]]
     if not waiting:
         return
-    homes = [*pushed, *(some["upstream_repo"] for some in settled if not some["unknown"])]
+    homes = [*pushed, *(status["upstream_repo"] for status in settled if not status["unknown"])]
     if homes:
         home: str | None = homes[0]
     # a backend that names a commit too early must not spoil it for others
-    elif {some["backend"] for some in waiting} <= {some["backend"] for some in settled}:
+    elif {status["backend"] for status in waiting} <= {status["backend"] for status in settled}:
         home = None
     else:
-        home = await _ask_for_commit(context, task.key, since=min(some["since"] for some in waiting))
+        home = await _ask_for_commit(context, task.key, since=min(status["since"] for status in waiting))
     more, leniently = True, context.settings.reports == "lenient"
     while more:
         async with context.store.transaction() as tx:

@@ -138,8 +138,8 @@ async def record_use(tx: Transaction, identifiers: Collection[str]) -> None:
     """Record that keys were used, to the minute."""
     stale = oot_key.c.used_at.is_(None) | (oot_key.c.used_at <= tx.now - USED_EVERY)
     if identifiers:
-        these = oot_key.c.id.in_(sorted(identifiers))
-        await tx.run(sa.update(oot_key).where(these, stale).values(used_at=tx.now))
+        used = oot_key.c.id.in_(sorted(identifiers))
+        await tx.run(sa.update(oot_key).where(used, stale).values(used_at=tx.now))
 
 
 async def list_keys(tx: Transaction) -> list[ListedKeyRow]:
@@ -333,7 +333,7 @@ async def settle_unverified(tx: Transaction, sha: str, home: str | None, *, leni
     ]
     # updated_at stays: the backend reported nothing new
     update = sa.update(oot_workflow_job).where(JOB.job_key == sa.bindparam("key"))
-    bound: dict[str, Any] = {name: sa.bindparam(given) for name, given in SETTLED.items()}
+    bound: dict[str, Any] = {name: sa.bindparam(parameter) for name, parameter in SETTLED.items()}
     await tx.run(update.values(bound), settled)
     return True
 

@@ -344,10 +344,12 @@ class Timeouts:
 
 async def count_waiting_by_backend(tx: Transaction, *, since: int, hidden: Collection[str]) -> WaitingPulls:
     """Count the open pull requests that wait for each backend; dispatches before `since` do not count."""
-    what = sa.select(DISPATCH.backend_key, DISPATCH.upstream_repo, DISPATCH.pr_number).distinct()
-    unreported = what.where(DISPATCH.state.in_(OPEN), AWAITED, DISPATCH.created_at >= since, ON_OPEN_HEAD)
+    waiting_pulls = sa.select(DISPATCH.backend_key, DISPATCH.upstream_repo, DISPATCH.pr_number).distinct()
+    unreported = waiting_pulls.where(
+        DISPATCH.state.in_(OPEN), AWAITED, DISPATCH.created_at >= since, ON_OPEN_HEAD
+    )
     asked = (DISPATCH.level > 1, DISPATCH.action.is_distinct_from("closed"), DISPATCH.created_at >= since)
-    running = what.join(oot_workflow_job, JOB.dispatch_id == DISPATCH.id).where(
+    running = waiting_pulls.join(oot_workflow_job, JOB.dispatch_id == DISPATCH.id).where(
         JOB.status == "in_progress", *asked, ON_OPEN_HEAD
     )
     pulls: dict[str, set[tuple[str, int | None]]] = defaultdict(set)

@@ -92,14 +92,14 @@ async def read_announced(tx: Transaction, runs: Iterable[RunKey]) -> dict[RunKey
 
 
 def _of_same_event(reported: str, nearby: Sequence[NearbyRunRow]) -> list[RunStatusRow]:
-    mine = next((row["dispatch_id"] for row in nearby if row["run_id"] == reported), None)
-    own = [row for row in nearby if row["dispatch_id"] == mine]
-    others = [row for row in nearby if row["dispatch_id"] not in {None, mine}]
+    dispatch_id = next((row["dispatch_id"] for row in nearby if row["run_id"] == reported), None)
+    own = [row for row in nearby if row["dispatch_id"] == dispatch_id]
+    others = [row for row in nearby if row["dispatch_id"] not in {None, dispatch_id}]
     paths = {row["path"] for row in own}
     return [
         row
         for row in nearby
-        if mine and row["dispatch_id"] is None and row["path"] not in paths
+        if dispatch_id and row["dispatch_id"] is None and row["path"] not in paths
         if _distance(row, own) <= _distance(row, others)
     ]
 
@@ -211,13 +211,13 @@ async def add_rerun(tx: Transaction, row: Mapping[str, object]) -> bool:
     An impossible re-run may be requested once more: nothing may have taken its place.
     """
     values = {**row, "state": "asked", "created_at": tx.now}
-    again = {name: values[name] for name in ("scope", "cause", "state", "created_at")}
+    renewed = {name: values[name] for name in ("scope", "cause", "state", "created_at")}
     insert = (
         tx.insert(oot_rerun)
         .values(values)
         .on_conflict_do_update(
             index_elements=["dispatch_id", "run_id", "from_attempt"],
-            set_=again,
+            set_=renewed,
             where=oot_rerun.c.state == "impossible",
         )
     )

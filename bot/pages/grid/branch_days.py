@@ -78,15 +78,15 @@ class BranchDays:
         return {"repo": self.branch.repository["full_name"], "days": self.days}
 
 
-async def read_days(asked: Query, *, columns: bool) -> BranchDays:
+async def read_days(query: Query, *, columns: bool) -> BranchDays:
     """Read some days, and up to when they are counted."""
-    tx, days = asked.tx, asked[DAYS]
-    branch = await branch_reads.find_branch(tx, asked.hidden, asked[REPO], asked[BRANCH])
+    tx, days = query.tx, query[DAYS]
+    branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], query[BRANCH])
     identifier, last = branch.repository["repository_id"], tx.now // DAY
     first = last - days + 1
     return BranchDays(
         branch=branch,
-        options=asked.settings.of(TrunkSettings),
+        options=query.settings.of(TrunkSettings),
         days=days,
         first=first,
         last=last,
@@ -129,9 +129,9 @@ class TrunkMetrics(Answer, frozen=True, kw_only=True):
     changes: list[ColumnChange]  # the newest first
 
 
-async def read_metrics(asked: Query) -> BranchDays:
+async def read_metrics(query: Query) -> BranchDays:
     """Read the days of a branch; the page lists jobs, too."""
-    return await read_days(asked, columns=asked.for_page)
+    return await read_days(query, columns=query.for_page)
 
 
 def show_metrics(days_read: BranchDays) -> dict[str, Any]:
@@ -237,9 +237,9 @@ class Reliability(Answer, frozen=True, kw_only=True):
     jobs: list[JobReliability]
 
 
-async def read_reliability(asked: Query) -> BranchDays:
+async def read_reliability(query: Query) -> BranchDays:
     """Read the days of a branch with its jobs."""
-    return await read_days(asked, columns=True)
+    return await read_days(query, columns=True)
 
 
 def show_reliability(days_read: BranchDays) -> dict[str, Any]:
@@ -290,20 +290,20 @@ class Queues:
     added: list[Block]  # by other features
 
 
-async def read_queues(asked: Query) -> Queues:
+async def read_queues(query: Query) -> Queues:
     """Read what waits, and what waited in the last days."""
-    tx = asked.tx
-    branch = await branch_reads.find_branch(tx, asked.hidden, asked[REPO], "")
+    tx = query.tx
+    branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], "")
     first = tx.now // DAY - runner_queues.WEEK
     identifier = branch.repository["repository_id"]
     subject = QueueSubject(
-        repo=branch.repository["full_name"], repository_id=identifier, settings=asked.settings
+        repo=branch.repository["full_name"], repository_id=identifier, settings=query.settings
     )
     return Queues(
         repo=subject.repo,
-        runners=await read_runner_queues(tx, asked.settings, branch),
+        runners=await read_runner_queues(tx, query.settings, branch),
         counted_until=await sums.counted_until(tx, RUNNERS, [identifier], first=first),
-        added=await describe_queue(tx, subject) if asked.for_page else [],
+        added=await describe_queue(tx, subject) if query.for_page else [],
     )
 
 

@@ -184,20 +184,20 @@ CELL = declare.text("cell", "the cell whose runs are shown", most=FILTER_MOST, o
 PARAMETERS = (PER, BEFORE, ON, NAME, GROUP, HIDE, CHOSEN, SHARDS, FOLDS, OPEN, CELL)
 
 
-def grid_filter_of(asked: Query) -> GridFilter:
+def grid_filter_of(query: Query) -> GridFilter:
     """Return what a request chooses."""
     return GridFilter(
-        per=asked[PER],
-        before=asked[BEFORE],
-        on=asked[ON],
-        name=asked[NAME],
-        group=asked[GROUP],
-        hide=asked[HIDE],
-        only=asked[CHOSEN],
-        shards=asked[SHARDS],
-        folds=asked[FOLDS],
-        open=asked[OPEN],
-        cell=asked[CELL],
+        per=query[PER],
+        before=query[BEFORE],
+        on=query[ON],
+        name=query[NAME],
+        group=query[GROUP],
+        hide=query[HIDE],
+        only=query[CHOSEN],
+        shards=query[SHARDS],
+        folds=query[FOLDS],
+        open=query[OPEN],
+        cell=query[CELL],
     )
 
 

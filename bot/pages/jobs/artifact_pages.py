@@ -134,21 +134,21 @@ LIMIT = declare.limit(ARTIFACTS_SHOWN)
 BEFORE = declare.before([False])
 
 
-async def read_artifacts(asked: Query) -> ArtifactsOnPage:
+async def read_artifacts(query: Query) -> ArtifactsOnPage:
     """Read a repository's artifacts; raises Rejected 404."""
-    repo, limit, position = asked[REPO], asked[LIMIT], asked[BEFORE]
+    repo, limit, position = query[REPO], query[LIMIT], query[BEFORE]
     choice = ArtifactChoice(
-        same={"run_id": asked[RUN_ID], "name": asked[NAME] or None, "kind": asked[KIND] or None},
-        sha=asked[SHA],
+        same={"run_id": query[RUN_ID], "name": query[NAME] or None, "kind": query[KIND] or None},
+        sha=query[SHA],
         before=int(position[0]) if position else None,
     )
-    owners = await job_reads.visible_ids_of(asked, repo)
+    owners = await job_reads.visible_ids_of(query, repo)
     if not owners:
         raise NO_ARTIFACTS.because(f"nothing of {repo} may be shown")
-    listed = await artifacts.find_artifacts(asked.tx, owners, choice, limit=limit + 1)
+    listed = await artifacts.find_artifacts(query.tx, owners, choice, limit=limit + 1)
     return ArtifactsOnPage(
         repo=repo,
-        github=web_url(asked.settings.github_api_url),
+        github=web_url(query.settings.github_api_url),
         artifacts=listed[:limit],
         more=len(listed) > limit,
     )
@@ -218,15 +218,15 @@ class StorageOnPage:
 DAYS = declare.days()
 
 
-async def read_storage(asked: Query) -> StorageOnPage:
+async def read_storage(query: Query) -> StorageOnPage:
     """Read what was uploaded in the window; when it expires is GitHub's business. Raises Rejected 404."""
-    tx, repo, days = asked.tx, asked[REPO], asked[DAYS]
-    owners = await job_reads.visible_ids_of(asked, repo)
+    tx, repo, days = query.tx, query[REPO], query[DAYS]
+    owners = await job_reads.visible_ids_of(query, repo)
     if not owners:
         raise NO_ARTIFACTS.because(f"nothing of {repo} may be shown")
-    since = tx.now - (days - 1 if asked.for_page else days) * DAY
+    since = tx.now - (days - 1 if query.for_page else days) * DAY
     days_read = await artifacts.storage_by_workflow(tx, owners, since=since)
-    has_grid = asked.settings.is_upstream(repo)
+    has_grid = query.settings.is_upstream(repo)
     return StorageOnPage(repo=repo, days=days, today=tx.now // DAY, storage=days_read, has_grid=has_grid)
 
 

@@ -254,17 +254,17 @@ class RunOnPage:
 RUN_ID = declare.identifier("id", "GitHub's id of the run")
 
 
-async def read_run(asked: Query) -> RunOnPage:
+async def read_run(query: Query) -> RunOnPage:
     """Read a run; raises Rejected 404."""
-    tx = asked.tx
-    owners = await job_reads.visible_ids_of(asked, asked[REPO])
-    attempts = await job_reads.shown_attempts(tx, owners, asked[RUN_ID])
+    tx = query.tx
+    owners = await job_reads.visible_ids_of(query, query[REPO])
+    attempts = await job_reads.shown_attempts(tx, owners, query[RUN_ID])
     newest = attempts[0]
     subject = RunSubject(
         repo=newest["repo"],
         repository_id=newest["repository_id"],
         run_id=newest["id"],
-        github=web_url(asked.settings.github_api_url),
+        github=web_url(query.settings.github_api_url),
     )
     return RunOnPage(
         attempts=attempts,
@@ -279,7 +279,7 @@ async def read_run(asked: Query) -> RunOnPage:
             await selected_tests.show_run(tx, subject),
         ),
         listing=await fetches.find_listing(tx, newest),
-        origin=await find_origin(tx, newest["repo"], newest["id"], newest["head_sha"], asked.hidden),
+        origin=await find_origin(tx, newest["repo"], newest["id"], newest["head_sha"], query.hidden),
     )
 
 
@@ -320,20 +320,20 @@ RUN_VIEW = View(
 )
 
 
-async def find_run_hits(asked: Query, words: SearchWords, limit: int) -> list[Hit]:
+async def find_run_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
     """Return the run or the job that has a number."""
     if words.number is None:
         return []
-    private = access.reads_private(asked.request)
-    shown = await record_store.read_visible_repositories(asked.tx, asked.hidden, private=private)
-    job = await runs.find_job(asked.tx, shown.keys(), words.job or words.number)
+    private = access.reads_private(query.request)
+    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
+    job = await runs.find_job(query.tx, shown.keys(), words.job or words.number)
     hits = []
     if job and job["repository_id"] in shown:
         repo = shown[job["repository_id"]]
         hits.append(
             Hit(kind="job", title=job["name"] or "", path=f"/{repo}/job/{job['id']}", repo=repo, exact=True)
         )
-    attempts = await runs.attempts_of_run(asked.tx, shown.keys(), words.number) if not words.job else []
+    attempts = await runs.attempts_of_run(query.tx, shown.keys(), words.number) if not words.job else []
     for run in attempts[:1]:
         repo = shown[run["repository_id"]]
         title = f"{run['name'] or ''} #{run['run_number'] or ''}"

@@ -65,7 +65,6 @@ class Reply(msgspec.Struct, kw_only=True):
 class Ranges(msgspec.Struct, kw_only=True):
     """What has to be downloaded of an archive of which the end is there."""
 
-    directory: tuple[int, int] | None = (
-        None  # the part of the directory that is missing; then the child is asked again
-    )
+    # the part of the directory that is missing; then the child is asked again
+    directory: tuple[int, int] | None = None
     members: list[tuple[int, int]] = []  # where the wanted members lie, in order
