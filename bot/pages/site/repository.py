@@ -65,12 +65,12 @@ async def read_home(query: Query) -> RepositoryHome:
 
 
 async def has_home(query: Query, repo: str) -> bool:
-    """Whether a repository has a home: upstream, a listed backend, or one that GitHub has told of."""
+    """Whether a repository has a home: an upstream, a listed backend, or any that GitHub told us of."""
     return await _known_name(query, repo) is not None
 
 
 async def _known_name(query: Query, repo: str) -> str | None:
-    """Return a repository as it is spelled, None where nothing of it is known, or may be shown."""
+    """Return the spelling of a repository's name; None if it is unknown or hidden."""
     settings = query.settings
     if query.hidden.has(repo):
         return None
@@ -111,7 +111,7 @@ MOST_BACKENDS = 200
 
 
 async def describe_missing(tx: Transaction, subject: MissingSubject) -> list[Block]:
-    """Return the repositories that are watched, and what is nearer to the address."""
+    """List the watched repositories, and what is nearer to the address."""
     blocks = await home.describe_branches(tx, subject)
     hidden, settings = subject.query.hidden, subject.query.settings
     if subject.path.startswith("/oot"):
