@@ -264,7 +264,7 @@ class FailedJob(NamedTuple):
     name: str = ""  # workflow / job, without shard and runner
 
 
-class FailureStart(NamedTuple):
+class BrokenSince(NamedTuple):
     """The commit since which a job fails, and the one where it last passed."""
 
     first_bad: str
@@ -311,7 +311,7 @@ def summarize_job(history: Grid, name: str) -> JobHistory:
 
 async def find_beginning(
     tx: Transaction, settings: Settings, repo: str, sha: str, failed: FailedJob
-) -> tuple[Branch, FailureStart] | None:
+) -> tuple[Branch, BrokenSince] | None:
     """Return since when a job that failed on a commit has failed; None where it did not begin to fail there."""
     line = await find_line(tx, repo, sha)
     if line is None or line[1]["gone"]:
@@ -332,7 +332,7 @@ async def find_beginning(
     if any(cell is not None and cell.fails for cell in column[1:]):
         return None
     good = past.lines[change.last_good].commit
-    return branch, FailureStart(sha, good["sha"], gap=change.last_good > 1)
+    return branch, BrokenSince(sha, good["sha"], gap=change.last_good > 1)
 
 
 def _column_name(facts: Facts, settings: TrunkSettings, failed: FailedJob) -> str | None:
