@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.core.errors import GitHubRefused, RetryLater
-from bot.core.feature import Feature, Finding, NavigationEntry, ok, warning
+from bot.core.feature import Feature, Finding, ok, warning
 from bot.core.settings import option
 
 if TYPE_CHECKING:
@@ -97,15 +97,4 @@ FEATURE = Feature(
     metrics="bot.oot.culprits.rows:measure_searches",
     conditions="bot.oot.culprits.rows:read_conditions",
     doctor="bot.oot.culprits.feature:check_own_runs",
-    views="bot.pages.culprits.searches:VIEWS",
-    navigation=(
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/bisects",
-            label="Culprits",
-            place=15,
-            shown="bot.pages.culprits.searches:has_searches",
-            covers=("/{repo}/bisects/",),
-        ),
-    ),
 )

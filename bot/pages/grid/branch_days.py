@@ -74,12 +74,12 @@ class BranchDays:
         }
 
     def link(self) -> dict[str, object]:
-        """Return what the address of a page's JSON says."""
+        """Return the parameters of the page's JSON."""
         return {"repo": self.branch.repository["full_name"], "days": self.days}
 
 
 async def read_days(query: Query, *, columns: bool) -> BranchDays:
-    """Read some days, and up to when they are counted."""
+    """Read some days, and until when they are counted."""
     tx, days = query.tx, query[DAYS]
     branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], query[BRANCH])
     identifier, last = branch.repository["repository_id"], tx.now // DAY
@@ -130,7 +130,7 @@ class TrunkMetrics(Answer, frozen=True, kw_only=True):
 
 
 async def read_metrics(query: Query) -> BranchDays:
-    """Read the days of a branch; the page lists jobs, too."""
+    """Read the days of a branch; the page lists jobs as well."""
     return await read_days(query, columns=query.for_page)
 
 
@@ -291,7 +291,7 @@ class Queues:
 
 
 async def read_queues(query: Query) -> Queues:
-    """Read what waits, and what waited in the last days."""
+    """Read what waits now, and what waited in the last days."""
     tx = query.tx
     branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], "")
     first = tx.now // DAY - runner_queues.WEEK
@@ -327,7 +327,7 @@ def answer_queues(queues: Queues) -> Queue:
 
 
 def _spread(counts: list[int]) -> str:
-    """Return what a histogram of queue times shows, in words."""
+    """Describe a histogram of queue times."""
     upper = [f"up to {text.duration(bound)}" for bound in runner_queues.BOUNDS]
     words = [*upper, f"over {text.duration(runner_queues.BOUNDS[-1])}"]
     return ", ".join(f"{count:,} {word}" for count, word in zip(counts, words, strict=True) if count)

@@ -220,7 +220,7 @@ async def describe_repository(tx: Transaction, subject: RepositorySubject) -> li
 
 
 async def describe_branches(tx: Transaction, subject: MissingSubject) -> list[Block]:
-    """Return the branches of a repository whose page, of a branch for instance, is not there."""
+    """List the branches of a repository when one of its pages, such as a branch's, does not exist."""
     with contextlib.suppress(Rejected):
         default = await branch_reads.find_branch(tx, subject.asked.hidden, subject.repo, "")
         names = await _existing_branches(tx, default)
@@ -232,7 +232,7 @@ async def describe_branches(tx: Transaction, subject: MissingSubject) -> list[Bl
 
 
 async def lead_to_commit(tx: Transaction, subject: MissingSubject) -> str | None:
-    """Return the commit that a pull request became: one from before the App was installed has no page of its own."""
+    """Return the commit that a pull request became: one older than the App's installation has no page."""
     number = subject.asked.request.match_info.get("number", "")
     if subject.code != "unknown_pull_request" or not subject.repo or not addresses.number(number):
         return None
