@@ -12,7 +12,7 @@ from aiohttp import web
 import handlers
 from bot.context import Context, Resources
 from bot.core.clock import Clock, SystemClock
-from bot.core.feature import Features, folder, load, load_each
+from bot.core.feature import Features, folder, load, load_each, references_of
 from bot.core.files import PACKAGE
 from bot.database import make_store
 from bot.features import FEATURES
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def http_session(proxy: str | None) -> aiohttp.ClientSession:
-    """Return the session for calls out, through the proxy of the settings; it keeps no cookies.
+    """Return the session for outgoing calls, through the proxy of the settings; it keeps no cookies.
 
     trust_env stays off: with it aiohttp would read ~/.netrc too, and refuse calls for what it finds there.
     """
@@ -119,7 +119,7 @@ def timetable(settings: Settings, features: Features) -> dict[str, float]:
 
 
 def read_program(features: Features) -> None:
-    """Import what a process that answers requests needs of the features, without beginning anything."""
+    """Import the parts of the features that a process needs to answer requests, and begin nothing."""
     for part in ("views", "routes", "senders", "before_commit", "observer", "metrics"):
         for _ in load_each(features, part):
             pass
@@ -128,8 +128,8 @@ def read_program(features: Features) -> None:
 def operations(features: Features) -> list[Operation]:
     """Return the operations of the OpenAPI document."""
     described: list[Operation] = []
-    for feature in features:
-        described += view.operations(load(feature.views)) if feature.views else ()
+    for views in load_each(features, "views"):
+        described += view.operations(views)
     return [*described, *health.OPERATIONS]
 
 
@@ -154,11 +154,11 @@ def make_app(
         for templates in sorted((*PACKAGE.glob("*/templates"), *PACKAGE.glob("pages/*/templates"))):
             html.add_templates(app, templates)
         for feature in context.features:
-            if feature.views:
-                html.add_templates(app, folder(feature.views) / "templates")
-                app.add_routes(view.routes(load(feature.views)))
-            if feature.routes:
-                load(feature.routes)(app)
+            for reference in references_of(feature, "views"):
+                html.add_templates(app, folder(reference) / "templates")
+                app.add_routes(view.routes(load(reference)))
+            for add in load_each((feature,), "routes"):
+                add(app)
         openapi_document.setup(app, partial(operations, context.features))
     return app
 

@@ -36,7 +36,7 @@ def make_cli(features: Features) -> click.Group:
 
 
 def _show_whole_sentences(group: click.Group) -> None:
-    """Have lists of commands show the first paragraph of each, which click would cut."""
+    """Make lists of commands show the whole first paragraph of each, which click would cut."""
     for command in group.commands.values():
         first = (command.help or "").strip().partition("\n\n")[0]
         command.short_help = " ".join(first.replace("\b", "").split())

@@ -31,14 +31,14 @@ T = TypeVar("T", bound=Closable)
 
 @dataclass(frozen=True)
 class Resource(Generic[T]):
-    """The name of one such object, and how it is made."""
+    """The name of a long-lived object, and how it is made."""
 
     name: str
     make: Callable[[Any], T]  # from the context
 
 
 class Resources:
-    """Makes such objects on first use, and closes them."""
+    """Makes long-lived objects on first use, and closes them."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -51,7 +51,7 @@ class Resources:
         return made
 
     async def close(self) -> None:
-        """Close all that were made, the newest first."""
+        """Close every object, the newest first."""
         while self._made:
             _, made = self._made.popitem()
             await made.close()
@@ -77,7 +77,7 @@ class Context:
     resources: Resources  # what features keep open
 
     def resource(self, resource: Resource[R]) -> R:
-        """Return one of the features' long-lived objects, made on first use and closed with the bot."""
+        """Return a long-lived object of a feature, made on first use and closed with the bot."""
         return self.resources.get(resource, self)
 
     def app_for(self, repo: str) -> GitHubApp:

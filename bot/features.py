@@ -16,32 +16,26 @@ from bot.notify.feature import FEATURE as NOTIFY
 from bot.oot.culprits.feature import FEATURE as CULPRITS
 from bot.oot.feature import FEATURE as OOT
 from bot.ops.feature import FEATURE as OPS
-from bot.pages.feature import BROKEN_NOW_FEATURE as RED
 from bot.pages.feature import FEATURE as PAGES
 from bot.providers.feature import FEATURE as PROVIDERS
 from bot.sinks.feature import FEATURE as SINKS
 
-QUEUE = Feature(
+KERNEL = Feature(
     name="queue",
-    tables="bot.queue.tasks",
+    tables=("bot.db.word_index", "bot.queue.tasks"),
     tasks={"sum": "bot.queue.sums:recount_place"},
     background=frozenset({"sum"}),
 )
 
 
-WORD_INDEX = Feature(name="word_index", tables="bot.db.word_index")
-
-
 FEATURES = (
-    WORD_INDEX,
-    QUEUE,
+    KERNEL,
     INGEST,
     OOT,
     COLLECT,
     TRUNK,
     PROVIDERS,
     PAGES,
-    RED,
     DISABLED,
     LOGS,
     TEST_RESULTS,

@@ -140,7 +140,7 @@ def start_process(name: str) -> Child:
 
 
 def belong_to_parent(parent: int, name: str) -> None:
-    """Yield to the parent, end with it, even while stopped or hanging, and show a name: the last two on Linux only."""
+    """Yield to the parent's priority; on Linux, also end with it, even while stopped or hanging, and show a name."""
     with contextlib.suppress(OSError):  # of a system that does not allow it
         os.nice(NICE)
     if sys.platform == "linux":
@@ -158,7 +158,7 @@ ORPHANED = 1  # exit code
 async def taking_connections(
     channel: Channel, factory: ConnectionFactory, work_waiting: asyncio.Event
 ) -> AsyncIterator[None]:
-    """Take what the process that listens sends; once that is gone, end at once, as if killed together with it.
+    """Take connections from the process that listens; once it is gone, end at once, as if killed together with it.
 
     The lock on the database comes as a message too: its descriptor stays open for as long as this process lives.
     """
@@ -207,14 +207,14 @@ class Supervisor:
         self._adopting: set[asyncio.Task[None]] = set()
 
     def problems(self) -> list[str]:
-        """Return which processes do not answer, and why."""
+        """Say which processes do not answer, and why."""
         return [f"{name}: {why}" for name, why in self.down.items()]
 
     @contextlib.asynccontextmanager
     async def running(
         self, factory: ConnectionFactory, work_waiting: asyncio.Event, first: Mapping[str, Child]
     ) -> AsyncIterator[None]:
-        """Run the others, of which some were started already; connections they pass on are made by `factory`.
+        """Run the other processes, some of which were started already; `factory` makes the connections they pass on.
 
         The worker is woken whenever `work_waiting` is set here.
         """

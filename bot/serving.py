@@ -133,7 +133,7 @@ async def _opened(
 
 
 def _address(settings: Settings) -> str:
-    """Return the address to open, of which a worker has no pages, and where it listens behind any proxy."""
+    """Return the address to open, and where the process listens behind any proxy; a worker has no pages."""
     listening = settings.listening
     opened = f"http://{listening}/readyz" if settings.role == "worker" else f"{settings.url}/oot"
     return f"{opened}, listening on {listening}"
@@ -171,7 +171,7 @@ async def _working(context: Context, stop: asyncio.Event) -> AsyncIterator[None]
 
 
 async def _unless_set(stop: asyncio.Event, work: asyncio.Future[Any]) -> None:
-    """Wait for some work, but not once `stop` is set: a database that says nothing may keep it for minutes."""
+    """Wait for some work until `stop` is set: a silent database might hold it up for minutes."""
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
@@ -191,7 +191,7 @@ async def _stop_at(stop: asyncio.Event, worker: Worker) -> None:
 async def _first_allowlist(context: Context) -> None:
     """Read the allowlist before the first event comes, if that is quick.
 
-    Where other processes may run, the one in force stays until the next read, within half a minute.
+    Where other processes may run, the version in force stays until the next read, within half a minute.
     """
     async with context.store.read() as tx:
         if not tx.sqlite and await versions.read_in_force(tx) is not None:
@@ -202,7 +202,7 @@ async def _first_allowlist(context: Context) -> None:
 
 
 async def _first_visibility(context: Context) -> None:
-    """Ask GitHub which of the repositories in our settings are private, if it answers soon; else a task asks again."""
+    """Ask GitHub which repositories of our settings are private; if it does not answer soon, a task asks again."""
     with contextlib.suppress(RetryLater, TimeoutError):
         async with asyncio.timeout(FIRST_READ):
             await reconcile.identify_at_start(context)
@@ -224,7 +224,7 @@ BACKLOG = 1024  # connections the system holds while the bot is busy
 async def answering_requests(
     app: web.Application, listening: socket.socket, limits: ConnectionLimits
 ) -> AsyncIterator[None]:
-    """Serve the application on a socket; at the end requests in flight get a moment."""
+    """Serve the application on a socket; at the end requests in flight get a moment to finish."""
     async with connection_factory(app, None, limits) as factory, accepting_connections(listening, factory):
         yield
 
@@ -233,7 +233,7 @@ async def answering_requests(
 async def connection_factory(
     app: web.Application, router: Router | None, limits: ConnectionLimits | None = None
 ) -> AsyncIterator[ConnectionFactory]:
-    """Yield what makes an application's connections; at the end requests in flight get a moment."""
+    """Yield the factory of an application's connections; at the end requests in flight get a moment to finish."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN)
     await runner.setup()
     assert runner.server
@@ -251,7 +251,7 @@ async def connection_factory(
 
 @contextlib.asynccontextmanager
 async def accepting_connections(listening: socket.socket, factory: ConnectionFactory) -> AsyncIterator[None]:
-    """Take connections on a socket; none at the end."""
+    """Accept connections on a socket during the block."""
     server = await asyncio.get_running_loop().create_server(factory, sock=listening, backlog=BACKLOG)
     try:
         yield
@@ -271,7 +271,7 @@ async def _until_idle(server: web.Server) -> None:
 
 
 def listen_on_port(settings: Settings) -> socket.socket:
-    """Return a socket that listens where the settings say; raises Misconfigured where that cannot be."""
+    """Return a socket that listens where the settings say; raises Misconfigured where none can."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -109,7 +109,7 @@ class Worker:
                 await tasks.release(tx, owner=self._owner)
 
     async def _end(self, running: Sequence[asyncio.Task[None]]) -> bool:
-        """Cancel what still runs; returns False where the database did not answer that: it is hung up on."""
+        """Cancel what still runs; returns False if the database did not answer: its connections are dropped then."""
         for task in running:
             task.cancel()
         drains = (self._ends.drain(), self._store.drain())
@@ -128,7 +128,7 @@ class Worker:
         self._store.work_waiting.set()
 
     async def _prepare_until_stored(self) -> None:
-        """Prepare; the process answers already, so a database that is away must not end it."""
+        """Prepare, until the database can be used: the process answers already and must not end."""
         while True:
             try:
                 return await self.prepare()
@@ -194,7 +194,7 @@ class Worker:
         return claimed
 
     def _pause(self, task: Task, seconds: float) -> None:
-        """Do not run a task's kind and key for a while; other processes may, which do not know."""
+        """Pause a kind and key in this process for a while."""
         name = tasks.name_of(task)
         self._paused.add(name)
         asyncio.get_running_loop().call_later(seconds, self._resume, name)
@@ -331,7 +331,7 @@ class TaskEnds:
         await retry_until_stored(self._store.clock, partial(self._group.put, ended))
 
     async def drain(self) -> None:
-        """Return once nothing is being stored."""
+        """Wait until nothing is being stored."""
         await self._group.drain()
 
     async def _write(self, ends: Sequence[_TaskEnd]) -> list[None]:

@@ -79,7 +79,7 @@ def load_settings(config: Path | None) -> Settings:
 
 
 def run_work(work: Coroutine[None, None, T]) -> T:
-    """Return what `work` returns, run on uvloop where there is one; an error of ours becomes one line and exit code 1.
+    """Run `work`, on uvloop if there is one, and return its result; our errors become one line and exit code 1.
 
     Wrong settings are exit code 2.
     """
@@ -100,7 +100,7 @@ def run_work(work: Coroutine[None, None, T]) -> T:
 
 
 def _in_words(error: Exception) -> str:
-    """Return what went wrong; for a file also the next step, which the system does not name."""
+    """Describe an error; for a file with the next step, which the system does not name."""
     if not isinstance(error, OSError):
         return str(error)
     todo = NEXT.get(error.errno or 0) if error.filename is not None else None
@@ -127,7 +127,7 @@ def refuse(error: Misconfigured, *more: str) -> NoReturn:
 
 
 def read_database(settings: Settings, work: Callable[[Transaction], Awaitable[T]]) -> T:
-    """Return what `work` reads; a missing database is an error, none is made."""
+    """Run `work` in a reading transaction and return its result; a missing database is an error."""
 
     async def whole() -> T:
         file = settings.data_dir / "ootbot.db"
@@ -140,7 +140,7 @@ def read_database(settings: Settings, work: Callable[[Transaction], Awaitable[T]
 
 
 def change_database(settings: Settings, work: Callable[[Transaction], Awaitable[T]]) -> T:
-    """Return what `work` returns, once it is committed."""
+    """Run `work` in a transaction and return its result, once committed."""
 
     async def whole() -> T:
         if settings.database_url is None:

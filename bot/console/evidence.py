@@ -193,7 +193,7 @@ MOST_SHOWN = 20  # lines of each list
 
 
 class UsageFindings(NamedTuple):
-    """What there is to say about a log."""
+    """What a usage log says."""
 
     pieces: list[Segment]
     by_series: dict[str, Summary]
@@ -292,7 +292,7 @@ def _usage_as_json(log: UsageLog, findings: UsageFindings) -> dict[str, Any]:
 
 
 def _other_times(times: Times) -> dict[str, Any]:
-    """Return what else than durations is known of a log's time."""
+    """Return what is known of a log's times beside durations."""
     names = ("cpu_avg", "memory_avg", "gpus", "idle_share")
     return {name: getattr(times, name) for name in names}
 

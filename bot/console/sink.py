@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def choose_queues(settings: Settings, name: str, what: str | None) -> list[ExportQueue]:
-    """Return the exports of a sink that are meant; exits with 2 where there are none."""
+    """Return the chosen exports of a sink; exits with 2 if there are none."""
     from bot.sinks.queues import export_queues  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
     all_queues = export_queues(settings, features())
@@ -392,7 +392,7 @@ def _change(
     *,
     wake: bool = False,
 ) -> int:
-    """Do something to the exports of a sink; returns to how many."""
+    """Change the queues of a sink's exports; returns how many."""
     from bot.sinks import queue_rows  # noqa: PLC0415 - see above
     from bot.sinks.changes import SEND_TASK  # noqa: PLC0415 - see above
 

@@ -121,7 +121,7 @@ class _TaskChange:
     outcome: str
 
     def do(self, identifier: int | None, settings: Settings, *, all_dead: bool) -> None:
-        """Do it to one task or to all dead ones; exits with 1 where it cannot be done."""
+        """Change one task or all dead ones; exits with 1 where that is impossible."""
         from bot.ops import tasks as admin_tasks  # noqa: PLC0415 - see above
 
         if (identifier is None) is not all_dead:

@@ -17,7 +17,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return after that many seconds of this clock's time."""
+        """Wait for that many seconds of this clock's time."""
         ...
 
 

@@ -39,11 +39,11 @@ class RetryLater(OotbotError):
 
 
 class NotYet(RetryLater):
-    """What this task waits for has not happened yet. A new request for it may change that, so it is not delayed."""
+    """What this task waits for has not happened yet. A new request may change that, so it is not delayed."""
 
 
 class OverBudget(RetryLater):
-    """GitHub's limits, or its own request, rule out a call now: none like it is worth trying before `after`."""
+    """GitHub's limits, or GitHub itself, rule out a call now: no such call is worth trying before `after`."""
 
 
 GITHUB_UNAVAILABLE = "GitHub is away"  # begins the stored error of every task that waits for its return
@@ -89,7 +89,7 @@ class StoreUnavailable(OotbotError):
 
 
 def in_words(error: BaseException) -> str:
-    """Return what the system or a library ran into, without error numbers, class names and addresses of its own."""
+    """Describe an error of the system or a library in words, without numbers, class names and addresses."""
     cause = getattr(error, "os_error", error)  # what a client's error was made of
     if isinstance(cause, OSError):
         said = _describe_os_error(cause)

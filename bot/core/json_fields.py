@@ -43,7 +43,7 @@ _decoder = msgspec.json.Decoder(float_hook=float)
 
 
 def learn(kind: Any) -> None:
-    """Have msgspec look at a type now, when its module is imported, for what is converted to it in threads later.
+    """Make msgspec learn a type at import, for conversions that run in threads later.
 
     Where two threads have it look at the same type for the first time at the same moment, the process crashes (msgspec
     0.22). A decoder that a module makes for itself does the same.
@@ -69,7 +69,7 @@ def read_member(source: Any, path: tuple[str, ...], kind: Kind) -> Any:
 
 @cache
 def member_reader(path: tuple[str, ...], kind: Kind) -> Callable[[Any], Any]:
-    """Return what `read` does for one path and kind: for what is read of every delivery."""
+    """Return a reader of one path and kind: faster, for members that are read from every delivery."""
     cast = CASTS[kind]
     if len(path) > 1 or path[0].endswith("[]"):
         return partial(read_member, path=path, kind=kind)

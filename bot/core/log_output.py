@@ -27,9 +27,9 @@ REQUEST: ContextVar[tuple[str, str] | None] = ContextVar("request", default=None
 
 
 class ErrorLog:
-    """Logs unexpected errors: of each place one traceback a minute, with how often it was left out before.
+    """Logs unexpected errors: one traceback per place and minute, with the number of those left out before.
 
-    Of an unusable database there is one line a minute and no traceback: attempts come every second, and the full disk
+    An unusable database gets one line a minute and no traceback: attempts come every second, and the full disk
     may be the one that holds the log.
     """
 
@@ -42,7 +42,7 @@ class ErrorLog:
         self._left_out: Counter[str] = Counter()
 
     def write(self, event: str, error: BaseException, **more: object) -> None:
-        """Log an error, unless one of the same place was logged within the last minute."""
+        """Log an error, unless the same place has logged one within the last minute."""
         unusable = isinstance(error, StoreUnavailable)
         about = event if unusable else f"{event} {_place(error)}"
         now = self._now()

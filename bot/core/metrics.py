@@ -161,7 +161,7 @@ def _provider_event(provider: str, event: str) -> Counter:
 
 
 def count_provider_event(provider: str, event: str) -> None:
-    """Count an event of another CI, one of a few."""
+    """Count an event of another CI by its provider."""
     _provider_event(provider, event).inc()
 
 

@@ -31,7 +31,7 @@ def option(
     show: Callable[[Any], str] | None = None,
     environ: bool = False,
 ) -> Any:
-    """Declare one option; without a default it is required. `show` writes a default as `read` reads it.
+    """Declare an option; without a default it is required. `show` writes a default as `read` reads it.
 
     With `environ`, `read` gets the environment as well: the option names variables that hold secrets.
     """

@@ -25,7 +25,7 @@ Complete = Callable[[sqlite3.Connection], None]
 def make_backup(url: str, target: Path, *, complete: Complete | None = None) -> None:
     """Copy the database to a new file that only its owner may read: complete and checked, or absent.
 
-    `complete` adds to SQLite's copy what else belongs to it.
+    `complete` adds to SQLite's copy what is not in the database file.
 
     Raises FileExistsError rather than overwrite, GiveUp when no good copy can be made.
     """
@@ -75,7 +75,7 @@ def _copy_sqlite(source: Path, part: Path, complete: Complete | None) -> None:
 
 
 def _dump_postgresql(source: PostgresAddress, part: Path) -> None:
-    """Have pg_dump write a custom-format archive, and pg_restore list its contents."""
+    """Dump into a custom-format archive with pg_dump, and check it with pg_restore's list of its contents."""
     environ = dict(os.environ)
     if source.password:  # not as an argument: every user of the machine sees those
         environ["PGPASSWORD"] = source.password

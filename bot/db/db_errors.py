@@ -66,7 +66,7 @@ def translated(url: sa.URL) -> Iterator[None]:
 
 
 def unavailable(url: sa.URL, error: BaseException) -> StoreUnavailable:
-    """Return the error to raise: which database, why, and the next step; never a password, statement or value."""
+    """Return the error to raise: which database, why, and the next step, without passwords, statements or values."""
     reason = getattr(error, "orig", None) or error  # SQLAlchemy's own text holds statement and values
     if url.get_backend_name() == "sqlite":
         where, hint = url.database, _sqlite_hint(reason)
@@ -88,7 +88,7 @@ def _postgres_hint(reason: object) -> str:
 
 
 async def retry_until_stored(clock: Clock, write: Callable[[], Awaitable[T]]) -> T:
-    """Return what `write` returns, tried up to four times; raises StoreUnavailable when the last one fails."""
+    """Call `write` up to four times and return its result; raises StoreUnavailable when the last call fails."""
     for wait in RETRY_WAITS:
         try:
             return await write()

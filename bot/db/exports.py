@@ -105,7 +105,7 @@ class StoredObject:
 
 
 def object_key(*parts: object) -> str:
-    """Return a key of these parts, none of which leads out of its place: what may be special in one is quoted."""
+    """Return a key of these parts, with special characters quoted, so that no part leads out of its place."""
     return "/".join(_quoted(str(part)) for part in parts)
 
 
@@ -124,7 +124,7 @@ def _quoted(part: str) -> str:
 
 
 def json_line(value: Any) -> bytes:
-    """Return a value as a line of JSON; numbers that JSON has not are texts, as upstream's readers know them."""
+    """Return a value as a line of JSON; numbers that JSON lacks become texts, as upstream's readers expect."""
     return msgspec.json.encode(_with_finite_numbers(value)) + b"\n"
 
 
@@ -210,12 +210,12 @@ class Addition:
 
 
 def encode_key(key: Sequence[Any]) -> str:
-    """Return a key as a text that is stored."""
+    """Return a key as the text that is stored."""
     return _TEXT.encode(key).decode()
 
 
 def decode_key(text: str) -> RowKey:
-    """Return the key in such a text."""
+    """Return the key that a stored text holds."""
     return _KEY.decode(text)
 
 
@@ -227,7 +227,7 @@ async def read_rows(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> 
 async def read_columns(
     tx: Transaction, export: Export, keys: Sequence[RowKey], columns: tuple[sa.ColumnElement[Any], ...]
 ) -> dict[RowKey, ExportedRow]:
-    """Return some columns of such rows, those of the key among them."""
+    """Return some columns of the rows of these keys, the key's included."""
     rows_by_key: dict[RowKey, ExportedRow] = {}
     query = _rows_of_keys(columns, export.key_columns, export.condition, sqlite=tx.sqlite)
     for start in range(0, len(keys), KEYS_AT_ONCE):
@@ -272,14 +272,14 @@ def copy_table(export: Export) -> TableCopy:
 
 
 async def read_copied(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
-    """Return rows with what such a copy has of them, and what says whether they are sent at all."""
+    """Return rows with the columns that such a copy has, and those that decide whether they are sent."""
     needed = frozenset({*export.key_names, *export.repositories, export.deleted})
     return await read_columns(tx, export, keys, _read_of(export.table, needed, sqlite=tx.sqlite))
 
 
 @functools.cache
 def _read_of(table: sa.Table, needed: frozenset[str], *, sqlite: bool) -> tuple[sa.ColumnElement[Any], ...]:
-    """Return the columns that are read; what is stored as JSON and sent as a text is left as it is stored."""
+    """Return the columns to read; JSON that is sent as text stays as it is stored."""
     types = column_types(table)
     return tuple(
         sa.type_coerce(column, sa.Text()).label(column.name)
@@ -326,7 +326,7 @@ def _time_of(export: Export, columns: Mapping[str, str]) -> str:
 def column_types(
     *tables: sa.FromClause, without: Iterable[str] = (), first: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return the types of the columns of tables, and of the repository's name, where no table has it."""
+    """Return the types of the tables' columns, and that of the repository's name where no table has it."""
     unwanted = LEFT_OUT | set(without)
     types: dict[str, str] = {}
     for column in [column for table in tables for column in table.columns]:

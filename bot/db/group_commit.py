@@ -48,7 +48,7 @@ class GroupCommit(Generic[Item, Result]):
     def put(self, item: Item) -> asyncio.Future[Result]:
         """Store an item; the future has its result after the commit.
 
-        Its error is StoreUnavailable: then it was not stored, or that is unknown because the database did not answer.
+        Its error is StoreUnavailable where it was not stored, or where the database did not answer.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
@@ -68,12 +68,12 @@ class GroupCommit(Generic[Item, Result]):
             self._deadline = loop.call_later(seconds, self._refuse_late)
 
     async def drain(self) -> None:
-        """Return once everything that waits is stored."""
+        """Wait until everything that waits is stored."""
         while self._writer is not None:
             await asyncio.shield(self._writer)
 
     def _refuse_late(self) -> None:
-        """Answer those that have waited for too long: one timer for all, one for each would cost more than its item."""
+        """Answer those that have waited for too long, by one timer for all: one each would cost more than the item."""
         loop = asyncio.get_running_loop()
         self._deadline = None
         while self._unanswered:
@@ -104,7 +104,7 @@ class GroupCommit(Generic[Item, Result]):
             self._writer = None
 
     def _next_batch(self) -> list[tuple[Item, asyncio.Future[Result]]]:
-        """Take items that fit together, the first in any case: small ones overtake a large one that has to wait."""
+        """Take the first item and those that fit beside it: small ones overtake a large one that has to wait."""
         batch: list[tuple[Item, asyncio.Future[Result]]] = []
         rest, total = [], 0
         for item, future in self._waiting:
@@ -136,7 +136,7 @@ MOST = 50  # pieces of work in one transaction
 
 
 class SharedTransactions:
-    """Runs work in transactions, as many pieces in each as came while the one before was running."""
+    """Runs work in transactions; what arrives while one runs shares the next."""
 
     def __init__(self, transaction: Callable[[], AbstractAsyncContextManager[Transaction]]) -> None:
         self._transaction = transaction
@@ -145,7 +145,7 @@ class SharedTransactions:
         )
 
     async def run(self, work: Work[T]) -> T:
-        """Return what `work` returns, once it is committed; raises what it raises, and nothing of it is stored then.
+        """Return what `work` returns, once committed; whatever it raises is raised here, and nothing is stored then.
 
         It does nothing but read and write rows. It runs once more, alone, where other work in its transaction has
         failed; and what it logged would carry the names of another's task.
@@ -153,7 +153,7 @@ class SharedTransactions:
         return cast("T", await self._group.put(work))
 
     async def drain(self) -> None:
-        """Return once nothing is being written."""
+        """Wait until nothing is being written."""
         await self._group.drain()
 
     async def _write(self, pieces: Sequence[Work[Any]]) -> list[Any]:

@@ -105,9 +105,9 @@ class DatabaseClock:
 
 
 async def offset_to_database(store: Store, clock: Clock) -> int:
-    """Return by how many milliseconds a clock is behind PostgreSQL's; negative when it is ahead.
+    """Return how many milliseconds a clock is behind PostgreSQL's; negative when it is ahead.
 
-    The quickest of a few answers counts: its error is at most half of the time it took.
+    The fastest of a few answers counts: its error is at most half of its duration.
     """
     samples = []
     async with store.read() as tx:
@@ -125,7 +125,7 @@ ENDING_WITHIN = 5.0  # seconds that processes get to end whose first one has die
 
 @contextlib.contextmanager
 def hold_instance_lock(url: str) -> Iterator[int | None]:
-    """Keep others from serving an SQLite file; on PostgreSQL there may be any number.
+    """Keep other processes from serving an SQLite file; PostgreSQL allows any number.
 
     Yields the lock's descriptor: processes that share it keep it until the last of them ends, however it ends.
     Raises Misconfigured while others hold it.

@@ -34,7 +34,7 @@ log = structlog.get_logger("bot.db.migrate")
 async def bring_up_to_date(engine: Engine) -> None:
     """Bring the schema up to date; see `upgrade`.
 
-    A migration locks tables that running processes lock in another order: when PostgreSQL aborts it as a deadlock,
+    A migration locks tables in another order than running processes do: when PostgreSQL aborts it as a deadlock,
     nothing of it was done, and it is tried again.
     """
     for wait in (*WAITS, None):
@@ -100,7 +100,7 @@ def _require_support(conn: sa.Connection, stored: str) -> None:
 
 
 def _migrate(conn: sa.Connection) -> None:
-    """Apply what is missing. Alembic is imported here: most starts have nothing to do, and are faster without it."""
+    """Apply missing migrations. Alembic is imported here: most starts have none to apply and are faster without it."""
     from alembic import command  # noqa: PLC0415 - see above
     from alembic.config import Config  # noqa: PLC0415 - see above
 

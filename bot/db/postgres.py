@@ -32,7 +32,7 @@ EXAMINE = "SELECT pg_backend_pid(), getdatabaseencoding(), current_database()"
 
 
 class PostgresServer:
-    """Where a server is; `pooled` once it turned out that a pooler, such as PgBouncer, stands before it."""
+    """A server's address; `pooled` once a pooler, such as PgBouncer, was found in front of it."""
 
     def __init__(self, text: str, url: sa.URL) -> None:
         self._address = read_address(text)
@@ -58,7 +58,7 @@ class PostgresServer:
         return arguments
 
     async def examine(self) -> None:
-        """Connect once, and find out what stands there.
+        """Connect once and find out what the server is.
 
         Raises Misconfigured where the database cannot hold all text, StoreUnavailable where it cannot be used.
         """
@@ -238,7 +238,7 @@ def make_postgres_engine(
 ) -> Engine:
     """Return an engine; `lost_after`: seconds after which the server ends an idle transaction.
 
-    With `ping` a connection has to answer before it is used: for those that are idle for long.
+    With `ping` a connection has to answer before it is used: for connections that idle for long.
     """
     # brings SQLAlchemy's ORM with it, a tenth of the time a start takes
     from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415
@@ -252,7 +252,7 @@ def make_postgres_engine(
 
 
 def _connect_to(engine: AsyncEngine, server: PostgresServer) -> None:
-    """Have new connections made by the driver's own reading of the address."""
+    """Let the driver read the address itself for new connections."""
 
     def set_arguments(_dialect: object, _record: object, _args: object, parameters: dict[str, Any]) -> None:
         parameters.clear()
@@ -262,7 +262,7 @@ def _connect_to(engine: AsyncEngine, server: PostgresServer) -> None:
 
 
 def _check_liveness(engine: AsyncEngine, *, ping: bool) -> None:
-    """Have the pool hand out no connection that has ended since its last use, and close without waiting.
+    """Make the pool discard connections that have ended since their last use, and close without waiting.
 
     With `ping` the server must answer within PING_TIMEOUT first.
     """
@@ -289,9 +289,9 @@ def _check_liveness(engine: AsyncEngine, *, ping: bool) -> None:
 
 
 def _limit_idle_transactions(engine: AsyncEngine, server: PostgresServer, lost_after: float) -> None:
-    """Have PostgreSQL end transactions of a process that is frozen or whose machine is gone.
+    """Make PostgreSQL end transactions of a process that is frozen or whose machine is gone.
 
-    By itself it notices neither for two hours, and their locks would block every other process.
+    It would notice neither for two hours, and their locks would block every other process.
     """
     limit = f"SELECT set_config('idle_in_transaction_session_timeout', '{round(lost_after * 1000)}', false)"
 
@@ -340,7 +340,7 @@ async def listen_for_work(store: Store) -> None:
 
 
 async def _listen_on_connection(store: Store, connection: Any, watchdog: Watchdog) -> None:
-    """Listen on asyncpg's connection until it is lost, which raises."""
+    """Listen on asyncpg's connection; raises once it is lost."""
     lost = asyncio.Event()
 
     def on_notification(_connection: object, _pid: int, _channel: str, sender: str) -> None:

@@ -54,9 +54,9 @@ def partial_index(
 
 
 def begins(column: sa.ColumnElement[str], start: str, *, sqlite: bool) -> sa.ColumnElement[bool]:
-    """Return the condition that a text begins with another one, as an index serves it.
+    """Return the condition that a text begins with another one, in a form that an index serves.
 
-    PostgreSQL's index has to be one of bytes, `postgresql_ops={"name": "text_pattern_ops"}`, whatever its collation.
+    PostgreSQL needs an index of bytes, `postgresql_ops={"name": "text_pattern_ops"}`, whatever its collation.
     """
     end = start + "\U0010ffff"  # no character comes after it
     if sqlite:
@@ -65,9 +65,9 @@ def begins(column: sa.ColumnElement[str], start: str, *, sqlite: bool) -> sa.Col
 
 
 def unindexed(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
-    """Return a text column in a form that no index serves, for conditions that leave most rows.
+    """Return a text column in a form that no index serves, for conditions that most rows meet.
 
-    SQLite, without statistics, takes the index of what equals one value rather than that of what is in a list.
+    Without statistics SQLite prefers the index of a column compared with one value to that of one compared with a list.
     """
     return sa.func.coalesce(column, "")
 
@@ -77,7 +77,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Default:
-    """The value that rows have which were written before there was this column, as SQL."""
+    """The value, as SQL, of rows that were written before the column existed."""
 
     sql: str | sa.ColumnElement[Any]
 
@@ -183,7 +183,7 @@ def select(kind: type[T], *tables: sa.FromClause, **computed: sa.ColumnElement[A
 
 @functools.lru_cache(maxsize=1_000)
 def _select(kind: type, tables: tuple[sa.FromClause, ...]) -> sa.Select[*tuple[Any, ...]]:
-    """Return the query for rows with nothing but columns, put together once."""
+    """Return the query for rows without computed columns; it is built once."""
     return sa.select(*(_column(kind, field, tables) for field in fields(kind).values()))
 
 
@@ -201,7 +201,7 @@ def _column(kind: type, field: Field, tables: Sequence[sa.FromClause]) -> sa.Col
 
 
 def as_rows(kind: type[T], rows: list[dict[str, Any]]) -> list[T]:
-    """Return rows of a statement that was written by hand as those of a row class; raises TypeError if they are not."""
+    """Check rows of a hand-written statement against a row class and return them; raises TypeError if they differ."""
     if rows:
         plain: type = kind
         _require_columns(plain, tuple(rows[0]))
@@ -210,7 +210,7 @@ def as_rows(kind: type[T], rows: list[dict[str, Any]]) -> list[T]:
 
 @functools.lru_cache(maxsize=2_000)
 def _require_columns(kind: type, names: tuple[str, ...]) -> None:
-    """Raise TypeError unless rows with these columns have all that a TypedDict has; more does no harm."""
+    """Raise TypeError unless these columns include all of a TypedDict's."""
     declared = kind.__annotations__.keys()
     optional: frozenset[str] = getattr(kind, "__optional_keys__", frozenset())
     if missing := declared - optional - set(names):

@@ -68,7 +68,7 @@ class Session:
                 self.driver.rollback()
 
     def close(self) -> None:
-        """Give the connection back; what was not committed is undone."""
+        """Return the connection to its engine; what was not committed is undone."""
         self.conn.close()
 
     def _run(self, compiled: Compiled, given: Mapping[str, Any]) -> Result:
@@ -129,7 +129,7 @@ class Threads:
         self.closed = False
 
     async def run(self, work: Callable[..., T], *arguments: Any, writes: bool) -> T:
-        """Return what `work` returns in another thread; a caller that is cancelled waits for its end all the same."""
+        """Run `work` in another thread and return its result; even a cancelled caller waits for its end."""
         executor = self._writing if writes else self._reading
         running = asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
         try:
@@ -143,7 +143,7 @@ class Threads:
             raise
 
     def run_here(self, driver: DriverConnection, work: Callable[..., T], *arguments: Any, waits: bool) -> T:
-        """Return what `work` returns in this thread; raises HandOver where that takes long or has to wait."""
+        """Run `work` in this thread and return its result; raises HandOver where that takes long or has to wait."""
         began = time.monotonic()
         if began < self._paused_until:
             raise HandOver
@@ -175,7 +175,7 @@ class Threads:
 
 
 def _interrupt() -> int:
-    """Return what has SQLite give a statement up."""
+    """Return a progress handler that makes SQLite give up a statement."""
     return 1
 
 
@@ -186,7 +186,7 @@ class DriverConnection(sqlite3.Connection):
     _patience = 0  # milliseconds; read when it is changed first
 
     def wait_for_others(self, wait: bool) -> None:
-        """Have statements wait for a lock of another process, or fail at once."""
+        """Set whether statements wait for another process's lock or fail at once."""
         if wait == self._waits:
             return
         if not wait and not self._patience:
@@ -200,7 +200,7 @@ MOST_IDLE = 4  # connections that stay open: each has a page cache
 
 
 class Engine:
-    """SQLAlchemy's synchronous engine; connections are used again as they are, since its pool takes 60 us for each."""
+    """SQLAlchemy's synchronous engine; connections are reused as they are, since its pool takes 60 us for each."""
 
     def __init__(self, engine: sa.Engine, threads: Threads | None = None) -> None:
         self._engine = engine
@@ -225,7 +225,7 @@ class Engine:
             session.close()
 
     async def _give_way(self) -> None:
-        """Let others in the loop run where statements have run there for long: they wait for nothing by themselves."""
+        """Let other tasks run after statements have occupied the loop for long: statements themselves never yield."""
         if time.monotonic() >= self._until:
             await asyncio.sleep(0)
             self._until = time.monotonic() + LONGEST
@@ -236,10 +236,10 @@ class Engine:
         return Session(await self._threads.run(self._engine.connect, writes=False))
 
     def hang_up(self) -> None:
-        """Do nothing: no server keeps a connection waiting."""
+        """Do nothing: there is no server whose connection might hang."""
 
     async def dispose(self) -> None:
-        """Close every connection that is not in use; once more does nothing."""
+        """Close every connection that is not in use; may be called twice."""
         if self._threads is None:
             self._close()
         elif not self._threads.closed:
@@ -287,12 +287,12 @@ class Connection:
             yield Result(names, rows, -1)
 
     async def run_sync(self, work: Callable[[sa.Connection], T]) -> T:
-        """Return what `work` returns for SQLAlchemy's connection."""
+        """Call `work` with SQLAlchemy's connection and return its result."""
         return await self._run(partial(work, self._session.conn))
 
     @contextlib.asynccontextmanager
     async def begin(self) -> AsyncIterator[None]:
-        """Commit at the end what was begun with the first statement, or roll it back."""
+        """Commit the transaction of the block at its end, or roll it back on any error."""
         try:
             yield
             await self._end(self._session.commit)
@@ -301,7 +301,7 @@ class Connection:
             raise
 
     def attempt(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Let one statement fail: SQLite undoes that alone."""
+        """Let one statement fail: SQLite undoes only that statement."""
         return contextlib.nullcontext()
 
     async def _end(self, end: Callable[[], None]) -> None:
@@ -311,7 +311,7 @@ class Connection:
             end()
 
     async def _run(self, work: Callable[[], T], *, reads: bool = False) -> T:
-        """Return what `work` returns; `reads`: it may be begun here, given up, and run again elsewhere."""
+        """Run `work` and return its result; `reads`: it may be begun here, given up, and run again elsewhere."""
         if self._threads is None:
             return self._begun(work)
         if reads:

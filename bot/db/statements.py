@@ -151,7 +151,7 @@ SQLITE: sa.Dialect = sqlite.dialect(**JSON_TEXT)
 
 
 def literal_word(word: str) -> sa.ColumnClause[str]:
-    """Return a word to compare with, written into the SQL: for states that partial indexes are for.
+    """Return a word as a literal of the SQL, for states that partial indexes name.
 
     Where it is a parameter SQLite has to plan the statement again each time to know that it may use such an index.
     """
@@ -313,7 +313,7 @@ def _processed(values: Sequence[Any], processors: Sequence[Processor | None]) ->
 
 
 def _padded(values: Collection[Any]) -> list[Any]:
-    """Return values made longer by the last one, to a power of two or a multiple of STEP."""
+    """Pad values with the last one to a power of two or a multiple of STEP."""
     whole = list(values)
     if whole:
         length = 1 << (len(whole) - 1).bit_length()
@@ -324,6 +324,6 @@ def _padded(values: Collection[Any]) -> list[Any]:
 
 
 def _row_class(names: tuple[str, ...]) -> Any:
-    """Return a class of tuples whose fields have these names, where they can be names of fields."""
+    """Return a class of tuples with these field names, where Python allows them."""
     make: Any = namedtuple  # noqa: PYI024 - the names are known only now
     return make("Row", names, rename=True)

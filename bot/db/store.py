@@ -108,7 +108,7 @@ def _sqlite(url: sa.URL, options: EngineOptions, cache: int) -> sa.Engine:
 
 
 def _begin_sqlite(conn: sa.Connection) -> None:
-    """Begin what SQLAlchemy begins by itself, as a migration does after its first commit."""
+    """Begin transactions that SQLAlchemy begins implicitly, such as a migration's after its first commit."""
     driver: Any = conn.connection.dbapi_connection
     if not driver.in_transaction:
         conn.exec_driver_sql("BEGIN IMMEDIATE")
@@ -184,7 +184,7 @@ class Store:
         await self._engine.dispose()
 
     def hang_up(self) -> None:
-        """Drop PostgreSQL connections in use in the store's own loop: nothing that was begun on them is committed."""
+        """Drop the PostgreSQL connections in use in the store's own loop: nothing begun on them is committed."""
         self._engine.hang_up()
 
     @contextlib.asynccontextmanager
@@ -214,7 +214,7 @@ class Store:
             self.work_waiting.set()
 
     async def write(self, work: Work[T]) -> T:
-        """Return what `work` returns for a transaction, once that is committed.
+        """Run `work` in a transaction and return its result, once committed.
 
         On SQLite, which has one writer, it may be shared with others: `work` does nothing but write rows, and may be
         called twice. On PostgreSQL, where two that lock the same rows in another order would wait for each other, it
@@ -226,7 +226,7 @@ class Store:
             return await work(tx)
 
     async def drain(self) -> None:
-        """Return once nothing is being written for those who called `write`, even if they were cancelled."""
+        """Wait until no call of `write` is in progress, not even for a caller that was cancelled."""
         await self._shared.drain()
 
     @contextlib.asynccontextmanager
@@ -255,7 +255,7 @@ class Store:
         )
 
     def read_in(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let `read` also be used in another thread's event loop: a connection belongs to one loop."""
+        """Allow `read` in another thread's event loop, too: a connection belongs to one loop."""
         self._other_readers[loop] = make_engine_for_other_loop(self.url, self._options)
 
     async def stop_reading(self) -> None:
@@ -300,7 +300,7 @@ class Store:
             )
 
     def _check_file(self) -> None:
-        """Raise StoreUnavailable when it cannot be opened: the asynchronous driver's thread would outlive its loop.
+        """Raise StoreUnavailable when the file cannot be opened: the driver's thread would outlive its loop.
 
         Only its owner may read a new one and the files SQLite puts beside it: it holds the key of the callback tokens.
         """

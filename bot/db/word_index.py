@@ -21,7 +21,7 @@ class _Id(TypedDict):
 
 
 class Title(TypedDict):
-    """A title, and what it is of."""
+    """A title and its object."""
 
     kind: Text  # pull, commit, failure
     repository_id: Big  # 0: of none
@@ -60,7 +60,7 @@ _PART = re.compile(r"[^\W_]+")
 
 
 def words_of(text: str) -> set[bytes]:
-    """Return the words of a text in lower case, names joined by underscores also in their parts."""
+    """Return the words of a text in lower case; a name joined by underscores counts as its parts, too."""
     listed: dict[str, None] = {}
     for word in _WORD.findall(text[:TEXT_MOST].casefold()):
         listed[word] = None
@@ -74,17 +74,17 @@ def asked_words(text: str) -> list[bytes]:
 
 
 def encode(word: str) -> bytes:
-    """Return a word as it is stored: cut, never within a character."""
+    """Encode a word for storage, cut to its limit but never within a character."""
     return word.encode()[:LONGEST_WORD].decode(errors="ignore").encode()
 
 
 def end_of_prefix(word: bytes) -> bytes:
-    """Return what stands behind all words that begin with this one."""
+    """Complete a prefix: return the first value after all words that begin with it."""
     return word + b"\xff"  # is in no UTF-8
 
 
 def begins_each(wanted: list[bytes], text: str) -> bool:
-    """Whether each of these begins a word of a text."""
+    """Whether each of these is the beginning of a word of a text."""
     known = words_of(text)
     return all(any(word.startswith(beginning) for word in known) for beginning in wanted)
 
@@ -142,9 +142,9 @@ async def _forget_words(tx: Transaction, row: TitleRow, words: Collection[bytes]
 async def find_titles(
     tx: Transaction, kind: str, text: str, *, owners: Collection[int], limit: int
 ) -> list[TitleRow]:
-    """Return titles of some repositories in which each word of a text begins a word, the newest first.
+    """Return titles of some repositories in which each word of a text is the beginning of a word, newest first.
 
-    Where very many have even the rarest word, only some of them are looked at: the newest that have exactly this word.
+    Where very many titles have even the rarest word, only the newest that have exactly this word are looked at.
     """
     wanted = asked_words(text)[:ASKED_MOST]
     if not wanted or not owners:
@@ -164,9 +164,9 @@ async def find_titles(
 
 
 async def forget_titles(tx: Transaction, kind: str, *, kept: sa.ColumnElement[bool]) -> int:
-    """Delete some titles of which there is nothing any more; returns how many.
+    """Delete some titles whose objects no longer exist; returns how many.
 
-    `kept` is the condition, over the columns of `title`, that what a title is of is there. Each hour has its turn of
+    `kept` is the condition, over the columns of `title`, that a title's object exists. Each hour has its share of
     titles, so that all are looked at in time.
     """
     first, last = (await tx.run(sa.select(sa.func.min(TITLE.id), sa.func.max(TITLE.id)))).one()
@@ -182,13 +182,13 @@ async def forget_titles(tx: Transaction, kind: str, *, kept: sa.ColumnElement[bo
 
 
 async def _count(tx: Transaction, kind: str, wanted: bytes) -> int:
-    """Return how many words begin so; one more than are looked at stands for all above."""
+    """Count the words with this beginning, up to one more than are looked at."""
     some = sa.select(sa.literal(1)).where(*_begins(kind, wanted)).limit(CANDIDATES + 1).subquery()
     return int((await tx.run(sa.select(sa.func.count()).select_from(some))).scalar_one())
 
 
 def _candidates(kind: str, wanted: bytes) -> sa.CompoundSelect[tuple[int]]:
-    """Return titles with a word that begins so: the newest that have exactly this one, and the first of the others."""
+    """Return titles with a word of this beginning: the newest with exactly this word, and the first of the others."""
     ids = sa.select(WORD.title_id).limit(CANDIDATES)
     exact = ids.where(WORD.kind == kind, WORD.word == wanted).order_by(WORD.title_id.desc()).subquery()
     begun = ids.where(*_begins(kind, wanted)).subquery()

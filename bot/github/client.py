@@ -145,7 +145,7 @@ class Tokens:
 
 
 def _require_valid_key(error: GitHubRefused) -> None:
-    """Raise RetryLater when GitHub rejects the App's own JWT: that says nothing about a repository."""
+    """Raise RetryLater when GitHub rejects the App's own JWT, which says nothing about a repository."""
     if error.status == 401:
         reason = (
             f"GitHub does not accept the App's key: check APP_ID, PRIVATE_KEY and the clock ({error.message})"
@@ -198,7 +198,7 @@ class Identity:
 
 
 def load_key(private_key: str) -> RSAPrivateKey:
-    """Return the App's key; raises Misconfigured where it is none. Checking it takes as long as rendering a page."""
+    """Return the App's key; raises Misconfigured for an invalid one. Checking takes as long as rendering a page."""
     try:
         key = load_pem_private_key(private_key.encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -221,7 +221,7 @@ KEY_REFUSED = "GitHub does not accept the App's key: check APP_ID, PRIVATE_KEY a
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
-    """Where to fetch some content, valid for a minute; `headers` only where that is the API itself."""
+    """Where to fetch some content, valid for a minute; `headers` are set only for the API itself."""
 
     url: str = field(repr=False)  # it works without further authentication
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -268,7 +268,7 @@ class GitHubApp:
         return Client(self, repo, permissions, since=since)
 
     def by_name(self, repo: str, **permissions: str) -> Client:
-        """Return a client for whichever repository has a name now, to find out which one that is."""
+        """Return a client for whichever repository has this name now, to find out which one that is."""
         return Client(self, repo, permissions, by_name=True)
 
     def low_priority(self, repo: str, *, since: int | None = None, **permissions: str) -> Client:
@@ -280,7 +280,7 @@ class GitHubApp:
         return Client(self, repo, permissions, etag_cache=self._etag_cache, since=since)
 
     async def role(self, repo: str, login: str) -> str | None:
-        """Return a person's permission in a repository as GitHub names it, None where it names none. Cached."""
+        """Return a person's permission in a repository, as GitHub names it, or None. Cached."""
         key = (repo.casefold(), login.casefold())
         if key not in self._roles:
             client = self.client(repo, metadata="read")
@@ -306,7 +306,7 @@ class GitHubApp:
     async def request_as_app(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> Response:
-        """Make a call as the App itself; a wrong clock of ours is noticed, and corrected for from then on."""
+        """Make a call as the App itself; a wrong clock of ours is noticed and corrected from then on."""
         for last_try in (False, True):
             skew = self._identity.skew
             signed = {**headers, "authorization": f"Bearer {self._identity.jwt()}"}
@@ -406,11 +406,11 @@ class AppClient(GitHubAPI):
         return responses.judge_refusal(error, method, url.removeprefix(self._app.api_url), age=self._age())
 
     def _age(self) -> int | None:
-        """Return how old what is called about is, None where the caller does not know."""
+        """Return the age of the object that is called about; None where the caller does not know it."""
         return None
 
     def lacks(self, what: Lack) -> bool:
-        """Whether this GitHub is a server that lacks something of github.com; known once it has answered."""
+        """Whether this GitHub is a server that lacks a feature of github.com; known once it has answered."""
         return responses.lacks(self._app.server_version, what)
 
     async def sleep(self, seconds: float) -> None:

@@ -37,9 +37,9 @@ class DownloadRefused(OotbotError):
 
 
 class AddressGuard:
-    """Says which addresses may be fetched: public ones, and those inside a network of ours where they are allowed.
+    """Decides which addresses may be fetched: public ones, and those inside our network where that is allowed.
 
-    Where nothing else is said, they are allowed if GITHUB_API_URL is one.
+    By default they are allowed if GITHUB_API_URL is one.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class AddressGuard:
         self._proxy_host = URL(proxy).host if proxy else None
 
     async def parse(self, text: str) -> URL:
-        """Return an address to connect to; raises DownloadRefused for one that must not be fetched."""
+        """Parse an address to connect to; raises DownloadRefused for one that must not be fetched."""
         url = _parse(text)
         host, internal = url.host or "", await self._is_internal_allowed()
         if url.scheme != "https" and not (url.scheme == "http" and internal):
@@ -67,11 +67,11 @@ class AddressGuard:
         return url
 
     def is_api(self, url: URL) -> bool:
-        """Whether an address is of GitHub's API."""
+        """Whether an address belongs to GitHub's API."""
         return url.origin() == self._api.origin()
 
     def resolver(self) -> AbstractResolver:
-        """Return a resolver of names that refuses what may not be fetched."""
+        """Return a resolver that refuses hosts that may not be fetched."""
         return _Guarded(self)
 
     def check_resolved(self, host: str, port: int, addresses: Iterable[str]) -> None:
@@ -87,7 +87,7 @@ class AddressGuard:
                 raise DownloadRefused("it leads to this bot itself")
 
     async def _is_internal_allowed(self) -> bool:
-        """Whether GITHUB_API_URL is inside a network of ours."""
+        """Whether GITHUB_API_URL is inside our network."""
         if self._internal_allowed is None:
             host = self._api.host or ""
             addresses = [host] if _is_literal(host) else await _addresses(host)
@@ -147,14 +147,14 @@ def _is_literal(host: str) -> bool:
 
 
 def _is_public(address: str) -> bool:
-    """Whether an address is on the public network; one inside another notation counts as what is inside."""
+    """Whether an address is on the public network; an embedded address counts instead of its wrapping."""
     parsed = ip_address(address.partition("%")[0])
     inner = getattr(parsed, "ipv4_mapped", None) or getattr(parsed, "sixtofour", None)
     return (inner or parsed).is_global and not parsed.is_multicast
 
 
 def _is_of_this_machine(address: str) -> bool:
-    """Whether an address is one of this machine's: only those can be bound."""
+    """Whether an address belongs to this machine: only those can be bound."""
     parsed = ip_address(address.partition("%")[0])
     parsed = getattr(parsed, "ipv4_mapped", None) or parsed
     if parsed.is_loopback or parsed.is_unspecified:
@@ -182,7 +182,7 @@ EXPIRED = frozenset({403, 401})  # of a signed address: GitHub gives another one
 
 
 class TooLarge(OotbotError):
-    """There is more than is allowed; `size` is what was promised or came so far."""
+    """The content is larger than allowed; `size` is what was promised or has arrived so far."""
 
     def __init__(self, size: int, most: int) -> None:
         super().__init__(f"{size:,} bytes, limit {most:,}")
@@ -194,7 +194,7 @@ class Gone(OotbotError):
 
 
 class Unanswered(RetryLater):
-    """The store did not send the content; `status` says how it put that."""
+    """The store did not send the content; `status` is its answer's."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class Unanswered(RetryLater):
 
 
 def _asked_wait(response: aiohttp.ClientResponse) -> float | None:
-    """Return the seconds that a store asks to be left alone."""
+    """Return how many seconds a store asks us to wait."""
     given = (response.headers.get(name, "") for name in ("Retry-After", "RateLimit-Reset"))
     return next((float(text) for text in given if text.isascii() and text.isdigit() and len(text) < 5), None)
 
@@ -346,7 +346,7 @@ class _Sink:
             raise DownloadRefused(f"its encoding is damaged: {error}") from error
 
     def finish(self) -> Download:
-        """Return what was written in all."""
+        """Return the totals of what was written."""
         if self._inflate is not None and not self._inflate.eof:
             raise RetryLater("the download broke off: its encoding has no end")
         self._file.flush()

@@ -54,7 +54,7 @@ class Manifest:
 
     @property
     def useful(self) -> dict[str, str]:
-        """The permissions that are of use, as `granted`: those that are optional as well."""
+        """All useful permissions, as `granted`, the optional ones included."""
         beyond = {name: level for name, level in OPTIONAL.items() if name in self.granted}
         return self.granted | beyond | {each.name: each.level for each in self.optional_permissions}
 
@@ -105,7 +105,7 @@ def lacks(wanted: Mapping[str, str], granted: Mapping[str, str]) -> list[str]:
 
 
 def unneeded(useful: Mapping[str, str], granted: Mapping[str, str]) -> list[str]:
-    """Return the permissions that are granted but of no use, or beyond the level that is."""
+    """Return the permissions that are granted without need, or beyond the level needed."""
     return [
         f"{name}: {level}"
         for name, level in granted.items()

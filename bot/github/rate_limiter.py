@@ -55,7 +55,7 @@ class Allowance:
 
 @dataclass(frozen=True, kw_only=True)
 class Deferral:
-    """A call may not go now, nor soon."""
+    """A call may go neither now nor soon."""
 
     kind: str  # asked | budget | pace
     reason: str
@@ -73,7 +73,7 @@ class RateBudget:
     dispatches: list[int] = field(default_factory=list)
 
     def drop_impossible_times(self, now: int) -> None:
-        """Forget times too far ahead for any wait: the clock was ahead when they were stored."""
+        """Forget times too far ahead to wait for: the clock was ahead when they were stored."""
         latest = now + LONG_WAIT + MINUTE
         if max(self.next_write, self.precedence_until) > latest:
             self.next_write = self.precedence_until = now
@@ -83,7 +83,7 @@ class RateBudget:
         self.dispatches = [at for at in self.dispatches if at <= latest]
 
     def reserve_dispatch(self, now: int) -> int | Deferral:
-        """Return `now`, or a deferral: a dispatch never waits in its slot, its subject may be outdated by then."""
+        """Return `now`, or a deferral: a dispatch never waits for a slot, since its subject may be outdated by then."""
         self.dispatches = self.dispatches[-DISPATCHES_PER_MIN:]
         full = len(self.dispatches) == DISPATCHES_PER_MIN
         if full and (wait := self.dispatches[0] + MINUTE - now) > 0:
@@ -94,9 +94,9 @@ class RateBudget:
     def reserve_write(
         self, now: int, allowed: Allowance, *, creating: bool, low_priority: bool, waiting: int
     ) -> int | Deferral:
-        """Return when a write may go, and count it; with `low_priority` only while there is budget to spare.
+        """Reserve a write and return when it may go; with `low_priority` only while there is budget to spare.
 
-        `waiting` is the number of calls that wait for their turn in this process already.
+        `waiting` is the number of calls that already wait for their turn in this process.
         """
         at = max(now, self.next_write)
         budget_wait = self._wait_for_budget(at, allowed, low_priority=low_priority) if creating else 0
@@ -171,7 +171,7 @@ class SharedBudgets:
         self._app_id = app_id
 
     async def change(self, account: str, change: Callable[[RateBudget], T]) -> T:
-        """Return what `change` returns for a budget, once its changes are committed; its row is locked meanwhile."""
+        """Change a budget under a lock on its row and return the result of `change`, once committed."""
 
         async def changed(tx: Transaction) -> T:
             budget = await self._locked(tx, account)
@@ -185,7 +185,7 @@ class SharedBudgets:
         return await self._store.write(changed)
 
     async def blocked_until(self, account: str) -> int:
-        """Return until when GitHub wants no calls, epoch milliseconds."""
+        """Return when GitHub accepts calls again, in epoch milliseconds."""
         async with self._store.read() as tx:
             result = await tx.run(BLOCKED_UNTIL, self._of(account))
             return result.scalar() or 0
@@ -222,7 +222,7 @@ def _budget(row: BudgetRow) -> RateBudget:
 
 
 def _values(budget: RateBudget) -> dict[str, object]:
-    """Return the columns of a budget; its lists are copied, so that changes to them show."""
+    """Return the columns of a budget, with copies of its lists, so that changes can be noticed."""
     return {
         "next_write": budget.next_write,
         "blocked_until": budget.blocked_until,
@@ -240,14 +240,14 @@ class Budgets(Protocol):
     """The storage of rate budgets, by account. Every method may raise StoreUnavailable."""
 
     async def change(self, account: str, change: Callable[[RateBudget], T]) -> T:
-        """Return what `change` returns for a budget; its changes are stored, and no other caller changes it meanwhile.
+        """Change a budget, which no other caller changes meanwhile, and return the result of `change`.
 
         It may be called twice, each time with the budget as it is stored, and raises nothing.
         """
         ...
 
     async def blocked_until(self, account: str) -> int:
-        """Return until when GitHub wants no calls, epoch milliseconds."""
+        """Return when GitHub accepts calls again, in epoch milliseconds."""
         ...
 
     async def all(self) -> Mapping[str, RateBudget]:
@@ -262,11 +262,11 @@ class LocalBudgets:
         self._budgets: dict[str, RateBudget] = {}
 
     async def change(self, account: str, change: Callable[[RateBudget], T]) -> T:
-        """Return what `change` returns for a budget."""
+        """Change a budget and return the result of `change`."""
         return change(self._budgets.setdefault(account, RateBudget()))
 
     async def blocked_until(self, account: str) -> int:
-        """Return until when GitHub wants no calls."""
+        """Return when GitHub accepts calls again."""
         return self._budgets.get(account, RateBudget()).blocked_until
 
     async def all(self) -> Mapping[str, RateBudget]:
@@ -301,7 +301,7 @@ class RateLimiter:
         self._waiting: dict[str, int] = {}  # calls of this process that wait for their turn
 
     async def block(self, account: str, seconds: float) -> None:
-        """Stop all calls of every process for a while: GitHub has asked for that."""
+        """Stop all calls of every process for a while, as GitHub has asked."""
         now = self._clock.now()
         until = now + round(seconds * 1000)
         # a time stored while the clock was ahead must not hide a later block
@@ -346,7 +346,7 @@ class RateLimiter:
             raise RetryLater(f"GitHub's remaining budget cannot be read: {error}") from error
 
     async def _blocked_until(self, account: str) -> int:
-        """Return until when GitHub wants no calls, as any process was told up to a second ago; epoch milliseconds."""
+        """Return when GitHub accepts calls again, as any process was told up to a second ago, in epoch milliseconds."""
         now = self._clock.now()
         read_at, until = self._seen.get(account, (0, 0))
         if not 0 <= now - read_at < SEEN_FOR:
@@ -387,7 +387,7 @@ class RateLimiter:
             self._waiting[account] -= 1
 
     def _require_unblocked(self, account: str, blocked_until: int) -> None:
-        """Raise RetryLater while GitHub wants no calls, whichever process it told."""
+        """Raise RetryLater while GitHub accepts no calls, whichever process it told."""
         if block := self._block(account, blocked_until):
             raise _over_budget(block)
 

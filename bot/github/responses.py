@@ -29,7 +29,7 @@ class Response:
 
 
 def wait_for(status: int, headers: Mapping[str, str], body: bytes, *, now: int) -> float | None:
-    """Return the seconds to wait, or None when the response is no rate limit.
+    """Return how many seconds to wait, or None when the response is no rate limit.
 
     Header names are lower case; `now` is epoch milliseconds. The order is GitHub's: retry-after, then
     x-ratelimit-reset when nothing remains, then a minute.
@@ -56,7 +56,7 @@ def is_closed(message: str) -> bool:
 
 
 def for_gidgethub(response: Response) -> tuple[int, Mapping[str, str], bytes]:
-    """Return what gidgethub reads without surprises: errors raised as our own, only known headers."""
+    """Return a response that gidgethub reads without surprises: only known headers, and errors raised as our own."""
     raise_for_status(response)
     kind = response.headers.get("content-type", "")
     if response.body and "json" in kind:
@@ -102,7 +102,7 @@ _NO_COMMIT = frozenset({404, 409, 422})  # 409: nor any other
 
 
 class KnownCall(NamedTuple):
-    """One call, and what its refusals say."""
+    """A call of GitHub's API, and what its refusals mean."""
 
     method: str
     path: str  # without the query; below the repository where it does not begin with a slash
@@ -174,7 +174,7 @@ CALLS = (
 
 
 def find_call(method: str, path: str) -> KnownCall | None:
-    """Return the line of a call; `path` begins behind the address of the API, and may have a query."""
+    """Return the entry of a call; `path` is relative to the address of the API and may have a query."""
     plain = path.partition("?")[0]
     return next(
         (call for call in CALLS if call.method == method and _pattern(call.path).fullmatch(plain)), None
@@ -186,7 +186,7 @@ def judge_refusal(
 ) -> GitHubRefused | RetryLater:
     """Return what a refusal means: RetryLater while what is called about may be unknown yet, else the refusal.
 
-    `age` is in milliseconds; None: the caller does not know it, and is told by the error's `not_yet`.
+    `age` is in milliseconds; if it is None, the error's `not_yet` tells the caller.
     """
     call = find_call(method, path)
     if call is None:
@@ -196,7 +196,7 @@ def judge_refusal(
 
 
 def wait_while_young(error: GitHubRefused, age: int) -> RetryLater | None:
-    """Return how to try again where GitHub may not know an object of this age yet, None where a refusal is final."""
+    """Return RetryLater where GitHub may not know an object of this age yet; None where a refusal is final."""
     if not error.not_yet or age >= YOUNG_FOR:
         return None
     return RetryLater(f"GitHub may not know it yet: {error}", after=min(max(age / 2000, SOONEST), LATEST))
@@ -204,7 +204,7 @@ def wait_while_young(error: GitHubRefused, age: int) -> RetryLater | None:
 
 @functools.cache
 def _pattern(path: str) -> re.Pattern[str]:
-    """Return what the path of a call matches."""
+    """Return the pattern of a call's path."""
     parts = re.split(r"(\{\+?\w+\})", path)
     text = "".join(
         (".+" if part.startswith("{+") else "[^/]+") if part.startswith("{") else re.escape(part)
@@ -229,7 +229,7 @@ _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})")
 
 @dataclass(frozen=True, kw_only=True)
 class Lack:
-    """Something of github.com that a server does not have."""
+    """A feature of github.com that a server does not have."""
 
     name: str
     off: str  # what the bot does without it
@@ -246,9 +246,9 @@ LACKS = (RUN_DETAILS, MERGE_GROUP, CHECK_RUN_CLAIM)
 
 
 def lacks(version: str, lack: Lack) -> bool:
-    """Whether a version lacks something; the empty version is github.com, which has all.
+    """Whether a version lacks a feature; the empty version is github.com, which lacks none.
 
-    A version that is not described is taken for the newest one that is.
+    A version that is not described counts as the newest one that is.
     """
     if not version:
         return False
@@ -256,7 +256,7 @@ def lacks(version: str, lack: Lack) -> bool:
 
 
 def lacking(version: str) -> list[Lack]:
-    """Return what a version lacks."""
+    """Return the features that a version lacks."""
     return [lack for lack in LACKS if lacks(version, lack)]
 
 

@@ -48,7 +48,7 @@ async def read_watched(context: Context, tx: Transaction) -> Watched:
     repositories = {repo.lower() for repo in settings.upstream_repo}
     accounts = set(map(owner_of, settings.upstream_repo))
     named = {repo.casefold() for repo in settings.upstream_repo}
-    for find in load_each(context.features, "watched"):
+    for find in load_each(context.features, "repositories"):
         added: Watched = await find(tx, settings)
         repositories |= added.repositories
         accounts |= added.accounts

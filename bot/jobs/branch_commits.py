@@ -11,6 +11,7 @@ from bot.db import word_index
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement
 from bot.db.word_index import title
+from bot.ingest.retention import delete_rows
 from bot.ingest.tables import records
 from bot.jobs import branches
 from bot.jobs.branches import HEADS
@@ -19,13 +20,18 @@ from bot.jobs.tables import (
     CommitRow,
     FoldedCommitRow,
     branch_commit,
+    ci_broken,
     ci_cell,
     ci_column,
     ci_commit,
+    ci_day,
+    ci_line,
+    ci_runner_day,
     folded_commit,
     trunk_branch,
     trunk_event,
 )
+from bot.queue.sums import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -58,7 +64,7 @@ async def forget_words(context: Context) -> int:
 async def commits_by_words(
     tx: Transaction, owners: Collection[int], text: str, *, limit: int
 ) -> list[CommitRow]:
-    """Return commits in whose title or author each word of a text begins a word."""
+    """Return the commits whose title or author has, for each word of a text, a word that begins with it."""
     titles = await word_index.find_titles(tx, COMMIT_WORDS, text, owners=owners, limit=limit)
     keys = [(row["ref"], row["repository_id"]) for row in titles]
     if not keys:
@@ -70,7 +76,7 @@ async def commits_by_words(
 async def commits_by_sha(
     tx: Transaction, owners: Collection[int], sha: str, *, limit: int
 ) -> list[CommitRow]:
-    """Return the commits of branches whose SHA begins so."""
+    """Return the commits of branches whose SHA begins with a prefix."""
     query = select(CommitRow, branch_commit).where(
         COMMIT.sha >= sha, COMMIT.sha < sha + "g", COMMIT.repository_id.in_(sorted(owners))
     )
@@ -87,7 +93,7 @@ async def commit_of_pull(tx: Transaction, repository_id: int, number: int) -> st
 async def branches_by_name(
     tx: Transaction, owners: Collection[int], text: str, *, limit: int
 ) -> list[tuple[int, str]]:
-    """Return repository and name of branches that exist and whose name has a text in it, those pushed last first."""
+    """Return repository and name of existing branches whose name contains a text, the last pushed first."""
     newest = sa.select(BRANCH.repository_id, BRANCH.branch, BRANCH.pushed_at).where(
         BRANCH.repository_id.in_(sorted(owners)), BRANCH.deleted_at <= BRANCH.pushed_at
     )
@@ -100,7 +106,7 @@ async def branches_by_name(
 async def jobs_by_name(
     tx: Transaction, owners: Collection[int], words: Sequence[str], *, limit: int
 ) -> list[ColumnRow]:
-    """Return jobs in whose workflow or name each of these words stands, those that ran last first."""
+    """Return the jobs whose workflow or name contains all of these words, those that ran last first."""
     newest = sa.select(ci_column).where(COLUMN.repository_id.in_(sorted(owners)))
     some = newest.order_by(COLUMN.id.desc()).limit(SCANNED).subquery()
     name = some.c.workflow + sa.literal(" / ") + some.c.job
@@ -139,9 +145,9 @@ _NAMED = RowStatement(
 async def commits_of_heads(
     tx: Transaction, repository_id: int, branch: str, heads: Sequence[str], *, most: int
 ) -> Mapping[str, list[HeadOfCommit]]:
-    """Return the commits that came with some heads of a branch, newest first, at most `most` of each.
+    """Return the commits pushed together with some heads of a branch, newest first, at most `most` for each.
 
-    Each is its SHA, and its row once GitHub has listed it.
+    A commit is its SHA, and its row once GitHub has listed it.
     """
     came: dict[str, list[str]] = {}
     values = {"repository": repository_id, "ref": f"{branches.HEADS}{branch}"}
@@ -158,13 +164,13 @@ async def commits_of_heads(
 
 
 async def add_commits(tx: Transaction, rows: Collection[FoldedCommitRow]) -> None:
-    """Store commits, as rows of the table; those that are known stay as they are."""
+    """Store commits; those that are stored already stay as they are."""
     if rows:
         await tx.run(tx.insert(folded_commit).on_conflict_do_nothing(), [dict(row) for row in rows])
 
 
 async def fold_lines(tx: Transaction, repository_id: int, branch: str, shas: Collection[str]) -> None:
-    """Take away the lines of commits that were listed before the push that they came with was heard of."""
+    """Remove the lines of commits that were listed before the delivery of their push arrived."""
     here = sa.and_(
         COMMIT.repository_id == repository_id,
         COMMIT.branch == branch,
@@ -232,7 +238,7 @@ async def write_commits(tx: Transaction, pushes: Sequence[PushRow]) -> None:
 
 
 async def _fold_pushes(tx: Transaction, push: PushRow) -> None:
-    """Fold the commits that came with a push under its head."""
+    """Fold the commits of a push under its head."""
     reference, came = push["ref"] or "", set(push["commits"] or ()) - {push["after"]}
     if came and reference.startswith(HEADS):
         await fold_lines(tx, push["repository_id"], reference.removeprefix(HEADS), came)
@@ -247,7 +253,7 @@ def _greater(known: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, An
 
 
 def _commit(push: PushRow) -> dict[str, Any] | None:
-    """Return the row of a push's head, None where nothing was pushed to a branch."""
+    """Return the row of a push's head, None where the push is not to a branch."""
     reference, sha = push["ref"] or "", push["after"]
     if push["deleted"] or not sha or not reference.startswith(HEADS):
         return None
@@ -270,12 +276,12 @@ def _commit(push: PushRow) -> dict[str, Any] | None:
 
 
 def shorten_title(message: str) -> str:
-    """Return the first line of a commit's message, cut."""
+    """Return the first line of a commit's message, shortened."""
     return escaping.one_line(message.partition("\n")[0])[:TITLE_MOST]
 
 
 def pull_number(title: str) -> int | None:
-    """Return the number of the pull request that a commit came from, by the titles that GitHub gives them.
+    """Return the number of a commit's pull request, as read from the title that GitHub gave it.
 
     A squashed one ends with it, as in "... (#123)"; a merge begins with "Merge pull request #123 from".
     """
@@ -299,9 +305,9 @@ async def store_commits(
     newest: bool,
     since: int,
 ) -> int:
-    """Store commits that are in no push; returns how many. With `newest` those missing in the list are gone.
+    """Store commits that are in no push; returns how many. With `newest`, mark those missing in the list as gone.
 
-    A commit that came with the push of another is none of the branch's lines. One from before `since` would be
+    A commit that came with the push of another one has no line of its own. One from before `since` would be
     deleted again at once.
     """
     if not commits:
@@ -333,7 +339,7 @@ async def store_commits(
 
 
 async def name_pulls(tx: Transaction, repository_id: int, branch: str) -> None:
-    """Write which pull requests the newest commits came from whose titles do not tell."""
+    """Write the pull requests of the newest commits whose titles do not name them."""
     here = (COMMIT.repository_id == repository_id, COMMIT.branch == branch)
     newest = (
         sa.select(COMMIT.sha)
@@ -374,7 +380,7 @@ async def _known_shas(tx: Transaction, repository_id: int, branch: str, shas: se
 
 
 async def _folded_shas(tx: Transaction, repository_id: int, branch: str) -> set[str]:
-    """Return the commits that came with the push of another one."""
+    """Return the commits that were pushed together with a newer one."""
     query = sa.select(PUSH.commits, PUSH.after).where(
         PUSH.repository_id == repository_id,
         PUSH.ref == f"{branches.HEADS}{branch}",
@@ -382,3 +388,74 @@ async def _folded_shas(tx: Transaction, repository_id: int, branch: str) -> set[
     pushes = (await tx.run(query.order_by(PUSH.received_at.desc()).limit(PUSHES))).all()
     heads = {after for _, after in pushes}
     return {sha for commits, _ in pushes for sha in commits or () if sha not in heads}
+
+
+MARGIN = 7  # days that columns are kept longer than cells: some of these go only after their records
+
+
+async def delete_old_rows(context: Context) -> dict[str, int]:
+    """Delete what is past the retention of records."""
+    before = context.clock.now() - context.settings.record_retention_days * DAY
+    first = before // DAY  # the oldest day that is kept
+    return {
+        "cells": await _delete_cells(context, before),
+        "columns": await delete_rows(context, ci_column, COLUMN.seen.between(1, first - MARGIN - 1)),
+        "commits of branches": sum(
+            [
+                await delete_rows(context, table, table.c.at < before)
+                for table in (branch_commit, folded_commit)
+            ]
+        ),
+        "words of commits": await forget_words(context),
+        "branches": sum(
+            [await delete_rows(context, table, ~_is_known(table)) for table in (ci_broken, trunk_branch)]
+        ),
+        "changes of jobs": await delete_rows(context, trunk_event, _old_event(before)),
+        "sums of CI": sum(
+            [
+                await delete_rows(context, table, table.c.day < first)
+                for table in (ci_day, ci_line, ci_runner_day)
+            ]
+        ),
+    }
+
+
+async def _delete_cells(context: Context, before: int) -> int:
+    """Delete old cells, repository by repository: the index of their times begins with it."""
+    async with context.store.read() as tx:
+        query = sa.select(COLUMN.repository_id).distinct().order_by(COLUMN.repository_id)
+        repositories = list((await tx.run(query)).scalars())
+    deleted = 0
+    for repository in repositories:
+        for old in (CELL.queued_at < before, sa.and_(CELL.queued_at.is_(None), _old_otherwise(before))):
+            deleted += await delete_rows(context, ci_cell, sa.and_(CELL.repository_id == repository, old))
+    await delete_rows(context, ci_commit, ~_has_cells())
+    return deleted
+
+
+def _has_cells() -> sa.ColumnElement[bool]:
+    """Whether any job is kept that ran on a commit."""
+    return sa.exists().where(CELL.repository_id == STORED.repository_id, CELL.head_sha == STORED.head_sha)
+
+
+def _old_otherwise(before: int) -> sa.ColumnElement[bool]:
+    """Whether a cell is old whose job has no creation time; without any time, its record decides."""
+    recorded = sa.exists().where(JOB.repository_id == CELL.repository_id, JOB.id == CELL.job_id)
+    at = sa.func.coalesce(CELL.completed_at, CELL.started_at)
+    return sa.or_(at < before, sa.and_(at.is_(None), ~recorded))
+
+
+def _old_event(before: int) -> sa.ColumnElement[bool]:
+    """Whether a change is old; one without a time is as old as its first commit."""
+    known = sa.exists().where(
+        COMMIT.repository_id == EVENT.repository_id,
+        COMMIT.branch == EVENT.branch,
+        COMMIT.sha == EVENT.first_bad,
+    )
+    return sa.or_(EVENT.at < before, sa.and_(EVENT.at.is_(None), ~known))
+
+
+def _is_known(table: sa.Table, *also: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """Whether any commit of a row's branch is kept."""
+    same = (COMMIT.repository_id == table.c.repository_id, COMMIT.branch == table.c.branch)
+    return sa.exists().where(*same, *also)

@@ -72,7 +72,7 @@ class StateChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Reliability:
-    """How a column's finished cells are split; a failure counts once."""
+    """How often a column passed and failed on finished commits; a failure counts once."""
 
     runs: int = 0
     passed: int = 0
@@ -82,12 +82,12 @@ class Reliability:
 
     @property
     def failures(self) -> int:
-        """The failures of all kinds; a pass on a second try is none."""
+        """All failures; a pass on a second try is none."""
         return self.runs - self.passed
 
 
 def outages(columns: Iterable[tuple[str, ColumnCells]]) -> frozenset[int]:
-    """Return the commits on which so many columns failed that it was hardly the code; columns by their workflow."""
+    """Return the commits on which so many columns failed that the code is hardly the cause."""
     failing: defaultdict[int, list[str]] = defaultdict(list)
     for workflow, column in columns:
         for place, cell in enumerate(column):
@@ -97,15 +97,15 @@ def outages(columns: Iterable[tuple[str, ColumnCells]]) -> frozenset[int]:
 
 
 def is_outage(workflows: Sequence[str]) -> bool:
-    """Whether so much failed on a commit that it was hardly the code, given by the workflow of each failing column.
+    """Whether so many columns failed on a commit that the code is hardly the cause, by their workflows.
 
-    Where all of them are of one workflow, it may well be: what these jobs have in common is broken.
+    Where all of them belong to one workflow it may well be: what these jobs share is broken.
     """
     return len(workflows) >= OUTAGE_FROM and len(set(workflows)) > 1
 
 
 def workflow_of(name: str, workflow: str) -> str:
-    """Return the workflow that a column's jobs fail together with: that of a backend is in the column's name."""
+    """Return the workflow whose jobs fail together; that of a backend is in the column's name."""
     parts = NAMED_BY.get(workflow, 0)
     return " / ".join(name.split(" / ")[:parts]) if parts else workflow
 
@@ -125,7 +125,7 @@ def breakage(column: ColumnCells) -> Breakage | None:
 
 
 def failing_since(column: ColumnCells) -> StateChange | None:
-    """Return the change by which a column came to fail, as it still does; None where it passes."""
+    """Return the change that made a column fail, as it still does; None where it passes."""
     last = None
     for change in changes(column) if not _passes(column) else ():
         last = change
@@ -133,7 +133,7 @@ def failing_since(column: ColumnCells) -> StateChange | None:
 
 
 def flakes(column: ColumnCells) -> frozenset[int]:
-    """Return the commits on which it was a flake: a pass on a second try, or a lone failure between two passes.
+    """Return the commits with a flake: a pass on a second try, or a lone failure between two passes.
 
     Two failures in a row that are known to differ are both alone.
     """
@@ -163,7 +163,7 @@ def is_stale(column: ColumnCells) -> bool:
 
 
 def _passes(column: ColumnCells) -> bool:
-    """Whether the newest result is a clean pass: whatever was before, nothing is wrong now."""
+    """Whether the newest result is a clean pass: whatever came before, nothing is wrong now."""
     for cell in column:
         if cell is not None and cell.character in EVIDENCE:
             return cell.character == SUCCESS
@@ -171,10 +171,10 @@ def _passes(column: ColumnCells) -> bool:
 
 
 def changes(column: ColumnCells) -> Iterator[StateChange]:
-    """Yield every change of a column's state, oldest first. A pass on a second try mends nothing that is broken.
+    """Yield every change of a column's state, oldest first. A pass on a second try repairs nothing.
 
-    Failures in a row with a test in common, which the pass before them had not, need no third one to be a breakage.
-    One that is known to differ from the one before it is suspected of its own: a change from suspect to suspect.
+    Failures in a row that share a failing test, which the pass before them lacks, need no third one to be a breakage.
+    One that is known to differ from the one before it is a suspect of its own: a change from suspect to suspect.
     """
     if not any(cell is not None and cell.character in FAILED for cell in column):
         return  # nearly all columns
@@ -211,7 +211,7 @@ def changes(column: ColumnCells) -> Iterator[StateChange]:
 
 
 def reliability(column: ColumnCells, outage: Collection[int] = ()) -> Reliability:
-    """Split a column's finished cells. A failure of the infrastructure neither extends nor ends a streak."""
+    """Count a column's passes and failures. A failure of the infrastructure neither extends nor ends a streak."""
     runs = passed = infra = broken = flaky = streak = 0
     for place, cell in _evidence(column):
         runs += 1
@@ -232,14 +232,14 @@ def _ended(streak: int, broken: int, flaky: int) -> tuple[int, int]:
 
 
 def _evidence(column: ColumnCells) -> Iterator[tuple[int, Cell]]:
-    """Yield the cells that say something, newest first."""
+    """Yield the cells with a result, newest first."""
     for place, cell in enumerate(column):
         if cell is not None and cell.character in EVIDENCE:
             yield place, cell
 
 
 def _same(cells: Sequence[Cell]) -> bool:
-    """Whether no two failures are known to differ; one without a log may be either."""
+    """Whether no two failures are known to differ; one without a log may equal any."""
     return len({cell.signature for cell in cells if cell.signature}) <= 1
 
 
@@ -257,7 +257,7 @@ class HistoryBefore:
 
 
 class FailedJob(NamedTuple):
-    """A job that failed on a commit: of upstream by its id, of a backend by its run and its name there."""
+    """A job that failed on a commit: upstream's by its id, a backend's by its run and its name there."""
 
     job_id: int | None
     run_id: str = ""
@@ -265,7 +265,7 @@ class FailedJob(NamedTuple):
 
 
 class BreakageBeginning(NamedTuple):
-    """The commit that a job fails since, and the one where it last passed."""
+    """The commit since which a job fails, and the one where it last passed."""
 
     first_bad: str
     last_good: str
@@ -273,7 +273,7 @@ class BreakageBeginning(NamedTuple):
 
 
 async def find_branch_of(tx: Transaction, repo: str, name: str) -> Branch | None:
-    """Return a branch of a repository, None where nothing is known of that."""
+    """Return a branch of a repository, None where nothing is known of the repository."""
     ids = await repositories.read_ids(tx, repo)
     repository = await rows.repository(tx, ids) if ids else None
     if repository is None:
@@ -283,7 +283,7 @@ async def find_branch_of(tx: Transaction, repo: str, name: str) -> Branch | None
 
 
 async def find_line(tx: Transaction, repo: str, sha: str) -> tuple[Branch, CommitRow] | None:
-    """Return the branch that a commit is a line of, the default one first."""
+    """Return the branch that a commit is on, preferring the default one, and its line there."""
     branch = await find_branch_of(tx, repo, "")
     if branch is None:
         return None
@@ -312,7 +312,7 @@ def summarize_job(history: Grid, name: str) -> HistoryBefore:
 async def find_beginning(
     tx: Transaction, settings: Settings, repo: str, sha: str, failed: FailedJob
 ) -> tuple[Branch, BreakageBeginning] | None:
-    """Return since when a job fails that failed on a commit; None where it did not begin to fail there."""
+    """Return since when a job that failed on a commit has failed; None where it did not begin to fail there."""
     line = await find_line(tx, repo, sha)
     if line is None or line[1]["gone"]:
         return None

@@ -87,7 +87,7 @@ BUDGET_WAIT = 60.0  # seconds, where the budget does not say
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far filling is."""
+    """How far filling the grid has come."""
 
     commits: int
     of: int
@@ -137,7 +137,7 @@ async def _commits(context: Context, repo: str, branch: str, wanted: int) -> Asy
 
 
 async def _unknown(context: Context, repository_id: int, commits: Sequence[ListedCommit]) -> list[str]:
-    """Return the commits, newest first, of which no run is known."""
+    """Return the commits without a known run, newest first."""
     shas = [commit["sha"] for commit in commits]
     async with context.store.read() as tx:
         known = await rows.commits_with_runs(tx, repository_id, shas)

@@ -111,7 +111,7 @@ def trunk_day(lines: Iterable[LineRow], costs: Costs) -> TrunkDay:
 
 
 def numbers_by_day(lines: Iterable[LineRow], costs: Costs, *, first: int, last: int) -> list[TrunkDay]:
-    """Return the numbers of each day, also of those without a commit."""
+    """Return the numbers of each day, including days without a commit."""
     by_day: defaultdict[int, list[LineRow]] = defaultdict(list)
     for row in lines:
         by_day[row["day"]].append(row)
@@ -119,7 +119,7 @@ def numbers_by_day(lines: Iterable[LineRow], costs: Costs, *, first: int, last: 
 
 
 def hours_by_runner(lines: Iterable[LineRow], costs: Costs) -> list[RunnerHours]:
-    """Return what ran on each runner label, the busiest first."""
+    """Return what ran on the runners of each label, the busiest first."""
     seconds = _seconds(lines)
     return [
         RunnerHours(label=label, job_seconds=seconds[label], cost=cost_of([(label, seconds[label])], costs))
@@ -128,12 +128,12 @@ def hours_by_runner(lines: Iterable[LineRow], costs: Costs) -> list[RunnerHours]
 
 
 def quantile(ordered: Sequence[int], share: float) -> float | None:
-    """Return the value that this share of ascending values does not exceed."""
+    """Return the value that a share of ascending values does not exceed."""
     return float(ordered[max(0, math.ceil(len(ordered) * share) - 1)]) if ordered else None
 
 
 def cost_of(seconds: Iterable[tuple[str, int]], costs: Costs) -> float | None:
-    """Return what running on these labels costs; None where no cost is set, 0 for labels that have none."""
+    """Return what runs on these labels cost; None where no cost is set, 0 for labels without one."""
     if not costs:
         return None
     total = 0.0
@@ -147,7 +147,7 @@ def job_reliability(
 ) -> list[JobReliability]:
     """Return every job's reliability, the least reliable first.
 
-    `rename` returns the name under which a column is shown, None where it is left out.
+    `rename` returns the name that a column is shown under, None where it is left out.
     """
     sizes: defaultdict[int, int] = defaultdict(int)
     for line in lines:
@@ -189,7 +189,7 @@ def wilson_lower(failures: int, runs: int) -> float:
 
 
 def _seconds(lines: Iterable[LineRow]) -> dict[str, int]:
-    """Return how long runs took by runner label."""
+    """Return how long runs took, by runner label."""
     by_name: defaultdict[str, int] = defaultdict(int)
     for line in lines:
         for label, seconds in line["seconds"].items():
@@ -198,7 +198,7 @@ def _seconds(lines: Iterable[LineRow]) -> dict[str, int]:
 
 
 def _failures(lines: Iterable[LineRow]) -> dict[str, int]:
-    """Return the runs that failed by kind, the most frequent first."""
+    """Return the failed runs by kind, the most frequent first."""
     failures: defaultdict[str, int] = defaultdict(int)
     for line in lines:
         for kind, runs in (line["failures"] or {}).items():
@@ -207,13 +207,13 @@ def _failures(lines: Iterable[LineRow]) -> dict[str, int]:
 
 
 def _unclassified(failures: Mapping[str, int]) -> float | None:
-    """Return the share of the runs with a log of which no rule says why they failed."""
+    """Return the share of the runs with a log whose failure no rule explains."""
     read = sum(runs for kind, runs in failures.items() if kind != UNREAD)
     return sum(failures.get(kind, 0) for kind in UNNAMED) / read if read else None
 
 
 def _joined(text: str, other: str) -> str:
-    """Return the cells of a job that had two names on one day: where both have one, the other's."""
+    """Return the cells of a job that had two names on one day; where both have a cell, the second one's."""
     if not text:
         return other
     return "".join(

@@ -45,7 +45,7 @@ class Branch:
 
 
 async def find_branch(tx: Transaction, hidden: Hidden, repo: str, branch: str) -> Branch:
-    """Return a branch; without a name the default one. Raises Rejected 404, the same for private and unknown."""
+    """Return a branch; without a name, the default one. Raises the same Rejected 404 for private and unknown."""
     ids = set() if hidden.has(repo) else await repositories.read_ids(tx, repo)
     repository = await rows.repository(tx, ids) if ids else None
     if repository is None or hidden.has(repository["full_name"], repository["repository_id"]):
@@ -58,7 +58,7 @@ async def find_branch(tx: Transaction, hidden: Hidden, repo: str, branch: str) -
 async def newest_commits(
     tx: Transaction, branch: Branch, *, before: str | None, limit: int, until: int | None = None
 ) -> tuple[list[CommitRow], bool]:
-    """Return commits of a branch, newest first, and whether there are more; those after `before`, a SHA.
+    """Return commits of a branch, newest first, and whether there are more; `before` is the SHA that they follow.
 
     With `until` (epoch milliseconds) none that is newer.
 
@@ -93,7 +93,7 @@ async def read_facts(
     jobs: bool = False,
     outlined: Mapping[str, Outline] | None = None,
 ) -> Facts:
-    """Return everything that ran on some commits, with `jobs` also the single runs of upstream's jobs.
+    """Return everything that ran on some commits; with `jobs`, the single runs of upstream's jobs as well.
 
     With `only`, columns other than these may be missing. The cells of commits that are `outlined` are left out: only
     their columns are known, for readers that need only the columns.
@@ -136,14 +136,14 @@ async def read_facts(
 async def _backend_jobs(
     tx: Transaction, settings: Settings, names: Collection[str], shas: Sequence[str]
 ) -> list[BackendJobRow]:
-    """Return what backends reported on some commits, without the names of private ones."""
+    """Return what backends reported on some commits; names of private ones are replaced."""
     jobs = await rows.backend_jobs(tx, names, shas)
     private = await read_private_names(tx, settings, {row["downstream_repo"] for row in jobs})
     return [private.of_row(row, row["downstream_repo"]) for row in jobs]
 
 
 async def read_stored_cells(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, ByColumn]:
-    """Return the cells of the commits that have them stored: nearly all, in a fraction of the time."""
+    """Return the cells of the commits whose cells are stored: nearly all, in a fraction of the time."""
     stored = await rows.stored_cells(tx, repository_id, shas) if shas else {}
     return {sha: commit_cells.from_bytes(row.cells) for sha, row in stored.items() if row.cells is not None}
 
@@ -162,7 +162,7 @@ async def read_outlines(tx: Transaction, repository_id: int, shas: Sequence[str]
 
 
 def _unread(shas: Collection[str], outlined: Mapping[str, Outline]) -> dict[str, ByColumn]:
-    """Return unread cells in the place of those outlined; most commits have the same columns, and share them."""
+    """Return placeholders for outlined cells; most commits have the same columns, and share them."""
     known = {sha: outlined[sha].present for sha in shas if sha in outlined}
     made = {
         present: dict.fromkeys(commit_cells.columns_of(present), UNREAD) for present in set(known.values())
@@ -171,12 +171,12 @@ def _unread(shas: Collection[str], outlined: Mapping[str, Outline]) -> dict[str,
 
 
 def _joins(cells: ByColumn, joined: Mapping[int, int]) -> bool:
-    """Whether two columns of a commit are one by now, whose cell only their runs can tell."""
+    """Whether two columns of a commit have become one, whose cell has to be made from their runs."""
     return bool(joined) and len({joined.get(key, key) for key in cells}) < len(cells)
 
 
 async def device_names(tx: Transaction) -> dict[str, str]:
-    """Return the devices of the backends that have one, by their case folded names."""
+    """Return the devices of the backends that have one, by case folded name."""
     allowlist = await allowlists.read_in_force(tx)
     return {entry.key: entry.device for entry in (allowlist.entries if allowlist else ()) if entry.device}
 
@@ -187,7 +187,7 @@ RunsByCommit = dict[str, list["Run"]]
 async def read_runs(
     tx: Transaction, settings: Settings, branch: Branch, shas: Sequence[str], name: str
 ) -> RunsByCommit:
-    """Return every run of the column of this name, each shard by itself, by commit."""
+    """Return every run of a column by commit, each shard by itself."""
     options = settings.of(TrunkSettings)
     identifier = branch.repository["repository_id"]
     columns = await rows.columns(tx, identifier)
@@ -212,7 +212,7 @@ async def column_names(tx: Transaction, settings: Settings, branch: Branch) -> l
 
 
 def _with_siblings(columns: Mapping[int, ColumnRow], wanted: set[int]) -> set[int]:
-    """Return columns with those that their jobs may be in, too: whether numbers are shards, all of them tell."""
+    """Add the columns that may hold the same jobs: only together do they show whether numbers are shards."""
     heads = {_empty_head(columns[key]) for key in wanted}
     return {key for key, column in columns.items() if _empty_head(column) in heads}
 

@@ -68,7 +68,7 @@ class Trouble:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """How a branch stands: what blocks and what is only watched apart."""
+    """How a branch stands; what blocks is kept apart from what is only watched."""
 
     branch: str
     state: BranchState  # of upstream's blocking jobs
@@ -91,7 +91,7 @@ class Standing:
 
     @property
     def tone(self) -> Tone:
-        """Its sign and colour: bad only where something blocks."""
+        """Its sign and colour; bad only where something blocks."""
         if self.blocking or self.state in {"broken", "red"}:
             return "bad"
         if self.state == "green":
@@ -106,7 +106,7 @@ class Standing:
 
     @property
     def counts(self) -> tuple[tuple[Tone, str], ...]:
-        """What is broken, counted: blocking jobs and backends, then watched ones; never one number for both."""
+        """How many jobs and backends are broken: blocking ones, then watched ones, never in one number."""
         counted: list[tuple[Tone, int, str]] = [
             ("bad", sum(trouble.backend is None for trouble in self.blocking), "blocking job"),
             ("bad", len(_backends(self.blocking)), "blocking backend"),
@@ -124,7 +124,7 @@ def describe_standing(standing: Standing, *, now: int) -> str:
 
 
 async def read_standing(tx: Transaction, settings: Settings, branch: Branch) -> Standing:
-    """Read how a branch stands: the one place where this is decided."""
+    """Read how a branch stands. Nothing else decides this."""
     commits, _ = await branch_reads.newest_commits(tx, branch, before=None, limit=STANDING_LINES)
     facts = await branch_reads.read_facts(tx, settings, branch, commits)
     newest = grid.build_grid(facts, settings.of(TrunkSettings))
@@ -132,7 +132,7 @@ async def read_standing(tx: Transaction, settings: Settings, branch: Branch) -> 
 
 
 async def blocking_backends(tx: Transaction) -> frozenset[str]:
-    """Return what the backends that merging waits for are called in the grid, case folded."""
+    """Return the case folded names that the backends which merging waits for have in the grid."""
     allowlist = await allowlists.read_in_force(tx)
     entries = allowlist.at(BLOCKING) if allowlist else ()
     return frozenset((entry.device or entry.repo).casefold() for entry in entries)
@@ -231,7 +231,7 @@ class StandingBranch(NamedTuple):
 async def read_standings(
     tx: Transaction, settings: Settings, hidden: Hidden, *, repo: str = ""
 ) -> list[StandingBranch]:
-    """Return the branches of every upstream, or of one, that may be shown: the default one of each first."""
+    """Return how the visible branches of every upstream, or of one, stand: the default branch of each first."""
     broken: dict[str, set[str]] = {}
     for (full_name, name, _), count in (await column_changes.read_counts(tx, settings, hidden)).items():
         if count:
@@ -255,7 +255,7 @@ KNOWN_FOR = 600_000  # milliseconds after which a branch is read again, though n
 
 
 class Standings:
-    """How branches stand, read again once a job of their newest commits has changed."""
+    """How branches stand, cached until a job of their newest commits changes."""
 
     def __init__(self) -> None:
         self._known: LRUCache[tuple[int, str], tuple[object, int, Standing]] = LRUCache(MOST_KNOWN)
@@ -280,7 +280,7 @@ STANDINGS: Resource[Standings] = Resource("branch standings", lambda _context: S
 
 
 async def read_conditions(context: Context, tx: Transaction, scope: ConditionScope) -> list[Condition]:
-    """Return which jobs are broken on watched branches, and which of those that were told no longer are."""
+    """Return the jobs that are broken on watched branches, and the reported ones that no longer are."""
     allowlist = await allowlists.read_in_force(tx)
     entries = allowlist.entries if allowlist else ()
     labels = {(entry.device or entry.repo).casefold(): entry for entry in entries}
@@ -331,7 +331,7 @@ def _broken(
 def _repaired(
     branch: Branch, standing: Standing, labels: Mapping[str, Entry], scope: ConditionScope
 ) -> Iterator[Condition]:
-    """Yield what was told to be broken on a branch and passes. Without a result nothing is known to be repaired."""
+    """Yield the jobs of a branch that were reported as broken and now pass. Without a result, nothing is repaired."""
     for name in sorted(standing.passing):
         key = _condition_key(branch, name)
         if key not in scope.told_of(BROKEN_EVENT):

@@ -60,12 +60,12 @@ DAYS_OF = (
 
 
 async def note_runners(tx: Transaction, place: SumPlace) -> None:
-    """Once a day of runners is counted: sinks may have a copy of it."""
+    """After a day of runners is counted, mark it as changed for sinks."""
     tx.note_changed("ci_runner_day", [{"repository_id": place.group[0], "day": place.day}])
 
 
 def request_sums(tx: Transaction, repository_id: int, branches: Iterable[tuple[str, int]]) -> None:
-    """Have the days of branches counted again, given by name and a time in epoch milliseconds."""
+    """Request new counts of days of branches, each given by name and a time in epoch milliseconds."""
     places = {SumPlace((repository_id, branch), at // DAY) for branch, at in branches}
     sums.request(tx, BRANCHES, places)
 
@@ -73,7 +73,7 @@ def request_sums(tx: Transaction, repository_id: int, branches: Iterable[tuple[s
 async def request_sums_of_commits(
     tx: Transaction, shas: Collection[str], runners: Collection[tuple[int, int]] = ()
 ) -> None:
-    """Have the days counted again of the branches that some commits are on, and of runners: repository and day."""
+    """Request new counts of the days that some commits are from, and of runners (repository and day)."""
     if shas:
         rows = await tx.run(DAYS_OF, {"shas": sorted(shas)})
         sums.request(tx, BRANCHES, {SumPlace((row.repository_id, row.branch), row.at // DAY) for row in rows})
@@ -85,13 +85,13 @@ BRANCH, RULE = trunk_branch.c, branch_rule.c
 
 
 def is_looked_after(settings: Settings, repository: RepositoryRow, branch: str) -> bool:
-    """Whether a branch is looked after: the default one, and those that CI_BRANCHES names."""
+    """Whether a branch is watched: the default one is, and those that CI_BRANCHES names."""
     globs = settings.of(TrunkSettings).ci_branches
     return branch == repository["default_branch"] or any(fnmatchcase(branch, glob) for glob in globs)
 
 
 async def names_looked_after(tx: Transaction, settings: Settings, repository: RepositoryRow) -> list[str]:
-    """Return the default branch, and those of the others that are watched and exist, the newest commits first."""
+    """Return the default branch, then the other watched branches that exist, those with the newest commits first."""
     default = repository["default_branch"]
     chosen = [default] if default else []
     if settings.of(TrunkSettings).ci_branches:
@@ -105,7 +105,7 @@ async def names_looked_after(tx: Transaction, settings: Settings, repository: Re
 
 
 async def note_pushes(tx: Transaction, pushes: Iterable[PushRow]) -> None:
-    """Note when branches were pushed to and deleted; of several times the latest counts, whatever their order."""
+    """Note when branches were pushed to and deleted; the latest time counts, in whatever order they arrive."""
     rows: dict[tuple[int, str], dict[str, int]] = {}
     for push in pushes:
         reference = push["ref"] or ""
@@ -122,7 +122,7 @@ async def note_pushes(tx: Transaction, pushes: Iterable[PushRow]) -> None:
 
 
 async def deleted_branches(tx: Transaction, repository_id: int, names: Collection[str]) -> frozenset[str]:
-    """Return which of some branches of a repository were deleted and not made again."""
+    """Return those of some branches that were deleted and not created again."""
     query = sa.select(BRANCH.branch).where(
         BRANCH.repository_id == repository_id,
         BRANCH.branch.in_(sorted(names)),
@@ -132,7 +132,7 @@ async def deleted_branches(tx: Transaction, repository_id: int, names: Collectio
 
 
 async def deleted_at(tx: Transaction, repository_id: int, branch: str) -> int | None:
-    """Return when it was heard that a branch was deleted, None where it was not."""
+    """Return when the deletion of a branch was received, None where the branch exists."""
     query = sa.select(BRANCH.deleted_at).where(
         BRANCH.repository_id == repository_id, BRANCH.branch == branch, BRANCH.deleted_at > BRANCH.pushed_at
     )
@@ -141,13 +141,13 @@ async def deleted_at(tx: Transaction, repository_id: int, branch: str) -> int | 
 
 
 async def rule_of_branch(tx: Transaction, repository_id: int, branch: str) -> BranchRuleRow | None:
-    """Return what GitHub said of the checks that a branch requires, None before it was asked."""
+    """Return what GitHub said about the checks that a branch requires, None before it was asked."""
     query = select(BranchRuleRow, branch_rule)
     return await tx.fetch_first(query.where(RULE.repository_id == repository_id, RULE.branch == branch))
 
 
 async def store_rule(tx: Transaction, row: BranchRuleRow) -> None:
-    """Store what GitHub said of the checks that a branch requires, or that it was asked."""
+    """Store what GitHub said about the checks that a branch requires, or just that it was asked."""
     await tx.upsert(branch_rule, [dict(row)], replaced=("contexts", "asked_at"))
 
 
@@ -159,7 +159,7 @@ CONTEXTS_MOST, CONTEXT_MOST = 500, 255
 
 
 async def ask_for_checks(context: Context, repo: str, repository_id: int, branch: str) -> None:
-    """Ask GitHub for the checks that a branch requires, unless it was asked a short while ago."""
+    """Ask GitHub which checks a branch requires, unless it was asked a short while ago."""
     async with context.store.read() as tx:
         known = await rule_of_branch(tx, repository_id, branch)
     now = context.clock.now()
@@ -189,7 +189,7 @@ async def required_names(tx: Transaction, repository_id: int, branch: str) -> fr
 
 
 def names_of_jobs(contexts: Collection[str]) -> frozenset[str]:
-    """Return the names of required checks, those of jobs without shard and runner as well: what a column has."""
+    """Return the names of required checks; of jobs also without shard and runner, as columns are named."""
     parsed = [job_names.parse_name("", context) for context in contexts]
     return frozenset(contexts) | {name.job for name in parsed} | {name.numbered for name in parsed}
 
@@ -208,7 +208,7 @@ async def _read_rules(context: Context, repo: str, branch: str) -> list[str]:
 
 
 def _contexts(rules: Sequence[Any]) -> Iterator[str]:
-    """Yield the names of the checks that rules require; what GitHub sent is read field by field."""
+    """Yield the names of the checks that rules require, reading GitHub's answer field by field."""
     for rule in rules:
         if read_member(rule, ("type",), Kind.TEXT) != "required_status_checks":
             continue

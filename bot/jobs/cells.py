@@ -80,7 +80,7 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """The conclusion; of a run without one whether it is queued or pending."""
+        """The conclusion; without one, whether the run is queued or pending."""
         return _outcome(self.status, self.conclusion)
 
     @property
@@ -90,7 +90,7 @@ class Run:
 
     @property
     def origin(self) -> str:
-        """What it was started by."""
+        """What started it."""
         by = f" by {self.actor}" if self.actor else ""
         if self.attempt > 1:
             return f"attempt {self.attempt}{by}"
@@ -98,7 +98,7 @@ class Run:
 
     @property
     def seconds(self) -> float | None:
-        """How long it ran; None where that is not known, or the clocks contradict one another."""
+        """How long it ran; None where that is unknown, or the clocks contradict each other."""
         if self.started_at is None or self.completed_at is None or self.completed_at < self.started_at:
             return None
         return (self.completed_at - self.started_at) / 1000
@@ -110,7 +110,7 @@ class Run:
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """What a column shows on one commit. Stored in this order of fields: a new one comes last, with a default."""
+    """What a column shows on one commit. Stored with the fields in this order: add a new one last, with a default."""
 
     character: str
     job: int | str | None = None  # of the run that decides, or the failed one of a pass on a second try
@@ -118,9 +118,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     count: tuple[int, int] | None = None  # shards, and jobs of the same name, like this, and all of these
     failure: Failure | None = None  # why it failed; of several shards with the failed tests of all that did
     kind: str | None = None  # of the failure, where all its runs and shards that failed agree on one
-    span: tuple[int, int] | None = (
-        None  # of shards: when the first of those like this ended, and the last of all
-    )
+    # of shards: when the first of those like this ended, and the last of all
+    span: tuple[int, int] | None = None
 
     @property
     def line(self) -> str | None:
@@ -129,7 +128,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
 
     @property
     def signature(self) -> str | None:
-        """How that failure looks."""
+        """The signature of that failure."""
         return self.failure and self.failure["signature"]
 
     @property
@@ -144,12 +143,12 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
 
     @property
     def first_ended_at(self) -> int | None:
-        """When it was known how it ends: of shards the first of those that decide."""
+        """When its result was certain: of several shards, when the first of the deciding ones ended."""
         return self.span[0] if self.span else self.completed_at
 
     @property
     def last_ended_at(self) -> int | None:
-        """When nothing of it ran any more."""
+        """When its last run ended."""
         return self.span[1] if self.span else self.completed_at
 
     @property
@@ -164,17 +163,17 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
 
     @property
     def broken(self) -> bool:
-        """Whether it failed or timed out, which it is not allowed to."""
+        """Whether it failed or timed out, and its workflow does not allow that."""
         return self.character in FAILED
 
     @property
     def fails(self) -> bool:
-        """Whether any of its runs failed, also where a second one passed."""
+        """Whether any of its runs failed, even where a second one passed."""
         return self.broken or self.character == FLAKY
 
     @property
     def infra(self) -> bool:
-        """Whether it failed, and nothing but the infrastructure is known to be why."""
+        """Whether it failed, with the infrastructure as the only known reason."""
         return self.kind == INFRA and self.broken
 
 
@@ -197,13 +196,13 @@ def cell(runs: Iterable[Run]) -> Cell:
 
 
 def joined_tests(names: Iterable[str | None]) -> str | None:
-    """Return the failed tests of several runs together, comma separated; of too many the same of the same."""
+    """Join the failed tests of several runs, comma separated; too many are cut, always in the same way."""
     tests = {test for each in names if each for test in each.split(",")}
     return ",".join(sorted(tests)[:TESTS_MOST]) or None
 
 
 def details(runs: Iterable[Run]) -> Details:
-    """Return the cell of all runs of one job on one commit, of each shard, then the worst of the shards.
+    """Return the cell of all runs of one job on one commit: that of its worst shard.
 
     Several jobs of one name count as shards of it.
     """
@@ -230,7 +229,7 @@ def details(runs: Iterable[Run]) -> Details:
 
 
 def _joined_failure(first: Failure | None, alike: Sequence[Cell]) -> Failure | None:
-    """Return the failure of the first of some shards, with the failed tests of all."""
+    """Return the failure of the first of several shards, with the failed tests of all."""
     counts = [each.tests_failed for each in alike if each.tests_failed is not None]
     failure: Failure = {
         **(first or NO_FAILURE),
@@ -269,7 +268,7 @@ def _shard_details(runs: Sequence[Run]) -> Details:
 
 
 def _agreed(kinds: Iterable[str | None]) -> str | None:
-    """Return the kind that all failures have; a failure without a log may be of any."""
+    """Return the kind that all failures share; one without a log may be of any kind."""
     distinct = set(kinds)
     return distinct.pop() if len(distinct) == 1 else None
 
@@ -281,7 +280,7 @@ def _outcome(status: str, conclusion: str) -> str:
 
 
 def _order(run: Run) -> tuple[int, str, int, int, str, str, str]:
-    """The greatest numeric id decides; one without loses; of equals the last attempt, then the greatest text."""
+    """The greatest numeric id decides, then the last attempt, then the greatest text; other ids lose."""
     number = int(run.id) if _is_number(run.id) else -1
     return (number, run.id, run.run_id, run.attempt, run.event, run.conclusion, run.url or "")
 
@@ -292,7 +291,7 @@ def _detail_order(run: Run) -> tuple[bool, int, str, int, int, str, str, str]:
 
 
 def _job(text: str) -> int | str | None:
-    """Return the id of a job: GitHub's as a number, those of other CIs as they are."""
+    """Return the id of a job: GitHub's as a number, another CI's as it is."""
     return int(text) if _is_number(text) and len(text) < 16 else text or None
 
 

@@ -72,7 +72,7 @@ DOWNLOAD_TRIES = 6  # of a download, for the words only: the queue never gives u
 
 
 def state_in_words(state: str, stored: str | None, *, tries: int = 0) -> str:
-    """Return what people read: the stored reason, else the state in words."""
+    """Return the stored reason, else the state in words."""
     if state == FetchState.WANTED and not stored and tries:
         return f"being fetched, try {tries} of {max(tries, DOWNLOAD_TRIES)}"
     return stored or STATE_WORDS[FetchState(state)]
@@ -89,9 +89,9 @@ def over_limit(size: int, most: int) -> str:
 
 
 def not_started(conclusion: str, path: str | None) -> str:
-    """Return what is known of a run that ended before GitHub made its jobs; the path comes from outside.
+    """Describe a run that ended before GitHub made its jobs; the path comes from outside.
 
-    So does a workflow file end that GitHub cannot read or use. GitHub gives the reason on the run's page only: neither
+    A workflow file that GitHub cannot use ends like this. GitHub gives the reason on the run's page only: neither
     its webhooks nor its API have it. A run of a file that cannot be read has the file's path in place of a name.
     """
     shown = escaping.shorten(escaping.one_line(path or ""), PATH_MOST)
@@ -104,7 +104,7 @@ LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
 
 
 async def admin_section(_tx: Transaction, settings: Settings) -> AdminSection:
-    """Return what the administrator's page says of collecting."""
+    """Return what the administrator's page says about collecting."""
     return AdminSection(template="admin_collecting.html", values={"collecting": describe_scope(settings)})
 
 
@@ -118,7 +118,7 @@ def describe_scope(settings: Settings) -> str:
 async def run_refusal(
     tx: Transaction, settings: Settings, repo: str, *, workflow: str | None, path: str | None = None
 ) -> str | None:
-    """Return why a run of a repository is not collected, None where it is."""
+    """Return why a run is not collected, None where it is."""
     chosen = settings.of(CollectSettings).ci
     side = UPSTREAM if settings.is_upstream(repo) else BACKENDS
     if side not in chosen or not (side == UPSTREAM or await _is_backend(tx, repo)):
@@ -128,7 +128,7 @@ async def run_refusal(
 
 
 def has_workflow(patterns: Sequence[str], name: str | None, path: str | None) -> bool:
-    """Whether a workflow is among those chosen: a glob takes it in, one that begins with ! takes it away."""
+    """Whether a workflow is chosen: a glob includes it, one that begins with ! excludes it."""
     known = [text.casefold() for text in (name, path) if text]
     taken = [pattern[1:].casefold() for pattern in patterns if pattern.startswith("!")]
     given = [pattern.casefold() for pattern in patterns if not pattern.startswith("!")] or ["*"]
@@ -138,7 +138,7 @@ def has_workflow(patterns: Sequence[str], name: str | None, path: str | None) ->
 
 
 def log_refusal(settings: Settings, conclusion: str | None) -> str | None:
-    """Return why the log of a job that ended so is not fetched by the settings, None where it is."""
+    """Return why the settings skip the log of a job with this conclusion, None where they do not."""
     chosen = settings.of(CollectSettings).ci_logs
     if chosen == "off" or (chosen == "failed" and conclusion not in FAILED):
         return f"CI_LOGS={chosen}"
@@ -146,7 +146,7 @@ def log_refusal(settings: Settings, conclusion: str | None) -> str | None:
 
 
 def never_started(job: WorkflowJobRow) -> bool:
-    """Whether a job ended without ever having had a runner: it has no log."""
+    """Whether a job ended without ever having a runner: it has no log."""
     return job["conclusion"] == "skipped" or not (job["runner_name"] or job["steps"])
 
 
@@ -167,7 +167,7 @@ async def all_budgets(tx: Transaction) -> list[BudgetRow]:
 
 
 async def lock_budget(tx: Transaction, new: BudgetRow) -> BudgetRow:
-    """Return an account's budget, locked until the transaction ends; where it has none, it gets the new one."""
+    """Return an account's budget, locked until the transaction ends; an account without one gets the new one."""
     account = {"of_account": new["account"]}
     if (row := await tx.fetch_first(LOCKED_BUDGET, account)) is not None:
         return row
@@ -190,13 +190,13 @@ LEAST_WAIT = 60.0  # seconds: thousands of tasks may wait, and each look costs t
 
 
 class Bucket:
-    """What may be spent now, and what was spent in the last hour."""
+    """What an account may spend now, and what it spent in the last hour."""
 
     def __init__(self, row: BudgetRow) -> None:
         self.row = row
 
     def fill(self, now: int, limits: CollectSettings) -> None:
-        """Add what has come in since the last look; a clock that was ahead gives nothing."""
+        """Add what has flowed in since the last look; a clock that was ahead adds nothing."""
         hours = min(max(now - self.row["at"], 0), HOUR) / HOUR
         most_calls, most_bytes = capacity(limits)
         self.row["calls"] = min(self.row["calls"] + hours * limits.ci_calls_per_hour, most_calls)
@@ -220,7 +220,7 @@ class Bucket:
         return max(min(int(self.row["calls"]), limits.ci_calls_per_hour // BUDGET_PARTS), 1)
 
     def spend(self, *, calls: int = 0, size: int = 0) -> None:
-        """Take calls or bytes out."""
+        """Spend calls or bytes."""
         self.row["calls"] -= calls
         self.row["bytes"] -= size
         spent = self.row["minutes"].setdefault(str(self.row["at"] // MINUTE), [0, 0])
@@ -278,7 +278,7 @@ class Budgets:
         return self._context.settings.of(CollectSettings)
 
     async def _settle(self, account: str, held: _Held, *, back: int = 0, take: bool = False) -> float:
-        """Count what came, give calls back or take some; returns the seconds to wait where there are none."""
+        """Count downloaded bytes, return or take calls; returns the seconds to wait where none are left."""
         size, held.bytes = held.bytes, 0
 
         async def settle(tx: Transaction) -> tuple[float, int]:

@@ -34,7 +34,7 @@ CHANGING = ("state_before", "last_good", "signature", "at")
 
 
 async def store_events(tx: Transaction, made: Sequence[EventRow]) -> None:
-    """Store changes of one branch, and note those that were not known like that: most are."""
+    """Store changes of one branch, and mark for sinks those that are new or differ: most are neither."""
     first = made[0]
     query = select(EventRow, trunk_event).where(
         trunk_event.c.repository_id == first["repository_id"], trunk_event.c.branch == first["branch"]
@@ -53,7 +53,7 @@ CountLabels = tuple[str, str, str]  # repository, branch, group
 
 
 async def store_counts(tx: Transaction, branch: Branch, counts: Mapping[str, int]) -> None:
-    """Replace what was counted of a branch."""
+    """Replace the counts of a branch."""
     key = {"repository_id": branch.repository["repository_id"], "branch": branch.name}
     same = [BROKEN[name] == value for name, value in key.items()]
     await tx.run(sa.delete(ci_broken).where(*same))
@@ -63,12 +63,12 @@ async def store_counts(tx: Transaction, branch: Branch, counts: Mapping[str, int
 
 
 async def measure_broken(tx: Transaction, settings: Settings, hidden: Hidden) -> Callable[[], None]:
-    """Return what shows how many columns are broken."""
+    """Return the metric of broken columns."""
     return partial(metrics.show_broken, await read_counts(tx, settings, hidden))
 
 
 async def read_counts(tx: Transaction, settings: Settings, hidden: Hidden) -> dict[CountLabels, int]:
-    """Return what was counted of the watched branches that exist and may be shown."""
+    """Return the counts of the watched branches that exist and may be shown."""
     counts: dict[CountLabels, int] = {}
     for repo in settings.upstream_repo:
         ids = set() if hidden.has(repo) else await repositories.read_ids(tx, repo)
@@ -95,14 +95,14 @@ EVENT_LINES = 100  # newest commits in which changes are looked for
 
 
 async def request_changes(tx: Transaction, place: SumPlace) -> None:
-    """Have the changes of a branch recorded, once a day of it was counted; sinks may have a copy of the day."""
+    """After a day of a branch is counted, request its changes, and mark the day as changed for sinks."""
     identifier, name = place.group
     tx.note_changed("ci_line", [{"repository_id": identifier, "branch": name, "day": place.day}])
     tx.enqueue(CHANGES_TASK, f"{identifier}/{name}")
 
 
 async def record_changes(context: Context, task: Task) -> None:
-    """Record changes of the columns of a branch, and how many of them are broken."""
+    """Record how the columns of a branch changed, and how many are broken."""
     repository, _, name = task.key.partition("/")
     if not repository.isdigit():
         raise GiveUp(f"{task.key!r} names no branch")
@@ -135,7 +135,7 @@ async def find_watched_branch(
 def _changes(
     branch: Branch, facts: grid.Facts, options: TrunkSettings
 ) -> tuple[list[EventRow], dict[str, int]]:
-    """Return the rows of changes, and how many columns of each group are broken."""
+    """Return rows of changes, and how many columns of each group are broken."""
     newest = grid.build_grid(facts, options).on_branch()
     made = [
         _event_row(branch, newest, place, change)
@@ -164,7 +164,7 @@ def _event_row(branch: Branch, newest: grid.Grid, place: int, change: branch_his
 def _count_broken(newest: grid.Grid) -> dict[str, int]:
     """Return how many columns of each group are broken; an unstable one never counts.
 
-    A pass on a second try mends nothing, and commits whose jobs still run change nothing.
+    A pass on a second try repairs nothing, and commits whose jobs still run change nothing.
     """
     counts: dict[str, int] = {}
     for place, column in enumerate(newest.columns):

@@ -36,7 +36,7 @@ _JUDGED_BY_RUN = _FAILED | {0}
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
-    """What workflow runs say of their jobs, by their ids."""
+    """What workflow runs say about their jobs, by run id."""
 
     foreign: frozenset[int]  # those that say nothing about their commit
     workflows: Mapping[int, int]
@@ -45,7 +45,7 @@ class RunFacts:
 
 
 class PlacedJob(NamedTuple):
-    """A run of a job with its column, and which of several jobs of its name it is."""
+    """A run of a job with its column, and its number among the jobs of its name."""
 
     column: int
     row: CellRow
@@ -53,7 +53,7 @@ class PlacedJob(NamedTuple):
 
 
 def describe_runs(runs: Iterable[RunRow]) -> RunFacts:
-    """Return what workflow runs say of their jobs."""
+    """Return what workflow runs say about their jobs."""
     newest: dict[int, int] = {}
     workflows: dict[int, int] = {}
     ended: dict[tuple[int, int], str] = {}
@@ -70,9 +70,9 @@ def describe_runs(runs: Iterable[RunRow]) -> RunFacts:
 
 
 def place_jobs(rows: Sequence[CellRow], about: RunFacts, *, shards: bool) -> Iterator[PlacedJob]:
-    """Yield each run that is about its commit with its place; with `shards` each shard has a column of its own.
+    """Yield each run that tests its commit, with its place; with `shards`, each shard has a column of its own.
 
-    A pair of numbers is a shard only beside another one of as many.
+    A pair of numbers is a shard only beside another one with the same count.
     """
     sharded: defaultdict[tuple[str, int, int], set[int]] = defaultdict(set)
     for row in rows:
@@ -97,9 +97,9 @@ def place_jobs(rows: Sequence[CellRow], about: RunFacts, *, shards: bool) -> Ite
 
 
 def _with_run(row: CellRow, about: RunFacts) -> CellRow:
-    """Return a job as its run lets it end.
+    """Return a job with the conclusion that its run gives it.
 
-    A failure in a run that succeeded is allowed. What GitHub leaves unfinished in a run that is over ended with it.
+    A failure in a run that succeeded is allowed. A job that GitHub leaves unfinished ended with its run.
     """
     run, attempt = row["run_id"], row["attempt"]
     if row["conclusion"] in _FAILED and about.ended.get((run, attempt)) == "success":
@@ -116,9 +116,9 @@ def _with_run(row: CellRow, about: RunFacts) -> CellRow:
 
 
 def _number_twins(rows: Sequence[CellRow], workflows: Mapping[int, int]) -> dict[int, int]:
-    """Return which of several jobs of one name each is, by the ids of the jobs; nearly always there is one only.
+    """Number the jobs of one name, by job id; nearly always there is only one.
 
-    A run whose workflow is not known counts as of the first one.
+    A run of an unknown workflow counts as one of the first.
     """
     known = {workflows[row["run_id"]] for row in rows if row["run_id"] in workflows}
     at_once = Counter((row["run_id"], row["attempt"]) for row in rows)
@@ -139,7 +139,7 @@ def _number_twins(rows: Sequence[CellRow], workflows: Mapping[int, int]) -> dict
 
 
 def _number_jobs(rows: Sequence[CellRow], most: int) -> dict[int, int]:
-    """Return which of the jobs of one name of a workflow each is; its runs have at most so many of them.
+    """Number the jobs of one name of a workflow; each of its runs has at most `most` of them.
 
     Where an attempt has all of them, they come in the order of their ids. Where it has fewer, GitHub ran those again
     that had failed, and lists the others as they were.
@@ -160,7 +160,7 @@ def _number_jobs(rows: Sequence[CellRow], most: int) -> dict[int, int]:
 
 
 def _number_attempt(rows: Sequence[CellRow], newest: Mapping[int, CellRow], most: int) -> dict[int, CellRow]:
-    """Return the jobs of one attempt by their numbers; `newest` are those of the attempts before."""
+    """Return the jobs of one attempt by number; `newest` are those of the attempts before."""
     numbered: dict[int, CellRow] = {}
     others = []
     for row in rows:
@@ -176,7 +176,7 @@ def _number_attempt(rows: Sequence[CellRow], newest: Mapping[int, CellRow], most
 
 
 def is_copy(row: CellRow, before: CellRow) -> bool:
-    """Whether a job is another one that a later attempt lists again: GitHub copies what had passed, with its times."""
+    """Whether a job is a copy of an earlier one: GitHub lists what had passed again, with its times."""
     return row["completed_at"] is not None and all(
         row[name] == before[name] for name in ("started_at", "completed_at", "conclusion")
     )
@@ -186,7 +186,7 @@ ByColumn = dict[int, Cell]
 
 
 class Outline(NamedTuple):
-    """What there is to know of a commit's cells without reading them: columns, each a bit."""
+    """What is known of a commit's cells without reading them: a bit for each column."""
 
     good: int  # that passed, or failed as is allowed
     present: int  # that have a cell
@@ -207,7 +207,7 @@ def make_cells(
 ) -> dict[str, ByColumn]:
     """Return the cells of some commits, by SHA and column.
 
-    `joined` names the column that stands for another one, where an alias joins them; with `shards` every shard has a
+    `joined` maps a column to the one that stands for it, where an alias joins them; with `shards` every shard has a
     column.
     """
     placed_jobs: defaultdict[str, defaultdict[int, list[PlacedJob]]] = defaultdict(lambda: defaultdict(list))
@@ -221,7 +221,7 @@ def make_cells(
 
 
 def make_run(placed: PlacedJob, of_workflow: RunRow | None = None) -> Run:
-    """Return a stored run as the rule of cells takes it; of its workflow's run it has what it was started by."""
+    """Return a run of a cell from a stored job; its workflow's run says what started it."""
     row = placed.row
     return Run(
         id=row["other_id"] or str(row["job_id"]),
@@ -242,7 +242,7 @@ def make_run(placed: PlacedJob, of_workflow: RunRow | None = None) -> Run:
 
 
 def _failure(row: CellRow) -> Failure | None:
-    """Return why a run failed, None where nothing of it is known, as of nearly all."""
+    """Return why a run failed, None where nothing is known, as of nearly all."""
     if row["failure_kind"] is None and row["line"] is None and row["tests_failed"] is None:
         return None
     return {
@@ -255,12 +255,12 @@ def _failure(row: CellRow) -> Failure | None:
 
 
 def to_bytes(by_column: ByColumn) -> bytes:
-    """Return a commit's cells as they are stored."""
+    """Encode a commit's cells."""
     return msgspec.msgpack.encode(by_column)
 
 
 def from_bytes(stored: bytes) -> ByColumn:
-    """Return a commit's cells from what is stored."""
+    """Decode a commit's cells."""
     return _DECODER.decode(stored)
 
 
@@ -271,7 +271,7 @@ def outline(by_column: ByColumn) -> Outline:
 
 
 def outline_to_bytes(by_column: ByColumn, mark: int) -> bytes:
-    """Return the outline of a commit's cells as it is stored, with the mark of the commit that it holds for."""
+    """Encode the outline of a commit's cells, with the mark of the commit that it is valid for."""
     good, present = outline(by_column)
     first = max(0, (present & -present).bit_length() - 1)
     length = (max(0, present.bit_length() - first) + 7) // 8
@@ -280,7 +280,7 @@ def outline_to_bytes(by_column: ByColumn, mark: int) -> bytes:
 
 
 def outline_from_bytes(stored: bytes, mark: int) -> Outline | None:
-    """Return an outline from what is stored; None where a job has changed since."""
+    """Decode an outline; None where a job has changed since."""
     held_for, first, *bits = _OUTLINE_DECODER.decode(stored)
     if held_for != mark:
         return None
@@ -297,7 +297,7 @@ def columns_of(bits: int) -> Iterator[int]:
 
 
 def _decoded_cell(runs: Sequence[PlacedJob]) -> Cell:
-    """Return a cell; of a single run, or of successes only, without a detour, since nearly all are."""
+    """Return the cell of some runs; the short way for a single run or all successes, as nearly all are."""
     newest = runs[0].row
     for _, row, twin in runs if len(runs) > 1 else ():
         if row["conclusion"] != _SUCCESS_CODE or row["shard"] or twin:
@@ -317,7 +317,7 @@ COMMITS_AT_ONCE = 10  # commits: their runs are looked at without a pause
 
 
 async def forget_cells(tx: Transaction, commits: Iterable[tuple[int, str]]) -> None:
-    """Take away the cells of some commits, by repository and SHA, under a new random mark each."""
+    """Remove the stored cells of some commits (repository and SHA), and give each a new random mark."""
     stale = [
         {"repository_id": repository, "head_sha": sha, "mark": secrets.randbits(62), "cells": None}
         for repository, sha in sorted(set(commits))
@@ -327,7 +327,7 @@ async def forget_cells(tx: Transaction, commits: Iterable[tuple[int, str]]) -> N
 
 
 async def store_missing_cells(store: Store, repository_id: int, shas: Sequence[str]) -> None:
-    """Store the cells of those commits that lack them; not where something changes meanwhile."""
+    """Store the cells of the commits that lack them, unless something changes meanwhile."""
     async with store.read() as tx:
         known = await rows.stored_cells(tx, repository_id, shas)
     lacking = sorted(sha for sha, row in known.items() if row.cells is None)

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 WAITING_AFTER = 5 * 60_000  # milliseconds: shorter waits are how runners start
 STARTING_MOST = 10 * 60_000  # since the job's creation: later steps are not heard of before its end
 STARTING_STEPS = 2  # that prepare the machine: setting up the job, starting its containers
-SCALE_SET = re.compile(
-    r"-[a-z0-9]{5}-runner-[a-z0-9]{5}$"
-)  # how the controller of scale sets names its runners
+# how the controller of scale sets names its runners
+SCALE_SET = re.compile(r"-[a-z0-9]{5}-runner-[a-z0-9]{5}$")
 WEEK = 7  # days
 # the histogram of queue times: seconds up to which they are counted together, the rest being longer
 BOUNDS = (10, 30, 60, 300, 900, 1_800, 3_600, 7_200)
@@ -61,7 +60,7 @@ class RunnerQueue(Struct, frozen=True, kw_only=True):
 
 
 def starting_jobs(jobs: Iterable[StartedJob]) -> set[int]:
-    """Return the jobs whose runner of a scale set is still being prepared: they wait, whatever GitHub says."""
+    """Return the jobs whose scale-set runner is still being prepared: they wait, whatever GitHub says."""
     return {
         job_id
         for job_id, runner, steps in jobs
@@ -78,7 +77,7 @@ def make_queues(
     runners: NamedPatterns,
     being_prepared: Collection[int] = (),
 ) -> list[RunnerQueue]:
-    """Return every label, those with the longest wait now first; the last day is today and yesterday."""
+    """Return the queue of every label, the longest present wait first; the last day is today and yesterday."""
     waiting: defaultdict[str, list[int]] = defaultdict(list)
     busy: defaultdict[str, int] = defaultdict(int)
     for job in jobs:

@@ -41,7 +41,7 @@ OUT = admin_sign_out.c
 
 @web.middleware
 async def check_session(request: web.Request, handler: Handler_) -> web.StreamResponse:
-    """Record on a request whether its sender is signed in; without our cookie nothing is looked up."""
+    """Note on a request whether its sender is signed in; without our cookie the database is not asked."""
     begun = _begun(request) if request.headers.get("Cookie") else None
     if begun is not None:
         settings = request.app[CONTEXT].settings
@@ -82,7 +82,7 @@ async def end_sessions(request: web.Request) -> None:
 
 
 def form_key(request: web.Request) -> str:
-    """Return the key that forms of the administrator's pages carry; another site cannot know it."""
+    """Return the key that the administrator's forms carry; no other site can know it."""
     settings = request.app[CONTEXT].settings
     return _signature(settings, f"form {request.cookies.get(SESSION_COOKIE, '')}")
 
@@ -130,7 +130,7 @@ describe_for_admin = partial(
 
 
 def page_for_admin(handler: Handler) -> Handler:
-    """Return a page for the administrator alone: others are asked to sign in; 404 while no token is set."""
+    """Restrict a page to the administrator: others are asked to sign in; 404 while no token is set."""
 
     @functools.wraps(handler)
     async def guarded(request: web.Request) -> web.Response:
@@ -155,7 +155,7 @@ async def _show_if_signed_in(handler: Handler, request: web.Request) -> web.Resp
 
 
 def json_for_admin(handler: Callable[[web.Request], Awaitable[Answer]], status: int = 200) -> Any:
-    """Return an aiohttp handler that answers the administrator alone; 404 while no token is set."""
+    """Restrict a JSON handler to the administrator; 404 while no token is set."""
 
     async def guarded(request: web.Request) -> web.Response:
         access.require_admin(request)
@@ -198,7 +198,7 @@ async def read_form(request: web.Request) -> Mapping[str, str]:
 
 
 def redirect_with_notice(words: str) -> web.Response:
-    """Redirect to the overview, which shows these words."""
+    """Redirect to the overview with a message."""
     return redirect("/admin?" + urlencode({"said": words}))
 
 

@@ -70,7 +70,7 @@ async def sign_out(request: web.Request) -> web.Response:
 
 
 def routes_of_forms(features: Features) -> list[web.RouteDef]:
-    """Return the routes of the forms that capabilities bring."""
+    """Return the routes of the capabilities' forms."""
     return [
         web.post(f"/admin{address}", form_for_admin(functools.partial(_submit, name)))
         for feature in features

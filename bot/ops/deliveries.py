@@ -43,7 +43,7 @@ MOST_COUNTED = 100_000  # newest deliveries
 
 
 async def delivery_counts(tx: Transaction, *, since: int) -> dict[str, int]:
-    """Return how many deliveries of some time are in each state."""
+    """Count the deliveries of a period by state."""
     newest = sa.select(HELD.state).where(HELD.received_at >= since)
     part = newest.order_by(HELD.received_at.desc()).limit(MOST_COUNTED).subquery()
     query = sa.select(part.c.state, sa.func.count()).group_by(part.c.state)
@@ -65,7 +65,7 @@ async def list_deliveries(
 
 
 async def task_counts(tx: Transaction) -> dict[str, int]:
-    """Return how many tasks are in each state; finished ones are left out."""
+    """Count the unfinished tasks by state."""
     query = sa.select(task.c.state, sa.func.count()).where(task.c.state != "done")
     return {state: count for state, count in await tx.run(query.group_by(task.c.state))}  # noqa: C416 - as above
 
@@ -78,7 +78,7 @@ async def failing_tasks(tx: Transaction, *, late: int, limit: int) -> list[TaskR
 
 
 async def caused_tasks(tx: Transaction, guid: str, *, limit: int) -> list[TaskRow]:
-    """Return the tasks that a delivery asked for first."""
+    """Return the tasks that a delivery was the first to request."""
     query = select(TaskRow, task).where(task.c.cause == guid)
     return await tx.fetch(query.order_by(task.c.id).limit(limit))
 
@@ -90,7 +90,7 @@ async def caused_dispatches(tx: Transaction, guid: str, *, limit: int) -> list[D
 
 
 async def list_sweeps(tx: Transaction) -> list[SweepRow]:
-    """Return what is known of every sweep."""
+    """Return the state of every sweep."""
     return await tx.fetch(select(SweepRow, sweep).order_by(sweep.c.name, sweep.c.app_id))
 
 
@@ -146,7 +146,7 @@ class Replayed(Answer, frozen=True, kw_only=True):
 
 
 async def _read_deliveries(request: web.Request, limit: int) -> tuple[list[DeliveryRow], str, str]:
-    """Return deliveries, one more than the limit where there are more, and the state and event asked for."""
+    """Read deliveries, one more than the limit if there are more; returns also the state and event asked for."""
     state = addresses.choice(request, "state", ("", *DELIVERY_STATES))
     event = addresses.given(request, "event")[:100]
     before = addresses.before_id(request)
@@ -170,7 +170,7 @@ async def _read_delivery(request: web.Request) -> tuple[DeliveryRow, dict[str, A
 
 
 async def _replay(request: web.Request) -> DeliveryRow | None:
-    """Have a delivery handled again, with all its effects; None where there is none."""
+    """Requeue a delivery for handling, with all its effects; None if there is no such delivery."""
     async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
         return await inbox.replay_delivery(tx, addresses.guid(request))
 

@@ -79,7 +79,7 @@ class Target:
     checks: tuple[tuple[str, Check], ...] = ()  # of the features, by name
 
     async def has_database(self) -> bool:
-        """Whether there is a database to look at: SQLite would make one."""
+        """Whether there is a database to examine: SQLite would create one."""
         if not self.store.sqlite:
             return True
         return await asyncio.to_thread(Path(self.store.url.database or "").exists)
@@ -136,7 +136,7 @@ def check_settings(chosen: Settings, warnings: Sequence[str]) -> list[Finding]:
 
 
 def check_preset(chosen: Settings) -> list[Finding]:
-    """Say what the preset sets, and what an own setting sets otherwise."""
+    """Say what the preset sets, and which settings override it."""
     if chosen.preset is None:
         return []
     listed, fields = read_presets()[chosen.preset], options(Settings)
@@ -228,7 +228,7 @@ HOUR = 3_600_000  # milliseconds
 
 
 async def check_database(target: Target) -> tuple[Finding, bool]:
-    """Check version and writability; the second value says whether rows can be read."""
+    """Check version and access; the second value says whether rows can be read."""
     store = target.store
     if not await target.has_database():
         detail = f"there is no database at {store.url.database} yet"
@@ -479,7 +479,7 @@ async def _check_log(target: Target, app: AppUnderTest) -> Finding:
 
 
 async def _newest_failed(target: Target, app: AppUnderTest, row: dict[str, Any], detail: str) -> Finding:
-    """Judge a newest attempt that failed: before the first start it could reach nothing."""
+    """Judge the newest attempt, which failed: before the first start nothing could answer it."""
     name = f"{app.words} delivery log"
     if row["status_code"] == 401:
         todo = "give the App on GitHub the secret of WEBHOOK_SECRET, or the other way round"

@@ -58,7 +58,7 @@ async def examine_identity(target: Target, app: AppUnderTest, allowlist: Allowli
 
 
 def _check_server(version: str) -> Finding:
-    """Say what is off on a GitHub Enterprise Server."""
+    """Say which features are off on a GitHub Enterprise Server."""
     off = "; ".join(f"{lack.name}: {lack.off}" for lack in responses.lacking(version))
     return ok(
         "GitHub Enterprise Server", f"{version}; what github.com has and this lacks: {off or 'nothing'}"
@@ -82,7 +82,7 @@ WITHOUT = "no comment is written and no command gets a reaction; checks and gate
 
 
 def _only_silences(lacks: list[str], granted: dict[str, str]) -> bool:
-    """Whether nothing but the comment and reactions suffers from what is lacking."""
+    """Whether the missing permissions affect only the comment and reactions."""
     return lacks == ["pull_requests: write"] and granted.get("pull_requests") == "read"
 
 
@@ -131,7 +131,7 @@ async def _check_installations(
 
 
 def _refused(name: str, wanted: Manifest, installation: dict[str, Any]) -> Finding | None:
-    """Return what an installation lacks, None when nothing."""
+    """Return a finding about what an installation lacks; None if it lacks nothing."""
     account, page = _account(installation), installation["html_url"]
     if installation.get("suspended_at"):
         return error(name, f"suspended on {account}", f"unsuspend it at {page}")
@@ -194,7 +194,7 @@ async def check_allowlist(target: Target) -> tuple[Finding, Allowlist | None]:
 
 
 def check_overlaps(settings: Settings, listed: Allowlist) -> list[Finding]:
-    """Name settings and terms that overlap, and which of them counts."""
+    """Name overlapping settings and entries, and say which of them counts."""
     by_job = settings.check_names == "crcr"
     entries = listed.entries if by_job else ()
     problems = [
@@ -227,7 +227,7 @@ def check_overlaps(settings: Settings, listed: Allowlist) -> list[Finding]:
 
 
 async def check_upstream(target: Target) -> list[Finding]:
-    """Check that the App is on upstream."""
+    """Check that the App is installed on upstream."""
     return [
         ok("upstream", f"the App is on {repo}")
         if await _is_installed(target.upstream, repo)
@@ -239,7 +239,7 @@ async def check_upstream(target: Target) -> list[Finding]:
 
 
 async def check_backends(target: Target, listed: Allowlist) -> list[Finding]:
-    """Check that the App is on every listed backend."""
+    """Check that the App is installed on every listed backend."""
     missing = [entry for entry in listed.entries if not await _is_installed(target.relay, entry.repo)]
     if not missing:
         return [ok("backends", f"the App is on all {len(listed.entries)}")] if listed.entries else []

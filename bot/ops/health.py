@@ -106,19 +106,19 @@ async def send_readiness(request: web.Request) -> web.Response:
 
 
 def _of_upstream(settings: Settings, hidden: Hidden, problems: list[str]) -> list[str]:
-    """Return what is wrong with upstream, where that names nothing that is hidden."""
+    """Return upstream's problems, as far as they name nothing hidden."""
     shown = [ONLY_FOR_ADMIN] if problems and _names_private(settings, hidden) else problems
     return [f"upstream: {problem}" for problem in shown]
 
 
 def _names_private(settings: Settings, hidden: Hidden) -> bool:
-    """Whether the allowlist's place, and what is wrong with it, would name what is hidden."""
+    """Whether the allowlist's location and problems would name anything hidden."""
     source = parse_github_source(settings.allowlist)
     return any(map(hidden.has, [*settings.upstream_repo, *([source.repo] if source else [])]))
 
 
 def _given_up(left: Backlog) -> list[str]:
-    """Return notes on what waits for the operator."""
+    """Return notes on work that waits for the operator."""
     notes = []
     if left.parked:
         notes.append(
@@ -137,7 +137,7 @@ def _refused_writes(context: Context) -> list[str]:
 
 
 def _refused_keys(context: Context) -> list[str]:
-    """Return what GitHub last said of the Apps' keys, where it does not accept one."""
+    """Return GitHub's last words about the Apps' keys that it does not accept."""
     apps = {app.app_id: app for app in (context.github, context.backend_github)}
     return [f"App {number}: {app.refusal}"[:300] for number, app in apps.items() if app.refusal]
 
@@ -262,9 +262,9 @@ def _decode_readiness(answer: web.Response) -> Ready:
 
 
 class Totals:
-    """Metrics of all processes as those of one: counts are added, of other values the greatest is shown.
+    """Merges the metrics of all processes: counts are added, of other values the greatest is shown.
 
-    What a process had counted before it was started again stays in the sum: one that falls counts as begun again.
+    Counts from before a process's restart stay in the sum: a count that falls means a restart.
     """
 
     def __init__(self) -> None:
@@ -297,7 +297,7 @@ class Totals:
 
 
 class _Collected(prometheus_client.registry.Collector):
-    """Families of metrics with the values given."""
+    """Families of metrics with given values."""
 
     def __init__(self, families: Iterable[Metric], values: dict[str, SampleValues]) -> None:
         self._families = families

@@ -46,7 +46,7 @@ class WantedApp:
     server_version: str = ""  # of a GitHub Enterprise Server
 
     def manifest(self, role: Role) -> Manifest:
-        """Return what an App is to ask for."""
+        """Return the manifest that an App is registered with."""
         return manifest.manifest_for(
             role,
             workflow_dispatch=self.workflow_dispatch,
@@ -62,7 +62,7 @@ class WantedApp:
 
     @property
     def shut_out(self) -> str | None:
-        """Upstream's owner, where upstream's App can be installed by its own owner alone and that may be another."""
+        """Upstream's owner, if only the owner of upstream's App could install it and that may be somebody else."""
         owner = self.upstream_repo.partition("/")[0]
         if self.organization.casefold() == owner.casefold():
             return None
@@ -71,17 +71,17 @@ class WantedApp:
 
     @property
     def github_url(self) -> str:
-        """Where GitHub's pages are: beside its API."""
+        """The address of GitHub's pages, derived from its API's."""
         return web_url(self.github_api_url)
 
     def new_app_url(self, state: str) -> str:
-        """Return the page that makes a new App of a manifest."""
+        """Return the page that creates an App from a manifest."""
         owner = f"/organizations/{self.organization}" if self.organization else ""
         return f"{self.github_url}{owner}/settings/apps/new?{urlencode({'state': state})}"
 
 
 def issuer_of(api_url: str) -> str | None:
-    """Return the OIDC issuer of a GitHub's Actions jobs; None for github.com, the default."""
+    """Return the OIDC issuer of a server's Actions jobs; None for github.com, the default."""
     pages = web_url(api_url)
     if is_enterprise_server(api_url):
         return f"{pages}/_services/token"

@@ -8,7 +8,7 @@ from bot.db.rows import Big, Text, table
 
 
 class AdminSignOutRow(TypedDict):
-    """Before when sessions of an ADMIN_TOKEN have ended."""
+    """The time before which all sessions of an ADMIN_TOKEN have ended."""
 
     token_id: Text  # of an ADMIN_TOKEN: an HMAC made with it
     not_before: Big  # sessions begun earlier have ended

@@ -117,7 +117,7 @@ class Retried(Answer, frozen=True, kw_only=True):
 
 
 async def _read_tasks(request: web.Request, limit: int) -> tuple[list[TaskRow], str]:
-    """Return tasks, one more than the limit where there are more, and the state asked for."""
+    """Read tasks, one more than the limit if there are more; returns also the state asked for."""
     state = addresses.choice(request, "state", ("", *TASK_STATES))
     before = addresses.before_id(request)
     async with request.app[CONTEXT].store.read(answer_within=REQUEST_TIMEOUT) as tx:
@@ -126,7 +126,7 @@ async def _read_tasks(request: web.Request, limit: int) -> tuple[list[TaskRow], 
 
 
 async def _retry(request: web.Request) -> TaskRow | None:
-    """Have a dead or waiting task run now; returns it as it was, None where there is none."""
+    """Make a dead or waiting task due now; returns it as it was, or None."""
     async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
         return await retry_tasks(tx, addresses.number(request.match_info["id"]))
 

@@ -61,7 +61,7 @@ class Sum:
 
 
 def request(tx: Transaction, what: Sum, places: Iterable[SumPlace]) -> None:
-    """Have days counted again once this transaction is committed."""
+    """Request a recount of days once this transaction is committed."""
     for place in places:
         tx.enqueue(KIND, _key(what, place), delay=what.delay, replayed=True)
 
@@ -92,7 +92,7 @@ async def write(tx: Transaction, what: Sum, place: SumPlace, counted: CountedSum
 
 
 async def pending(tx: Transaction, what: Sum) -> dict[SumPlace, int]:
-    """Return the days that are to be counted again, each with the time of the first change that is not counted."""
+    """Return the days that wait for a recount, each with the time of its first uncounted change."""
     since: dict[SumPlace, int] = {}
     for key, at in await tx.run(PENDING, {"prefix": f"{what.name}/"}):
         place = _place(what, key)
@@ -101,7 +101,7 @@ async def pending(tx: Transaction, what: Sum) -> dict[SumPlace, int]:
 
 
 async def counted_until(tx: Transaction, what: Sum, within: Collection[Any], *, first: int = 0) -> int | None:
-    """Return up to when changes are counted of days from `first` on, for pages to say so; None: all are.
+    """Return the time up to which changes of days from `first` on are counted, for pages; None if all are.
 
     `within` has values of the first column of the group.
     """

@@ -231,7 +231,7 @@ def _new(tx: Transaction, request: TaskRequest, *, background: bool = False) -> 
 
 
 async def ensure_periodic(tx: Transaction, kinds: Iterable[str]) -> None:
-    """Have a task of each periodic kind waiting, unless one waits or runs already, perhaps in another process."""
+    """Enqueue each periodic kind, unless a task of it waits or runs already, perhaps in another process."""
     for kind in kinds:
         active = task.c.state.in_(("waiting", "running"))
         exists = sa.exists().where(task.c.kind == kind, task.c.key == "", active)
@@ -242,7 +242,7 @@ async def ensure_periodic(tx: Transaction, kinds: Iterable[str]) -> None:
 
 
 def name_of(claimed: Task) -> str:
-    """Return what tells a task's kind and key from all others."""
+    """Return the name that tells this kind and key from all others."""
     return f"{claimed.kind} {claimed.key}"
 
 
@@ -274,7 +274,7 @@ async def claim(
 
 @functools.cache
 def _claiming(*, sqlite: bool, background: bool) -> Statement:
-    """Return the statement that claims; its parts are put together once, since it runs all the time."""
+    """Return the statement that claims tasks; it is built once, since it runs all the time."""
     other = task.alias("other")
     running = sa.exists().where(
         other.c.state == literal_word("running"), other.c.kind == task.c.kind, other.c.key == task.c.key

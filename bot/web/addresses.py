@@ -60,12 +60,12 @@ def given(request: web.Request, name: str) -> str:
 
 
 def query(chosen: Mapping[str, object]) -> str:
-    """Return the query of a link to the API with those of these parameters that have a value."""
+    """Return the query of a link to the API, without the parameters that have no value."""
     return urlencode({name: value for name, value in chosen.items() if value != ""}, errors="replace")
 
 
 def address(request: web.Request, path: str, parts: Mapping[str, object]) -> str:
-    """Return the address of a route with these parts of its path, the others as in the request, and the rest as query.
+    """Return the address of a route: these parts of its path, the others as in the request, the rest as its query.
 
     `repo` is a full name.
     """
@@ -81,7 +81,7 @@ def address(request: web.Request, path: str, parts: Mapping[str, object]) -> str
 
 @functools.cache
 def canonical(path: str) -> str:
-    """Return the path of a route with the names of its parts, without what they have to match."""
+    """Return the path of a route with the names of its parts, without their patterns."""
     return web.DynamicResource(path).canonical
 
 

@@ -293,7 +293,7 @@ class AdminSection:
 
 @dataclass(frozen=True, kw_only=True)
 class FormDone:
-    """What a form of the administrator's came to."""
+    """The outcome of a form of the administrator."""
 
     words: str = ""  # shown at the top of /admin
     path: str = ""  # on this bot, to be shown instead of /admin

@@ -29,7 +29,7 @@ OVERDRAFT = (
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityLimits:
-    """What the bodies of one kind of callers may take together."""
+    """What all bodies of one kind of caller may take together."""
 
     most_bytes: int  # from their arrival to their answer
     most_bodies: int = 64  # arriving at once
@@ -64,26 +64,26 @@ class Body:
 
     @property
     def behind_at(self) -> float:
-        """When it falls below the least rate, unless more of it comes."""
+        """The time at which it falls below the least rate, unless more of it arrives."""
         return self._began + self._waited + self.size / self.capacity.limits.least_rate
 
     def rate(self, now: float) -> float:
-        """Return its bytes a second, as its sender is to answer for."""
+        """Return its bytes per second, not counting time its sender was kept waiting."""
         return self.size / max(now - self._began - self._waited, 0.001)
 
     def stop_clock(self) -> float:
-        """Let it wait for capacity at no cost to its sender; returns when."""
+        """Stop the sender's clock while the body waits for capacity; returns the time."""
         self.waits = True
         self._deadline.reschedule(None)
         return asyncio.get_running_loop().time()
 
     def start_clock(self, since: float) -> None:
-        """Let its time pass again."""
+        """Start the sender's clock again."""
         self.waits = False
         self._waited += asyncio.get_running_loop().time() - since
 
     def keep_time(self) -> None:
-        """Set when it is cut off, unless more of it comes."""
+        """Set the time at which it is cut off, unless more of it arrives."""
         if self.whole:
             self._deadline.reschedule(None)
             return
@@ -94,7 +94,7 @@ class Body:
 
     @property
     def is_ending(self) -> bool:
-        """Whether its time is over, or it was cut off: it is about to leave."""
+        """Whether its time is over or it was cut off, so that it is about to leave."""
         return self._deadline.expired()
 
     def cut_off(self) -> None:
@@ -110,7 +110,7 @@ class _Waiter(NamedTuple):
 
 
 class BodyCapacity:
-    """The large bodies of one kind of callers."""
+    """The large bodies of one kind of caller."""
 
     def __init__(self, limits: CapacityLimits) -> None:
         self.limits = limits
@@ -122,7 +122,7 @@ class BodyCapacity:
         self._look_again: asyncio.TimerHandle | None = None
 
     async def take(self, body: Body, size: int) -> None:
-        """Charge a body for bytes that have come, once there is capacity.
+        """Charge a body for bytes that have arrived, once there is capacity.
 
         Raises Rejected 503 if that takes too long, TimeoutError when the body was cut off.
         """
@@ -135,7 +135,7 @@ class BodyCapacity:
         body.keep_time()
 
     def arrived(self, body: Body) -> None:
-        """Note that a body has come in whole, or never will: others may arrive in its place."""
+        """Note that a body has arrived in full, or never will: others may arrive in its place."""
         if body in self._arriving:
             del self._arriving[body]
             self._each -= Counter([body.caller])
@@ -144,7 +144,7 @@ class BodyCapacity:
         self._look()
 
     def release(self, body: Body) -> None:
-        """Give back a body's memory: it was answered."""
+        """Release the memory of a body that was answered."""
         self._bytes -= body.size
         body.size = 0
         self.arrived(body)
@@ -206,7 +206,7 @@ class BodyCapacity:
             self._cut_off_slowest()
 
     def _cut_off_slowest(self) -> None:
-        """Cut off the slowest body that is too slow and keeps others waiting: one, and only then perhaps another."""
+        """Cut off the slowest body that is too slow and keeps others waiting, one at a time."""
         loop = asyncio.get_running_loop()
         now, rivals = loop.time(), self._in_the_way()
         if victims := [body for body in rivals if body.behind_at <= now] or self._above_their_share():
@@ -216,7 +216,7 @@ class BodyCapacity:
             self._look_again = loop.call_at(min(body.behind_at for body in rivals), self._look)
 
     def _in_the_way(self) -> list[Body]:
-        """Return the bodies whose end might let a waiting sender in."""
+        """Return the bodies whose end might admit a waiting sender."""
         own = {waiter.body.caller for waiter in self._waiting if self._waits_for_its_own(waiter.body)}
         for_all = any(not self._waits_for_its_own(waiter.body) for waiter in self._waiting)
         return [body for body in self._arriving if not body.waits and (for_all or body.caller in own)]
@@ -252,7 +252,7 @@ BODY: web.RequestKey[Body] = web.RequestKey("body", Body)
 
 
 def post_routes(path: str, handler: Handler) -> list[web.RouteDef]:
-    """Return the routes of an address that machines post to: some write it with a slash at the end."""
+    """Return the routes of an address that machines post to, also with a slash at the end."""
     return [web.post(path, handler), web.post(f"{path}/", handler)]
 
 
@@ -301,7 +301,7 @@ async def _chunks(
 
 
 def _body(request: web.Request, caller: str | None, deadline: asyncio.Timeout) -> Body:
-    """Return a body that begins to count, with the capacity it is charged to."""
+    """Register a body and return it with the capacity that it is charged to."""
     capacities, seconds = request.app[BODY_CAPACITIES], request.app[BODY_SECONDS]
     if caller is not None:
         return Body(capacities.authenticated, deadline, seconds, caller=caller, shared=False)

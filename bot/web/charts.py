@@ -59,7 +59,7 @@ class ChartMark:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """A chart of some series over days, or over what else the labels name."""
+    """A chart of some series over days, or over whatever the labels name."""
 
     title: str
     over: str  # what the labels are, as in "Day (UTC)"
@@ -82,9 +82,9 @@ class Chart:
 
 
 def sparkline(rates: Sequence[float | None], *, width: int = 90, height: int = 18) -> str:
-    """Return the path of pass rates, 0 at the bottom; days without a rate leave a gap.
+    """Return an SVG path of pass rates, 0 at the bottom; days without a rate leave a gap.
 
-    A lone day is a dash at its height, and where there is no other one it stands on a stem.
+    A lone day is a dash at its height; if it is the only one, it stands on a stem.
     """
     step = width / max(len(rates) - 1, 1)
     drawn = [
@@ -106,7 +106,7 @@ def sparkline(rates: Sequence[float | None], *, width: int = 90, height: int = 1
 
 
 def bars(counts: Sequence[int], *, width: int = 90, height: int = 18) -> str:
-    """Return the path of a bar for each count, the highest as high as the chart; every count but 0 can be seen."""
+    """Return an SVG path with a bar for each count, the highest as high as the chart; every count but 0 is visible."""
     most, step = max(counts, default=0), width / max(len(counts), 1)
     drawn = [(at * step, max(count / most * height, 1.5)) for at, count in enumerate(counts) if count]
     return "".join(f"M{x:g} {height}v-{tall:.1f}h{step - 1:g}V{height}z" for x, tall in drawn)
@@ -125,7 +125,7 @@ def chart(
 ) -> Chart:
     """Return a chart of values from 0 up; `show` writes one for people, `top` fixes the upper end.
 
-    Of `seconds` the axis names round times. `links` are addresses of ours, one for each label, "" for none: what is
+    With `seconds` the axis names round times. `links` are addresses of ours, one per label, "" for none: what is
     behind its values. `over` says what the labels are.
     """
     links = tuple(links) or ("",) * len(labels)
@@ -150,7 +150,7 @@ def chart(
 
 
 def commits_of_days(repo: str, days: Iterable[str], branch: str = "") -> list[str]:
-    """Return where the commits of days (as 2026-11-25) are, for `links`; without a branch those of the default one."""
+    """Return links to the commits of days (as 2026-11-25) on a branch, by default the default branch."""
     home = f"/hud/{repo}/{quote(branch)}" if branch else f"/hud/{repo}"
     return [f"{home}?on={day}" for day in days]
 
@@ -295,7 +295,7 @@ class Timeline:
 
 
 def timeline(bars: Sequence[TimelineBar], *, now: int) -> Timeline | None:
-    """Return bars on an axis from the first time to the last, in the order of their starts; None where none has any."""
+    """Place bars on an axis from the first time to the last, ordered by start; None if no bar has a time."""
     known = [bar for bar in bars if bar.queued_at is not None or bar.started_at is not None]
     if not known:
         return None
@@ -314,7 +314,7 @@ def _first_time(bar: TimelineBar) -> int:
 
 
 class _Axis:
-    """Where times lie in a drawing."""
+    """The time axis of a drawing."""
 
     def __init__(self, began: int, length: int, now: int) -> None:
         self._began, self._length, self._now = began, length, now

@@ -43,7 +43,7 @@ log = structlog.get_logger("bot.web")
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionLimits:
-    """The greatest number of connections, and seconds after which a connection is closed."""
+    """The greatest number of connections, and the seconds after which one is closed."""
 
     connections: int = 2_000
     head: float = 10.0  # until the head of the first request is complete
@@ -53,7 +53,7 @@ class ConnectionLimits:
 
 
 class PendingAnswer(Protocol):
-    """A request on the fast path that was not answered yet."""
+    """A request on the fast path that is not answered yet."""
 
     @property
     def stored(self) -> asyncio.Future[bool]:
@@ -242,12 +242,12 @@ class Connection(web.RequestHandler):
         self._watch_reader(self._limits.unread)
 
     def resume_writing(self) -> None:
-        """Lift that limit: all but a little was read."""
+        """Lift that limit: almost everything was read."""
         super().resume_writing()
         self._watch_reader(None)
 
     async def start(self) -> None:
-        """Answer until there is nothing more to answer; what is still unread then is not held for ever either."""
+        """Answer until there is nothing more to answer; what is still unread then is not kept for ever, either."""
         try:
             await super().start()
         finally:
@@ -283,7 +283,7 @@ class Connection(web.RequestHandler):
             self.force_close()
 
     def _watch_reader(self, seconds: float | None) -> None:
-        """Check after so many seconds that the answer is being read; None: no more."""
+        """Check after so many seconds whether the answer is being read; None stops checking."""
         if self._unread_timer is not None:
             self._unread_timer.cancel()
         self._unread = self._writer.get_write_buffer_size() if seconds else 0

@@ -95,7 +95,7 @@ class FailurePlace:
 
 @dataclass(frozen=True, kw_only=True)
 class FailingTest:
-    """A test that failed on a commit, the same test of all backends once; its texts come from outside."""
+    """A test that failed on a commit, listed once for all backends; its texts come from outside."""
 
     name: str  # with file and suite
     cases: frozenset[TestCase]  # what it is called: on another device it may have another name

@@ -54,9 +54,9 @@ class RenderThread:
         self._running: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
 
     async def run(self, request: web.Request, work: Callable[[], Awaitable[T]], *, first: bool = False) -> T:
-        """Return what `work` returns, run in the thread; its errors are raised here.
+        """Run `work` in the thread and return its result; its errors are raised here.
 
-        `first`: ahead of all that wait. Raises Rejected 503 when others take too long, ConnectionResetError when the
+        `first` skips the queue. Raises Rejected 503 when others take too long, ConnectionResetError when the
         client has gone meanwhile.
         """
         loop, _ = self._running = self._running or self._start()
@@ -111,7 +111,7 @@ async def waiting_for_turn(lock: asyncio.Lock | asyncio.Semaphore, patience: flo
 
 
 async def _unless_gone(request: web.Request, work: Callable[[], Awaitable[T]]) -> T:
-    """Return what `work` returns, if the client still waits for it."""
+    """Run `work` while the client still waits, and return its result."""
     if request.transport is None:
         raise ConnectionResetError("the client has gone")
     return await work()
@@ -168,7 +168,7 @@ class CachedPage:
 
 
 class PageCache:
-    """Pages rendered lately; requests for the same page wait for one rendering."""
+    """Recently rendered pages; requests for the same page wait for one rendering."""
 
     def __init__(self) -> None:
         self._pages: OrderedDict[PageKey, CachedPage] = OrderedDict()
@@ -228,7 +228,7 @@ async def answer_cached(request: web.Request, make: Make) -> web.StreamResponse:
 
 
 def with_etag(handler: Callable[[web.Request], Awaitable[web.Response]]) -> PageHandler:
-    """Run a handler that only reads in the render thread; who has its answer already, by ETag, gets 304."""
+    """Run a reading handler in the render thread; a client that has the answer already, by ETag, gets 304."""
 
     @functools.wraps(handler)
     async def answer(request: web.Request) -> web.StreamResponse:

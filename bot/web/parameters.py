@@ -33,7 +33,7 @@ Only = Form | Literal[""]
 
 @dataclass(frozen=True, eq=False)
 class Parameter(Generic[T]):
-    """A part of an address: how it is read from a request, and what the OpenAPI document says of it.
+    """A part of an address: how to read it from a request, and what the OpenAPI document says of it.
 
     `bot.web.parameters` makes the usual ones.
     """
@@ -49,7 +49,7 @@ class Parameter(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """A request with its checked parameters, in the transaction that it is read in."""
+    """A request with its checked parameters, and the transaction that reads for it."""
 
     request: web.Request
     context: Context
@@ -65,11 +65,11 @@ class Query:
 
     @property
     def for_page(self) -> bool:
-        """Whether a page is to be made, which may show more than its JSON has."""
+        """Whether a page is made, which may show more than its JSON."""
         return self.form == "page"
 
     def __getitem__(self, parameter: Parameter[T]) -> T:
-        """Return a parameter's value; one that only the other form has is at its default."""
+        """Return a parameter's value; its default, if only the other form has it."""
         return cast("T", self.values[parameter])
 
 
@@ -82,7 +82,7 @@ def describe_parameters(known: Iterable[Parameter[Any]]) -> list[Schema]:
 async def open_query(
     request: web.Request, known: Iterable[Parameter[Any]], *, form: Form = "json"
 ) -> AsyncIterator[Query]:
-    """Check the parameters, begin to read, and find out what the request may not see; raises Rejected."""
+    """Check the parameters, begin a transaction, and read what the request may not see; raises Rejected."""
     context = request.app[CONTEXT]
     values = {
         parameter: parameter.read(request) if parameter.only in {"", form} else parameter.default
@@ -223,7 +223,7 @@ def day(name: str, description: str, *, only: Only = "") -> Parameter[int | None
 
 
 def limit(default: int, *, most: int = openapi.MOST_ROWS) -> Parameter[int]:
-    """Return how many rows JSON has at most; a page has its own."""
+    """Return the most rows of a JSON answer; a page has a limit of its own."""
     return whole("limit", most, "how many rows at most", default=default, only="json")
 
 

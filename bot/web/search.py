@@ -75,7 +75,7 @@ class SearchWords:
 
 
 def read_words(text: str, *, api_url: str) -> SearchWords:
-    """Return what a text may mean: cut, on one line, the address of a page on GitHub as what it shows."""
+    """Interpret a text: cut to one line, with an address on GitHub taken as what its page shows."""
     text = searched_text(text)
     github = web_url(api_url)
     if text.startswith(f"{github}/") and (match := _ON_GITHUB.fullmatch(text.removeprefix(f"{github}/"))):
@@ -98,12 +98,12 @@ def read_words(text: str, *, api_url: str) -> SearchWords:
 
 
 def searched_text(text: str) -> str:
-    """Return a text as it is searched for."""
+    """Return a text in the form that is searched for."""
     return escaping.one_line(text[:LONGEST_SEARCH])
 
 
 async def find_hits(query: Query, text: str) -> list[Hit]:
-    """Return what the capabilities find by a text, a few of each kind."""
+    """Search all capabilities for a text; returns a few hits of each kind."""
     words = read_words(text, api_url=query.settings.github_api_url)
     if not words.text:
         return []
@@ -117,6 +117,6 @@ async def find_hits(query: Query, text: str) -> list[Hit]:
 
 
 def only_exact(hits: list[Hit]) -> Hit | None:
-    """Return the one thing that a text must mean, None where it may mean several, or nothing exactly."""
+    """Return the only exact hit; None where there is none or are several."""
     exact = [hit for hit in hits if hit.exact]
     return exact[0] if len(exact) == 1 else None

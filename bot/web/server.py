@@ -97,20 +97,20 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _identity(request: web.Request) -> str:
-    """Return the id of a request in the log: GitHub's GUID of a delivery, else a random one."""
+    """Return the id of a request for the log: the GUID of GitHub's delivery, or a random one."""
     guid = request.headers.get("X-GitHub-Delivery", "")
     return guid if IDENTIFIER.fullmatch(guid) else secrets.token_hex(8)
 
 
 def _require_right_process(request: web.Request) -> None:
-    """Raise Rejected 421 for a request sent behind another one that belongs to another process, with its limits."""
+    """Raise Rejected 421 for a pipelined request that another process has to answer, within its own limits."""
     if isinstance(request.protocol, Connection) and request.protocol.misdirected:
         detail = "send it on a connection of its own, or once the request before it is answered"
         raise Rejected(421, "misdirected_request", detail, headers={"Connection": "close"})
 
 
 def _endpoint(path: str) -> str:
-    """Return the group of a path in metrics and traces."""
+    """Return the group that a path belongs to in metrics and traces."""
     if is_delivery(path):
         return "webhooks"
     for start, endpoint in ENDPOINTS:
@@ -143,7 +143,7 @@ def _refusal(request: web.Request, error: Exception) -> Rejected:
 
 
 def describe_failure(app: web.Application, error: BaseException) -> Rejected:
-    """Return the refusal after an error that is not the caller's, and log it."""
+    """Log an error that is not the caller's, and return the refusal."""
     match error:
         case StoreUnavailable():
             app[LOG_LIMITER].unavailable(error)
@@ -159,12 +159,12 @@ def describe_failure(app: web.Application, error: BaseException) -> Rejected:
 
 
 def refusal_body(refusal: Rejected) -> dict[str, Any]:
-    """Return the JSON that every refusal has."""
+    """Return the JSON body of a refusal."""
     return {"ok": False, "error": refusal.code, "detail": refusal.detail}
 
 
 async def _answer(request: web.Request, refusal: Rejected) -> web.Response:
-    """Return a page to a browser, to other clients the JSON that every refusal has."""
+    """Answer a refusal: with a page for browsers, with JSON for other clients."""
     if _endpoint(request.path) == "page" and html.wants_html(request):
         answer = await html.refusal(request, refusal)
     else:

@@ -53,58 +53,58 @@ MINUTE, DAY = 60_000, 86_400_000  # milliseconds
 RECENT = 3 * DAY
 OVERDUE = 15 * MINUTE  # after which a wanted fetch, or a run that has ended, is looked at again
 OVERDUE_MOST = 500  # of each: the next look is ten minutes away
-F, L, RUN = ci_fetch.c, ci_listing.c, records["workflow_run"].c
+FETCH, LISTING, RUN = ci_fetch.c, ci_listing.c, records["workflow_run"].c
 
 # put together once, since they run for every run and job that is collected
 SAME_RUN = (
-    L.repository_id == sa.bindparam("of_repository"),
-    L.run_id == sa.bindparam("of_run"),
-    L.run_attempt == sa.bindparam("of_attempt"),
+    LISTING.repository_id == sa.bindparam("of_repository"),
+    LISTING.run_id == sa.bindparam("of_run"),
+    LISTING.run_attempt == sa.bindparam("of_attempt"),
 )
-LISTING = RowStatement(select(ListingRow, ci_listing).where(*SAME_RUN))
+FIND_LISTING = RowStatement(select(ListingRow, ci_listing).where(*SAME_RUN))
 SAME_FETCH = (
-    F.repository_id == sa.bindparam("of_repository"),
-    F.kind == sa.bindparam("of_kind"),
-    F.object_id == sa.bindparam("of_object"),
+    FETCH.repository_id == sa.bindparam("of_repository"),
+    FETCH.kind == sa.bindparam("of_kind"),
+    FETCH.object_id == sa.bindparam("of_object"),
 )
-FETCH = RowStatement(select(FetchRow, ci_fetch).where(*SAME_FETCH))
+FIND_FETCH = RowStatement(select(FetchRow, ci_fetch).where(*SAME_FETCH))
 BEGIN_TRY = Statement(
     sa.update(ci_fetch)
-    .where(*SAME_FETCH, F.state.not_in(sorted(FINAL_STATES)))
-    .values(tries=F.tries + 1, due_at=None)
+    .where(*SAME_FETCH, FETCH.state.not_in(sorted(FINAL_STATES)))
+    .values(tries=FETCH.tries + 1, due_at=None)
 )
 SETTLE = Statement(sa.update(ci_fetch).where(*SAME_FETCH))
 
 
 async def find_fetch(tx: Transaction, repository_id: int, kind: str, object_id: int) -> FetchRow | None:
-    """Return the fetching of a log, an artifact or an upload."""
-    return await tx.fetch_first(FETCH, _key(repository_id, kind, object_id))
+    """Return the fetch of a log, an artifact or an upload."""
+    return await tx.fetch_first(FIND_FETCH, _key(repository_id, kind, object_id))
 
 
 async def fetches_of_run(tx: Transaction, repository_id: int, run_id: int, kind: str) -> dict[int, FetchRow]:
     """Return the fetches of one kind in a run, by object."""
     query = select(FetchRow, ci_fetch).where(
-        F.repository_id == repository_id, F.run_id == run_id, F.kind == kind
+        FETCH.repository_id == repository_id, FETCH.run_id == run_id, FETCH.kind == kind
     )
     return {row["object_id"]: row for row in await tx.fetch(query)}
 
 
 async def want_fetches(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
-    """Note that some logs or artifacts are to be fetched; what was noted before stays as it is."""
+    """Note that logs or artifacts are to be fetched; fetches noted before stay as they are."""
     blank = {"state": FetchState.WANTED.value, "tries": 0, "asked_at": tx.now}
     if rows:
         await tx.upsert(ci_fetch, [blank | row for row in rows])
 
 
 async def retry_fetches(tx: Transaction, repository_id: int, kind: str, object_ids: Collection[int]) -> None:
-    """Have some fetched again, whatever became of them."""
-    these = (F.repository_id == repository_id, F.kind == kind, F.object_id.in_(list(object_ids)))
+    """Reset some fetches, so that they are made again."""
+    these = (FETCH.repository_id == repository_id, FETCH.kind == kind, FETCH.object_id.in_(list(object_ids)))
     blank = {"state": FetchState.WANTED.value, "tries": 0, "error": None, "due_at": None, "asked_at": tx.now}
     await tx.run(sa.update(ci_fetch).where(*these).values(blank))
 
 
 async def begin_try(tx: Transaction, repository_id: int, kind: str, object_id: int) -> FetchRow | None:
-    """Count a try and return the fetch; None where it is over."""
+    """Count a try and return the fetch; None where it has ended."""
     done = await tx.run(BEGIN_TRY, _key(repository_id, kind, object_id))
     return await find_fetch(tx, repository_id, kind, object_id) if done.rowcount else None
 
@@ -122,32 +122,34 @@ def _key(repository_id: int, kind: str, object_id: int) -> dict[str, object]:
 
 
 async def count_states(tx: Transaction) -> list[tuple[int, str, int, int]]:
-    """Return repository, state, how many fetches have it, and when the oldest of these was asked for."""
+    """Return repository, state, how many fetches have it, and when the oldest of these was requested."""
     query = (
-        sa.select(F.repository_id, F.state, sa.func.count(), sa.func.min(F.asked_at))
-        .group_by(F.repository_id, F.state)
-        .order_by(F.repository_id, F.state)
+        sa.select(FETCH.repository_id, FETCH.state, sa.func.count(), sa.func.min(FETCH.asked_at))
+        .group_by(FETCH.repository_id, FETCH.state)
+        .order_by(FETCH.repository_id, FETCH.state)
     )
     return [tuple(row) for row in await tx.run(query)]
 
 
 async def count_unfinished(tx: Transaction, run_ids: Collection[int]) -> tuple[int, int]:
-    """Return how many fetches of some runs there are, and how many of them are over."""
-    query = sa.select(F.state, sa.func.count()).where(F.run_id.in_(list(run_ids))).group_by(F.state)
+    """Return how many fetches some runs have, and how many of them have ended."""
+    query = (
+        sa.select(FETCH.state, sa.func.count()).where(FETCH.run_id.in_(list(run_ids))).group_by(FETCH.state)
+    )
     counts: dict[str, int] = dict((await tx.run(query)).all())
     return sum(counts.values()), sum(counts.values()) - counts.get(FetchState.WANTED.value, 0)
 
 
 async def find_listing(tx: Transaction, run_row: WorkflowRunRow) -> ListingRow | None:
-    """Return the passes over an attempt's artifacts."""
+    """Return the listing of an attempt's artifacts."""
     key = {"of_repository": run_row["repository_id"], "of_run": run_row["id"]}
-    return await tx.fetch_first(LISTING, key | {"of_attempt": run_row["run_attempt"]})
+    return await tx.fetch_first(FIND_LISTING, key | {"of_attempt": run_row["run_attempt"]})
 
 
 async def record_listing(
     tx: Transaction, run_row: WorkflowRunRow, state: str, *, artifacts: int = 0, error: str | None = None
 ) -> int:
-    """Record a pass over an attempt's artifacts; returns how many there were."""
+    """Record that an attempt's artifacts were listed; returns how many times they have been."""
     row: ListingRow = {
         "repository_id": run_row["repository_id"],
         "run_id": run_row["id"],
@@ -163,22 +165,22 @@ async def record_listing(
 
 @functools.cache
 def _listing_row(*, sqlite: bool) -> Statement:
-    """Return the statement that records a pass, and counts it where there was one before."""
+    """Return the statement that records a listing, and counts it where there was one before."""
     insert = insert_into(ci_listing, sqlite=sqlite)
     new = insert.excluded
     again = {name: new[name] for name in ("artifacts", "state", "error", "at")}
-    again["passes"] = L.passes + new.passes
+    again["passes"] = LISTING.passes + new.passes
     keys = ["repository_id", "run_id", "run_attempt"]
-    return Statement(insert.on_conflict_do_update(index_elements=keys, set_=again).returning(L.passes))
+    return Statement(insert.on_conflict_do_update(index_elements=keys, set_=again).returning(LISTING.passes))
 
 
 async def overdue_listings(tx: Transaction) -> list[tuple[str, int, int]]:
-    """Return ended runs (repository, run, attempt) of the last days without a pass, or with a forbidden one."""
+    """Return ended runs (repository, run, attempt) of the last days whose artifacts were not or could not be listed."""
     seen = sa.exists().where(
-        L.repository_id == RUN.repository_id,
-        L.run_id == RUN.id,
-        L.run_attempt == RUN.run_attempt,
-        (L.state != "forbidden") | (L.at > tx.now - DAY),
+        LISTING.repository_id == RUN.repository_id,
+        LISTING.run_id == RUN.id,
+        LISTING.run_attempt == RUN.run_attempt,
+        (LISTING.state != "forbidden") | (LISTING.at > tx.now - DAY),
     )
     query = (
         sa.select(RUN.repo, RUN.id, RUN.run_attempt)
@@ -195,34 +197,36 @@ async def overdue_listings(tx: Transaction) -> list[tuple[str, int, int]]:
 
 
 async def overdue_fetches(tx: Transaction) -> list[tuple[str, str, int]]:
-    """Return fetches (repository, kind, object) that are overdue, and once a day those that were forbidden."""
-    waiting = (F.state == "wanted") & (F.asked_at < tx.now - OVERDUE)
-    late = sa.func.coalesce(F.due_at, 0) < tx.now - OVERDUE
+    """Return overdue fetches (repository, kind, object), and once a day those that were forbidden."""
+    waiting = (FETCH.state == "wanted") & (FETCH.asked_at < tx.now - OVERDUE)
+    late = sa.func.coalesce(FETCH.due_at, 0) < tx.now - OVERDUE
     same_run = (
-        (RUN.repository_id == F.repository_id) & (RUN.id == F.run_id) & (RUN.run_attempt == F.run_attempt)
+        (RUN.repository_id == FETCH.repository_id)
+        & (RUN.id == FETCH.run_id)
+        & (RUN.run_attempt == FETCH.run_attempt)
     )
-    query = sa.select(RUN.repo, F.kind, F.object_id).join(records["workflow_run"], same_run)
-    query = query.order_by(F.asked_at).limit(OVERDUE_MOST)
-    refused = (F.state == "forbidden") & (F.due_at < tx.now) & (F.asked_at > tx.now - RECENT)
+    query = sa.select(RUN.repo, FETCH.kind, FETCH.object_id).join(records["workflow_run"], same_run)
+    query = query.order_by(FETCH.asked_at).limit(OVERDUE_MOST)
+    refused = (FETCH.state == "forbidden") & (FETCH.due_at < tx.now) & (FETCH.asked_at > tx.now - RECENT)
     overdue = [*await tx.run(query.where(waiting, late)), *await tx.run(query.where(refused))]
     return [tuple(row) for row in overdue]
 
 
 async def blobs_ended_before(tx: Transaction, prefix: str, before: int, *, limit: int) -> list[str]:
-    """Return some blobs whose keys begin with a prefix, of fetches that ended before a time."""
-    begins = F.blob.startswith(prefix, autoescape=True)
-    query = sa.select(F.blob).where(F.blob.is_not(None), begins, F.done_at < before).limit(limit)
+    """Return some blobs with a prefix whose fetches ended before a time."""
+    begins = FETCH.blob.startswith(prefix, autoescape=True)
+    query = sa.select(FETCH.blob).where(FETCH.blob.is_not(None), begins, FETCH.done_at < before).limit(limit)
     return list((await tx.run(query)).scalars())
 
 
 async def named_blobs(tx: Transaction, keys: Sequence[str]) -> set[str]:
-    """Return which of some blobs a fetch names."""
-    named = sa.select(F.blob).where(F.blob.in_(list(keys)))
+    """Return those of some blobs that a fetch names."""
+    named = sa.select(FETCH.blob).where(FETCH.blob.in_(list(keys)))
     return set((await tx.run(named)).scalars()) if keys else set()
 
 
 async def forget_blobs(tx: Transaction, keys: Sequence[str], words: str) -> None:
-    """Note that blobs are gone, before they are: one that is left has no row, and is deleted later."""
+    """Note that blobs are gone before deleting them: one that is left over has no row, and is deleted later."""
     gone = {"blob": None, "state": FetchState.EXPIRED.value, "error": words}
     if keys:
-        await tx.run(sa.update(ci_fetch).where(F.blob.in_(list(keys))).values(gone))
+        await tx.run(sa.update(ci_fetch).where(FETCH.blob.in_(list(keys))).values(gone))

@@ -41,7 +41,7 @@ CLASSIFICATION = "torchci_classification"  # upstream's name for why a job faile
 
 
 async def load_logs(context: Context, rows: Mapping[RowKey, ExportedRow]) -> dict[RowKey, ExportedRow]:
-    """Add the stored logs, masked as they are; one that is no longer kept is None."""
+    """Add the stored logs, which are masked; None for one that is no longer kept."""
     return {key: {**row, "content": await _read_blob(context, row["blob"])} for key, row in rows.items()}
 
 
@@ -57,7 +57,7 @@ async def _read_blob(context: Context, blob: str | None) -> bytes | None:
 
 
 def copy_log(_export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return a log as an object of plain text; none where it is no longer kept."""
+    """Copy a log as an object of plain text, or nothing once it is no longer kept."""
     content: bytes | None = row["content"]
     if content is None:
         return []
@@ -71,18 +71,18 @@ def copy_log(_export: Export, row: ExportedRow) -> list[StoredObject]:
 
 
 def copy_verdicts(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return the verdicts on a job as an object, a line each, the first the one that counts."""
+    """Copy the verdicts on a job as an object, one a line, the one that counts first."""
     key = "/".join((export.name, repo_key(row["repo"]), object_key(row["job_id"])))
     return [StoredObject(key=key, content=lambda: map(json_line, row["verdicts"]))]
 
 
 def copy_log_row(export: Export) -> TableCopy:
-    """Return the copy of what is known of logs, without their texts."""
+    """Copy what is known of logs, without their text."""
     return copy_of(export, column_types(ci_log))
 
 
 def copy_verdict_rows(export: Export) -> TableCopy:
-    """Return the copy of the verdicts on jobs."""
+    """Copy the verdicts on jobs."""
     columns = column_types(ci_verdict, without=("current", "excerpt", "excerpt_from"))
 
     def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
@@ -104,13 +104,13 @@ def classify_item(_export: Export, row: ExportedRow) -> list[StoredItem]:
 
 
 async def classify_jobs(tx: Transaction, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
-    """Return the column of jobs that says why they failed, of those of which that is known."""
+    """Return the column that says why jobs failed, for the jobs where that is known."""
     known = await verdicts_of_keys(tx, keys)
     return {key: {CLASSIFICATION: describe_verdict(row)} for key, row in known.items()}
 
 
 def describe_verdict(row: ExportedRow) -> dict[str, Any]:
-    """Return the verdict on a job that counts, under upstream's names."""
+    """Describe the verdict that counts for a job, under upstream's names."""
     first: VerdictRow = row["verdicts"][0]
     return {
         "rule": first["rule"] or "",
@@ -170,7 +170,7 @@ JOB, VERDICT = records["workflow_job"].c, ci_verdict.c
 
 
 async def read_logs(tx: Transaction, export: Export, keys: Sequence[RowKey]) -> dict[RowKey, ExportedRow]:
-    """Return what is known of logs, with the conclusions of their jobs."""
+    """Read what is known of logs, with the conclusions of their jobs."""
     rows = await read_rows(tx, export, keys)
     conclusions: dict[RowKey, str | None] = {}
     for start in range(0, len(keys), KEYS_PER_QUERY):

@@ -48,30 +48,6 @@ JOB, LOG, UPLOAD, CELL, COLUMN = (
     records["workflow_job"].c, ci_log.c, ci_upload.c, ci_cell.c, ci_column.c,
 )  # fmt: skip
 _OWNER, _later = records["repository"].c, ci_cell.alias("later_cell")
-
-
-class JobName(TypedDict):
-    """What GitHub, a backend or another CI calls a job."""
-
-    name: Text | None
-    workflow_name: Text | None
-
-
-def with_jobs(rows: sa.FromClause, repository_id: Column, job_id: Column) -> sa.Join:
-    """Return rows about jobs together with what is known of these."""
-    of_github = sa.and_(JOB.repository_id == repository_id, JOB.id == job_id)
-    elsewhere = sa.and_(
-        job_id <= job_cells.LARGEST_NUMBER, CELL.repository_id == repository_id, CELL.job_id == job_id
-    )
-    return (
-        rows.outerjoin(records["workflow_job"], of_github)
-        .outerjoin(ci_upload, UPLOAD.id == -job_id)
-        .outerjoin(ci_cell, elsewhere)
-        .outerjoin(ci_column, COLUMN.id == CELL.column_id)
-    )
-
-
-LOGS = with_jobs(ci_log, LOG.repository_id, LOG.job_id)
 _FULL_NAME = (
     sa.select(_OWNER.full_name)
     .where(_OWNER.repository_id == CELL.repository_id)
@@ -98,7 +74,6 @@ OVERTAKEN = (
     | _PASSED_ELSEWHERE
 )
 
-
 GITHUB_RUN_ID = re.compile(r"[1-9][0-9]{0,17}")  # GitHub's; other CIs have ids of all kinds
 RUNS_MOST = 1_000  # that backends reported for one commit
 VERDICT = ci_verdict.c
@@ -106,6 +81,14 @@ REPORTED, NAMED = oot_workflow_job.c, repository_name.c
 # put together once: it is run for every batch of reports
 _REPOS: sa.BindParameter[Any] = sa.bindparam("repos", expanding=True)
 NAMES = Statement(sa.select(NAMED.repository_id, NAMED.name).where(NAMED.name.in_(_REPOS)))
+AttemptKey = tuple[str, int]  # id and attempt
+
+
+class JobName(TypedDict):
+    """What GitHub, a backend or another CI calls a job."""
+
+    name: Text | None
+    workflow_name: Text | None
 
 
 class ReportedRun(TypedDict):
@@ -133,6 +116,23 @@ class FailedJob(
     public: Bool  # its repository is, and was when the log was read
 
 
+def with_jobs(rows: sa.FromClause, repository_id: Column, job_id: Column) -> sa.Join:
+    """Join rows about jobs with what is known of the jobs."""
+    of_github = sa.and_(JOB.repository_id == repository_id, JOB.id == job_id)
+    elsewhere = sa.and_(
+        job_id <= job_cells.LARGEST_NUMBER, CELL.repository_id == repository_id, CELL.job_id == job_id
+    )
+    return (
+        rows.outerjoin(records["workflow_job"], of_github)
+        .outerjoin(ci_upload, UPLOAD.id == -job_id)
+        .outerjoin(ci_cell, elsewhere)
+        .outerjoin(ci_column, COLUMN.id == CELL.column_id)
+    )
+
+
+LOGS = with_jobs(ci_log, LOG.repository_id, LOG.job_id)
+
+
 class Reported(NamedTuple):
     """The runs that backends reported for a commit of upstream."""
 
@@ -140,19 +140,16 @@ class Reported(NamedTuple):
     runs: tuple[AttemptKey, ...]
 
 
-AttemptKey = tuple[str, int]  # id and attempt
-
-
 async def failures_on_commit(
     tx: Transaction, repository_ids: Iterable[int], sha: str, *, limit: int
 ) -> list[FailedJob]:
-    """Return the verdicts on a repository's own jobs of a commit that have not passed since."""
+    """Return the verdicts on a repository's own jobs on a commit, unless they have passed since."""
     concerned = sa.and_(LOG.repository_id.in_(sorted(repository_ids)), LOG.head_sha == sha)
     return await tx.fetch(_failed_jobs().where(concerned, ~OVERTAKEN).limit(limit))
 
 
 async def failures_on_run(tx: Transaction, repository_id: int, run_id: int, *, limit: int) -> list[FailedJob]:
-    """Return the verdicts on the jobs of a run, of all its attempts."""
+    """Return the verdicts on the jobs of all attempts of a run."""
     concerned = sa.and_(LOG.repository_id == repository_id, LOG.run_id == run_id)
     return await tx.fetch(_failed_jobs().where(concerned).limit(limit))
 
@@ -183,7 +180,7 @@ async def failures_of_runs(tx: Transaction, reported: Reported, *, limit: int) -
 async def failures_by_backend(
     tx: Transaction, runs: Mapping[str, Collection[AttemptKey]], *, limit: int
 ) -> dict[str, list[FailedJob]]:
-    """Return the verdicts on jobs of backends' reported runs, by backend in lower case, so many of each.
+    """Return the verdicts on jobs of reported runs, at most `limit` for each backend (in lower case).
 
     One query for all: a pull request has hundreds of backends.
     """
@@ -211,7 +208,7 @@ async def failure_of_job(tx: Transaction, repository_id: int, job_id: int) -> Fa
 
 
 async def logs_of_runs(tx: Transaction, reported: Reported) -> sa.ColumnElement[bool] | None:
-    """Return the condition of logs that are of reported runs, None where there can be none."""
+    """Return the condition for logs of reported runs, or None if there can be none."""
     if not reported.runs:
         return None
     ids = sorted(await _names_of_repositories(tx, reported.repos))
@@ -230,7 +227,7 @@ async def logs_of_runs(tx: Transaction, reported: Reported) -> sa.ColumnElement[
 
 
 async def _names_of_repositories(tx: Transaction, repos: Iterable[str]) -> dict[int, list[str]]:
-    """Return by repository which of these names it has or had."""
+    """Return which of these names each repository has or had."""
     names: dict[int, list[str]] = {}
     for row in await tx.run(NAMES, {"repos": sorted(repos)}):
         names.setdefault(row.repository_id, []).append(row.name)
@@ -238,7 +235,7 @@ async def _names_of_repositories(tx: Transaction, repos: Iterable[str]) -> dict[
 
 
 async def runs_with_logs(tx: Transaction, reported: Reported) -> set[tuple[str, int]]:
-    """Return which of reported runs, as id and attempt, have logs; few have any while their jobs report."""
+    """Return the reported runs, as id and attempt, that have logs; few have any while their jobs report."""
     backends, keys = sorted(reported.repos), run_keys(reported.runs)
     uploaded = {"backends": backends, "runs": tx.keys(list(reported.runs))}
     runs = {
@@ -273,7 +270,7 @@ def _uploaded(*, sqlite: bool) -> Statement:
 
 @functools.cache
 def _uploads(*, sqlite: bool) -> Statement:
-    """Return the query for these logs."""
+    """Return the query for logs that backends uploaded for reported runs."""
     return Statement(
         sa.select(UPLOAD.repository_id, UPLOAD.id).where(*_of_runs(sqlite=sqlite)).limit(RUNS_MOST)
     )
@@ -288,7 +285,7 @@ def _of_runs(*, sqlite: bool) -> list[sa.ColumnElement[bool]]:
 async def reported_jobs(
     tx: Transaction, backend: str, run_id: str, attempt: int, *, limit: int
 ) -> list[tuple[str, str, str | None]]:
-    """Return key, name and conclusion of the jobs that a backend, in lower case, reported of a run."""
+    """Return key, name and conclusion of the jobs of a run that a backend (in lower case) reported."""
     query = sa.select(REPORTED.job_key, REPORTED.job_name, REPORTED.conclusion).where(
         REPORTED.run_id == run_id,
         REPORTED.run_attempt == attempt,
@@ -298,7 +295,7 @@ async def reported_jobs(
 
 
 async def reported_for(tx: Transaction, repo: str, sha: str, *, counting: bool = False) -> Reported:
-    """Return the runs that backends reported for a commit of upstream; `counting`: for their last dispatch only."""
+    """Return the runs that backends reported for a commit of upstream, with `counting` for their last dispatch only."""
     query = sa.select(REPORTED.downstream_repo, REPORTED.run_id, REPORTED.run_attempt).where(
         sa.func.lower(REPORTED.upstream_repo) == repo.lower(), REPORTED.head_sha == sha
     )
@@ -310,12 +307,12 @@ async def reported_for(tx: Transaction, repo: str, sha: str, *, counting: bool =
 
 
 def run_keys(reported: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:
-    """Return those of reported runs that can be runs of GitHub's."""
+    """Return those reported runs that can be runs on GitHub."""
     return [(int(run_id), attempt) for run_id, attempt in reported if GITHUB_RUN_ID.fullmatch(run_id)]
 
 
 async def request_publish_of_jobs(tx: Transaction, repository_id: int, job_ids: Collection[int]) -> None:
-    """Bring up to date what pull requests say of jobs, where backends reported the runs of these, in that attempt."""
+    """Request updates of the pull requests for which backends reported the runs of some jobs, in that attempt."""
     query = sa.select(JOB.repo, JOB.run_id, JOB.run_attempt).distinct()
     mine = query.where(JOB.repository_id == repository_id, JOB.id.in_(sorted(set(job_ids))))
     runs = {(row.repo.casefold(), str(row.run_id), row.run_attempt) for row in await tx.run(mine)}
@@ -351,7 +348,7 @@ async def pull_of_run(tx: Transaction, backend: str, run_id: int) -> tuple[str, 
 
 
 async def pulls_of_uploads(tx: Transaction, uploads: Iterable[int]) -> set[tuple[str, int]]:
-    """Return the pull requests that some uploads are for; what is below 0 is none."""
+    """Return the pull requests that uploads are for; numbers below 0 are no uploads."""
     wanted = sorted(upload for upload in uploads if upload > 0)
     dispatch = oot_dispatch.c
     query = (

@@ -60,26 +60,26 @@ JobColumn = tuple[int, int]  # a repository and a column of its grid: a job, nam
 
 
 class Rate(NamedTuple):
-    """Runs of some jobs, and how many of them failed in one way."""
+    """Runs of some jobs, and how many of them had a failure."""
 
     jobs: int
     runs: int
 
 
 class CountedRuns(NamedTuple):
-    """How many runs each job had since a day."""
+    """The number of runs of each job since a day."""
 
     days: int
     since: int
     runs: dict[JobColumn, int]
 
     def runs_of(self, place: JobColumn, failed: int) -> int:
-        """Return the runs of a job, never fewer than failed: runs are counted once a minute only."""
+        """Return the runs of a job, at least those that failed: runs are counted only once a minute."""
         return max(self.runs.get(place, 0), failed)
 
 
 class JobRate(TypedDict):
-    """How often one job fails in one way."""
+    """How often one job has a failure."""
 
     repo: str
     job: str  # without shard and runner
@@ -88,7 +88,7 @@ class JobRate(TypedDict):
 
 
 class RunCounter:
-    """The runs of all jobs since some days, counted again after a minute."""
+    """Counts the runs of all jobs in a few windows, each once a minute."""
 
     def __init__(self, context: Context) -> None:
         self._clock = context.clock
@@ -97,7 +97,7 @@ class RunCounter:
         )
 
     async def within(self, tx: Transaction, *, days: int) -> CountedRuns:
-        """Return the runs of the smallest window that is not shorter than so many days, or of the longest."""
+        """Return the runs of the shortest window of at least so many days, else of the longest."""
         window = next((length for length in WINDOWS if length >= days), WINDOWS[-1])
         since = self._clock.now() // DAY - window + 1
         if (runs := self._counted.get(since)) is None:
@@ -109,12 +109,44 @@ class RunCounter:
 
 
 RUN_COUNTER: Resource[RunCounter] = Resource("runs_of_jobs", RunCounter)
+WITHOUT_LOG = [
+    FetchState.ABSENT,
+    FetchState.EXPIRED,
+    FetchState.TOO_LARGE,
+    FetchState.REFUSED,
+    FetchState.BROKEN,
+    FetchState.FORBIDDEN,
+]
+UNNAMED = ("generic", "none")  # kinds that do not say why a job failed
+PRUNED_AT_ONCE = 200
+
+
+class FailureRow(SignatureTimes, SignatureTitle, SignatureTotal, SignatureCost):
+    """A signature and what it cost since a day; `repos` is the most on one day."""
+
+    signature: Text
+    rate: Rate | None  # None: of no run of its jobs there is a record
+
+
+class Coverage(TypedDict):
+    """How many failed jobs have a classified log, and for how many of them the reason is known."""
+
+    jobs: int
+    named: int
+
+
+class LastDay(TypedDict):
+    """Failed jobs of the last day: named, generic or without a match, without a log."""
+
+    named: int
+    generic: int
+    no_log: int
 
 
 async def rates_of_signatures(
     tx: Transaction, signatures: Collection[str], counted: CountedRuns
 ) -> dict[str, Rate]:
-    """Return how often the jobs that each failure hits fail that way; none without such records."""
+    """Return how often the jobs with each failure have it; nothing for jobs without records."""
     hit = await _failed_runs(tx, signatures, since=counted.since)
     return {
         signature: Rate(
@@ -125,7 +157,7 @@ async def rates_of_signatures(
 
 
 async def rates_of_jobs(tx: Transaction, signature: str, counted: CountedRuns) -> list[JobRate]:
-    """Return how often each job fails in that way, those that it hits most first."""
+    """Return how often each job has a failure, the jobs that have it most first."""
     hit = (await _failed_runs(tx, [signature], since=counted.since)).get(signature, {})
     most = sorted(hit, key=lambda place: (-hit[place], place))[:JOBS_SHOWN]
     names = await _names_of_jobs(tx, most)
@@ -144,7 +176,7 @@ async def rates_of_jobs(tx: Transaction, signature: str, counted: CountedRuns) -
 async def _failed_runs(
     tx: Transaction, signatures: Collection[str], *, since: int
 ) -> dict[str, dict[JobColumn, int]]:
-    """Return how many runs of each job failed in each of these ways."""
+    """Return how many runs of each job had each of these failures."""
     of_job = sa.and_(CELL.repository_id == VERDICT.repository_id, CELL.job_id == VERDICT.job_id)
     is_public = sa.and_(REPOSITORY.repository_id == VERDICT.repository_id, REPOSITORY.private.is_(False))
     query = (
@@ -174,7 +206,7 @@ async def _all_runs(tx: Transaction, *, since: int) -> dict[JobColumn, int]:
 
 
 async def _names_of_jobs(tx: Transaction, places: Collection[JobColumn]) -> dict[JobColumn, tuple[str, str]]:
-    """Return the repository's name and the job's, workflow included."""
+    """Return the names of repositories and jobs, workflows included."""
     query = (
         sa.select(COLUMN.id, COLUMN.repository_id, REPOSITORY.full_name, COLUMN.workflow, COLUMN.job)
         .join(records["repository"], REPOSITORY.repository_id == COLUMN.repository_id)
@@ -199,39 +231,6 @@ def _ended(since: int) -> sa.ColumnElement[bool]:
     )
 
 
-WITHOUT_LOG = [
-    FetchState.ABSENT,
-    FetchState.EXPIRED,
-    FetchState.TOO_LARGE,
-    FetchState.REFUSED,
-    FetchState.BROKEN,
-    FetchState.FORBIDDEN,
-]
-UNNAMED = ("generic", "none")  # kinds that do not say why a job failed
-
-
-class FailureRow(SignatureTimes, SignatureTitle, SignatureTotal, SignatureCost):
-    """A signature and what it cost since a day; `repos` is the most on one day."""
-
-    signature: Text
-    rate: Rate | None  # None: of no run of its jobs there is a record
-
-
-class Coverage(TypedDict):
-    """How many failed jobs have a log that was classified, and of how many it is known why."""
-
-    jobs: int
-    named: int
-
-
-class LastDay(TypedDict):
-    """Failed jobs of the last day: named, generic or without a match, without a log."""
-
-    named: int
-    generic: int
-    no_log: int
-
-
 async def failures_by_cost(
     tx: Transaction,
     *,
@@ -241,7 +240,7 @@ async def failures_by_cost(
     counted: CountedRuns,
     limit: int,
 ) -> list[FailureRow]:
-    """Return signatures by the jobs they cost since a day."""
+    """Return the failures that cost the most jobs since a day."""
     days, named = ci_signature_day.c, ci_signature.c
     jobs = sa.func.sum(days.jobs)
     same = sa.and_(named.signature == days.signature, named.family == days.family)
@@ -272,7 +271,7 @@ async def failures_by_cost(
 async def find_failure(
     tx: Transaction, signature: str, *, since: int, counted: CountedRuns
 ) -> FailureRow | None:
-    """Return one signature."""
+    """Return one failure, unless it still counts private jobs."""
     named, days = ci_signature.c, ci_signature_day.c
     verdict = ci_verdict.c
     uncounted = sa.exists().where(FIRST, verdict.signature == signature, verdict.family == PUBLIC)
@@ -295,7 +294,7 @@ async def find_failure(
 
 
 async def tie_issue(tx: Transaction, signature: str, issue_url: str | None) -> bool:
-    """Store the address of the issue about a failure; returns whether there is such a failure."""
+    """Store the address of the issue about a failure; return whether there is such a failure."""
     of_signature = ci_signature.c.signature == signature
     known = await tx.row(sa.select(ci_signature.c.signature).where(of_signature).limit(1))
     await tx.run(sa.update(ci_signature).where(of_signature).values(issue_url=issue_url))
@@ -305,7 +304,7 @@ async def tie_issue(tx: Transaction, signature: str, issue_url: str | None) -> b
 
 
 async def tied_issue(tx: Transaction, signature: str, family: str) -> str | None:
-    """Return the address of the issue about a failure, as tied for all public repositories or for this family."""
+    """Return the address of the issue about a failure, tied for all public repositories or for this family."""
     named = ci_signature.c
     query = sa.select(named.issue_url).where(
         named.signature == signature, named.family.in_([PUBLIC, family]), named.issue_url.is_not(None)
@@ -321,7 +320,7 @@ async def cost_by_day(tx: Transaction, signature: str, *, since: int) -> list[Da
 
 
 async def jobs_by_day(tx: Transaction, signatures: Sequence[str], *, days: range) -> dict[str, list[int]]:
-    """Return by signature how many jobs it cost on each of these days."""
+    """Return how many jobs each signature cost on each of these days."""
     sums = ci_signature_day.c
     query = sa.select(sums.signature, sums.day, sums.jobs).where(
         sums.signature.in_(signatures), sums.family == PUBLIC, sums.day.between(days.start, days.stop - 1)
@@ -333,7 +332,7 @@ async def jobs_by_day(tx: Transaction, signatures: Sequence[str], *, days: range
 
 
 async def count_coverage(tx: Transaction, *, since: int) -> Coverage:
-    """Return of how many classified jobs the rules say why they failed."""
+    """Count the classified jobs, and those for which the rules say why they failed."""
     verdict = ci_verdict.c
     query = sa.select(
         sa.func.count().label("jobs"),
@@ -346,7 +345,7 @@ async def count_coverage(tx: Transaction, *, since: int) -> Coverage:
 
 
 async def count_alike(tx: Transaction, failed: FailedJob) -> tuple[int, int]:
-    """Return how many other changes failed alike within a day, and how many jobs of trusted branches ever."""
+    """Count the other changes with the same failure within a day, and all jobs of trusted branches with it."""
     verdict, at = ci_verdict.c, failed["at"]
     others = sa.func.count(sa.distinct(verdict.change)).filter(
         verdict.at.between(at - DAY, at + DAY), verdict.change != failed["change"]
@@ -358,14 +357,14 @@ async def count_alike(tx: Transaction, failed: FailedJob) -> tuple[int, int]:
 
 
 async def old_sums(tx: Transaction, *, before: int, limit: int) -> list[tuple[str, str, int]]:
-    """Return sums of days before one: without their verdicts it is not known whose failures they count."""
+    """Return the sums of days before one: once verdicts are gone, nobody knows whose failures they count."""
     days = ci_signature_day.c
     query = sa.select(days.signature, days.family, days.day).where(days.day < before).limit(limit)
     return [(row.signature, row.family, row.day) for row in await tx.run(query)]
 
 
 async def delete_sums(tx: Transaction, keys: Sequence[tuple[str, str, int]]) -> None:
-    """Delete sums of days, and signatures that no day is left of, unless they are tied to an issue."""
+    """Delete sums of days, and signatures without any day left, unless they are tied to an issue."""
     days, named = ci_signature_day.c, ci_signature.c
     await tx.run(sa.delete(ci_signature_day).where(tx.among((days.signature, days.family, days.day), keys)))
     left = sa.exists().where(days.signature == named.signature, days.family == named.family)
@@ -376,7 +375,7 @@ async def delete_sums(tx: Transaction, keys: Sequence[tuple[str, str, int]]) -> 
 
 
 async def count_last_day(tx: Transaction) -> LastDay:
-    """Return of how many failed jobs it is known why, for the operator: private repositories count too."""
+    """Count the failed jobs with and without a known reason, for the operator: private repositories count too."""
     verdict, fetch, since = ci_verdict.c, ci_fetch.c, tx.now - DAY
     recent = sa.and_(FIRST, verdict.day >= since // DAY, verdict.at >= since)
     named = sa.func.count().filter(verdict.kind.not_in(UNNAMED))
@@ -390,7 +389,7 @@ async def count_last_day(tx: Transaction) -> LastDay:
 def _of_repositories(
     signature: sa.ColumnElement[str], repository_ids: Collection[int], *, since: int = 0
 ) -> sa.ColumnElement[bool]:
-    """Whether one of these repositories has a job of that signature in the public counts."""
+    """Whether one of these repositories has a job with that signature in public counts."""
     return sa.exists().where(
         FIRST,
         ci_verdict.c.signature == signature,
@@ -407,12 +406,12 @@ def _days(signature: str) -> TypedSelect[DayRow]:
 
 
 async def admin_section(tx: Transaction, _settings: Settings) -> AdminSection:
-    """Return what the administrator's page says of failures."""
+    """Return the section about failures on the administrator's page."""
     return AdminSection(template="admin_failures.html", values=await count_last_day(tx))
 
 
 async def measure_coverage(tx: Transaction, _settings: Settings, _hidden: Hidden) -> Callable[[], None]:
-    """Return what shows of how many failed jobs it is known why."""
+    """Return a function that sets the gauges of failed jobs with and without a known reason."""
     failed = await count_last_day(tx)
 
     def show() -> None:
@@ -438,9 +437,6 @@ async def answer_issue_form(request: web.Request, fields: Mapping[str, str]) -> 
     return FormDone(
         words="the failure is tied to the issue" if address else "the failure is tied to no issue"
     )
-
-
-PRUNED_AT_ONCE = 200
 
 
 async def prune_logs(context: Context) -> dict[str, int]:

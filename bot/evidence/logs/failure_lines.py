@@ -27,7 +27,7 @@ INFRA = "infra"  # the kind of failure that is the machine's
 
 
 async def find_failures(tx: Transaction, subject: FailuresSubject) -> Failures:
-    """Return why jobs failed on a commit, upstream's own and those of backends, and whether that is known elsewhere."""
+    """Return why jobs of upstream and backends failed on a commit, and whether the failure is known elsewhere."""
     own = await failed_jobs.failures_on_commit(
         tx, await repositories.read_ids(tx, subject.repo) if subject.own else (), subject.sha, limit=LISTED
     )
@@ -50,7 +50,7 @@ async def find_failures(tx: Transaction, subject: FailuresSubject) -> Failures:
 
 
 async def backend_lines(tx: Transaction, subject: BackendsSubject) -> dict[str, list[JobLine]]:
-    """Return the lines that say why jobs of backends' failed runs failed, by backend in lower case."""
+    """Return the lines that say why jobs of backends' runs failed, by backend in lower case."""
     failures = await failed_jobs.failures_by_backend(tx, subject.runs, limit=SHOWN)
     return {
         name: [
@@ -68,7 +68,7 @@ def log_page(repo: str, job_id: int) -> str:
 
 
 def job_page(repo: str, job_id: int) -> str:
-    """Return the page of a job of GitHub's or of another CI, or of a log that a backend uploaded."""
+    """Return the page of a job on GitHub or another CI, or of a log that a backend uploaded."""
     if job_id > 0:
         return f"/{repo}/job/{job_id}"
     return f"/{repo}/{'other-job' if is_elsewhere(job_id) else 'upload'}/{-job_id}"
@@ -131,6 +131,6 @@ def line_url(page: str, line: int | None) -> str:
 
 
 def shorten_line(text: str) -> str:
-    """Return text from outside, cleaned and cut to what is shown of a line."""
+    """Clean text from outside and cut it to the length that is shown of a line."""
     shown = clean(text)
     return shown if len(shown) <= LINE_MOST else shown[: LINE_MOST - 1] + "…"

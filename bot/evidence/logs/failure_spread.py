@@ -30,7 +30,7 @@ BEGINNINGS = 5
 
 
 class Sample(LogKey, JobName, LogHead, VerdictAt):
-    """A job that failed that way."""
+    """A job that had the failure."""
 
     repo: Text
     labels: Json[list[str]] | None
@@ -39,7 +39,7 @@ class Sample(LogKey, JobName, LogHead, VerdictAt):
 
 
 class SampleGroup(TypedDict):
-    """Jobs that failed that way and have something in common."""
+    """Jobs that had the failure and share a name, a label or a repository."""
 
     name: str
     jobs: int
@@ -47,7 +47,7 @@ class SampleGroup(TypedDict):
 
 
 class Spread(NamedTuple):
-    """How the jobs are spread."""
+    """How the jobs with a failure are spread."""
 
     by_job: list[SampleGroup]
     by_label: list[SampleGroup]
@@ -62,7 +62,7 @@ class Commits(TypedDict):
 
 
 class Beginning(Commits):
-    """Between which two trusted commits a failure of a job began."""
+    """The two trusted commits between which a job began to fail."""
 
     repo: str  # of the job
     job: str
@@ -72,13 +72,13 @@ class Beginning(Commits):
 
 
 async def newest_samples(tx: Transaction, signature: str) -> list[Sample]:
-    """Return jobs that failed that way, the newest first, of repositories that are public now."""
+    """Return the newest jobs with a failure, of repositories that are public now."""
     query = _failed_that_way(signature).order_by(VERDICT.at.desc(), VERDICT.job_id.desc())
     return await tx.fetch(query.limit(SAMPLES_MOST))
 
 
 def spread_of_samples(samples: Sequence[Sample]) -> Spread:
-    """Return how jobs are spread over names (without shard and runner), runner labels and repositories."""
+    """Count jobs by name (without shard and runner), by runner labels and by repository."""
     names = [
         job_names.parse_name(sample["workflow_name"], sample["name"] or "job").shard_free
         for sample in samples
@@ -89,7 +89,7 @@ def spread_of_samples(samples: Sequence[Sample]) -> Spread:
 
 
 async def find_beginnings(tx: Transaction, settings: Settings, signature: str) -> list[Beginning]:
-    """Return since when jobs fail that way on trusted branches, where every result before it passed."""
+    """Return since when jobs have a failure on trusted branches, where every result before it passed."""
     query = _failed_that_way(signature).where(VERDICT.trusted).order_by(VERDICT.at, VERDICT.job_id)
     firsts: dict[tuple[str, str], Sample] = {}
     for sample in await tx.fetch(query.limit(FIRSTS)):

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from bot.queue.tasks import Task
 
 QUERIED = 1_000  # repositories named in one statement: an installation may bring very many
+MOVED_AT_ONCE = 200  # jobs moved in one transaction
+REPOSITORY, VERDICT, NAMED = records["repository"].c, ci_verdict.c, ci_signature.c
+JOBS_MOST = 500  # of one run
+RunKey = tuple[str, str, int]  # the backend in lower case, run and attempt
 
 
 async def before_commit(tx: Transaction, changed: Changed) -> None:
@@ -42,7 +46,7 @@ async def before_commit(tx: Transaction, changed: Changed) -> None:
 
 
 async def move_private_failures(context: Context, task: Task) -> None:
-    """Move the failures of a private repository to counts of their own (key: its id)."""
+    """Move the failures of a private repository to counts of its own (key: its id)."""
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} is not the id of a repository")
     while True:
@@ -53,12 +57,8 @@ async def move_private_failures(context: Context, task: Task) -> None:
                 return
 
 
-MOVED_AT_ONCE = 200  # jobs moved in one transaction
-REPOSITORY, VERDICT, NAMED = records["repository"].c, ci_verdict.c, ci_signature.c
-
-
 async def counted_in_public(tx: Transaction, repository_ids: Collection[int] | None = None) -> set[int]:
-    """Return the repositories (None: of all, those now private) whose jobs still stand in public counts."""
+    """Return which repositories (None: those that are private now) still have jobs in public counts."""
     counted = sa.exists().where(
         FIRST, VERDICT.repository_id == REPOSITORY.repository_id, VERDICT.family == PUBLIC
     )
@@ -77,7 +77,7 @@ async def is_private(tx: Transaction, repository_id: int) -> bool:
 
 
 async def move_batch(tx: Transaction, repository_id: int) -> bool:
-    """Move some jobs of a private repository to counts of their own; returns whether there were any."""
+    """Move some jobs of a private repository to counts of its own; return whether there were any."""
     mine = sa.and_(VERDICT.repository_id == repository_id, VERDICT.family == PUBLIC)
     jobs = (await tx.run(sa.select(VERDICT.job_id).where(mine).distinct().limit(MOVED_AT_ONCE))).scalars()
     if not jobs:
@@ -106,12 +106,8 @@ async def _titles(tx: Transaction, signatures: Collection[str]) -> dict[str, Sig
     }
 
 
-JOBS_MOST = 500  # of one run
-RunKey = tuple[str, str, int]  # the backend in lower case, run and attempt
-
-
 async def follow_reports(tx: Transaction, changed: Changed) -> None:
-    """Before a commit: look up the failures that these reports are about; their logs may have been read before."""
+    """Before a commit, look up the failures that reports are about; their logs may have been read already."""
     ended = cast("Sequence[JobRow]", changed.get("oot_workflow_job", ()))
     runs = {
         (row["downstream_repo"].lower(), row["run_id"], row["run_attempt"])
@@ -129,7 +125,7 @@ async def update_kind_of_job(tx: Transaction, repository_id: int, job_id: int) -
 
 
 async def store_kinds(tx: Transaction, runs: Iterable[RunKey]) -> None:
-    """Store why the jobs failed that backends reported of some runs; runs without logs are left as they are."""
+    """Store why reported jobs of some runs failed; leave runs without logs as they are."""
     wanted = sorted(runs)
     if not wanted:
         return
@@ -154,7 +150,7 @@ async def store_kinds(tx: Transaction, runs: Iterable[RunKey]) -> None:
 
 
 def _kind(logs: Sequence[FailedJob], job: str, *, alone: bool) -> str | None:
-    """Return the kind that the logs of a reported job agree on, None where they do not or there is none."""
+    """Return the kind that the logs of a reported job agree on, or None."""
     named = [log["kind"] for log in logs if log["name"] == job]
     kinds = set(named or ([log["kind"] for log in logs] if alone else []))
     return next(iter(kinds)) if len(kinds) == 1 else None

@@ -36,6 +36,12 @@ if TYPE_CHECKING:
 
 PULLS = 2  # other pull requests with the same failure, from which on it is hardly the change
 JobKey = tuple[int, int]  # repository and id
+NEWEST_HEADS = 3  # newest commits of the branch, at the time of the failure
+JOBS_MOST = 3_000  # of one comparison
+RUNS_MOST = 500  # reported ones
+JOB, RUN, COMMIT = records["workflow_job"].c, records["workflow_run"].c, branch_commit.c
+CELL, COLUMN, REPORTED = ci_cell.c, ci_column.c, oot_workflow_job.c
+LOG, VERDICT = ci_log.c, ci_verdict.c
 
 
 class Judgement(NamedTuple):
@@ -48,14 +54,40 @@ class Judgement(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Both in one line."""
+        """The word and its reason in one line."""
         return f"{self.word}: {self.why}"
+
+
+class UpstreamHead(NamedTuple):
+    """A commit of upstream that jobs failed on."""
+
+    repo: str
+    sha: str
+
+
+class PastResult(NamedTuple):
+    """A job on a trusted commit."""
+
+    repo: str
+    job: str  # without shard and runner
+    sha: str  # upstream's commit
+    key: tuple[int, int]  # of the job: repository and id
+    conclusion: str | None  # None: it has not ended
+
+
+class Baseline(NamedTuple):
+    """What a head is compared with."""
+
+    ids: frozenset[int]  # of upstream's repository
+    branch: str
+    merged_into: frozenset[str]  # its merge base, and the base's head when it was pushed
+    shas: tuple[str, ...]  # these, then the newest commits of the branch
 
 
 async def judge_failures(
     tx: Transaction, settings: Settings, head: UpstreamHead, failed: Sequence[FailedJob]
 ) -> dict[JobKey, Judgement]:
-    """Return what is known of the failures on a head; of those on trusted branches nothing has to be said."""
+    """Return what is known of the failures on a head, except for those on trusted branches."""
     judged = [job for job in failed if not job["trusted"] and job["rule"] is not None]
     if not judged:
         return {}
@@ -97,7 +129,7 @@ async def _past_results(
 def _same_failure(
     job: FailedJob, same: Sequence[PastResult], base: Baseline, captures: dict[JobKey, list[tuple[str, str]]]
 ) -> Judgement | None:
-    """Return that the same job failed with all the captures of this one on a trusted commit."""
+    """Judge a job known if it failed on a trusted commit with all the same captures."""
     mine = {capture for capture in captures.get(_key_of_job(job), ()) if capture[0] == job["rule"]}
     for past in sorted(same, key=lambda past: (base.shas.index(past.sha), -past.key[1])):
         theirs = captures.get(past.key, ())
@@ -108,7 +140,7 @@ def _same_failure(
 
 
 def _passes_on_base(job: FailedJob, same: Sequence[PastResult], base: Baseline) -> Judgement | None:
-    """Return that the same job, with all its shards, passed on a trusted commit, and failed on none of them."""
+    """Judge a failure new if the job with all its shards passed on a trusted commit and failed on none."""
     if job["kind"] in UNNAMED or any(past.conclusion in FAILED for past in same):
         return None
     for sha in base.shas:
@@ -124,7 +156,7 @@ def _passes_on_base(job: FailedJob, same: Sequence[PastResult], base: Baseline) 
 
 
 async def _fails_elsewhere(tx: Transaction, job: FailedJob) -> Judgement | None:
-    """Return that other pull requests failed alike within a day, and no trusted branch ever."""
+    """Judge a failure flaky if other pull requests had it within a day, and no trusted branch ever."""
     if job["kind"] in UNNAMED or not job["signature"]:
         return None
     others, trusted = await failure_costs.count_alike(tx, job)
@@ -148,42 +180,8 @@ def _key_of_job(job: FailedJob) -> JobKey:
     return job["repository_id"], job["job_id"]
 
 
-NEWEST_HEADS = 3  # newest commits of the branch, at the time of the failure
-JOBS_MOST = 3_000  # of one comparison
-RUNS_MOST = 500  # reported ones
-JOB, RUN, COMMIT = records["workflow_job"].c, records["workflow_run"].c, branch_commit.c
-CELL, COLUMN, REPORTED = ci_cell.c, ci_column.c, oot_workflow_job.c
-LOG, VERDICT = ci_log.c, ci_verdict.c
-
-
-class UpstreamHead(NamedTuple):
-    """A commit of upstream that jobs failed on."""
-
-    repo: str
-    sha: str
-
-
-class PastResult(NamedTuple):
-    """A job on a trusted commit."""
-
-    repo: str
-    job: str  # without shard and runner
-    sha: str  # upstream's commit
-    key: tuple[int, int]  # of the job: repository and id
-    conclusion: str | None  # None: it has not ended
-
-
-class Baseline(NamedTuple):
-    """What a head is compared with."""
-
-    ids: frozenset[int]  # of upstream's repository
-    branch: str
-    merged_into: frozenset[str]  # its merge base, and the base's head when it was pushed
-    shas: tuple[str, ...]  # these, then the newest commits of the branch
-
-
 async def upstream_head(tx: Transaction, failed: FailedJob) -> UpstreamHead | None:
-    """Return upstream's commit that a job is about: its own, or the one that its backend reported its run for.
+    """Return the commit of upstream that a job is about: its own, or the one that its backend reported.
 
     None where that is of another repository that is not public: its commits are nothing to show with the job.
     """
@@ -212,7 +210,7 @@ async def _is_public(tx: Transaction, repo: str) -> bool:
 async def find_baseline(
     tx: Transaction, settings: Settings, head: UpstreamHead, ids: set[int], *, at: int
 ) -> Baseline:
-    """Return the trusted commits to compare a head with, as they were at a time; `ids` are of its repository."""
+    """Return the trusted commits to compare a head with at a time; `ids` are those of its repository."""
     branch, bases = await find_merge_target(tx, settings, head.repo, ids, head.sha)
     newest = await commits_of_branch(tx, ids, branch, until=at, limit=NEWEST_HEADS)
     return Baseline(frozenset(ids), branch, bases, tuple(dict.fromkeys([*sorted(bases), *newest])))
@@ -234,7 +232,7 @@ async def commits_of_branch(
 async def jobs_of_upstream(
     tx: Transaction, settings: Settings, base: Baseline, names: Iterable[tuple[str, str]]
 ) -> list[PastResult]:
-    """Return upstream's own jobs of some names, each workflow and job without shard, on trusted commits."""
+    """Return upstream's jobs on trusted commits, by names of workflow and job without shard."""
     pairs = sorted(set(names))
     if not base.shas or not pairs:
         return []
@@ -264,7 +262,7 @@ async def jobs_of_upstream(
 async def jobs_of_backends(
     tx: Transaction, upstream: str, backends: Collection[str], shas: Sequence[str]
 ) -> list[PastResult]:
-    """Return the jobs of runs that backends (in lower case) reported for trusted commits of upstream."""
+    """Return jobs of the runs that backends (in lower case) reported for trusted commits of upstream."""
     if not shas or not backends:
         return []
     reported = sa.select(
@@ -307,7 +305,7 @@ async def jobs_of_backends(
 async def captures_of_jobs(
     tx: Transaction, jobs: Iterable[tuple[int, int]]
 ) -> dict[tuple[int, int], list[tuple[str, str]]]:
-    """Return what was found in the logs of some jobs, by repository and id: rule and captures, the verdict first."""
+    """Return the rules and captures of some jobs' logs, by repository and id, the verdict first."""
     keys = sorted(set(jobs))
     if not keys:
         return {}

@@ -39,7 +39,7 @@ from bot.evidence.logs.tables import (
 )
 from bot.ingest.tables import records
 from bot.jobs.settings import CollectSettings
-from bot.oot.allowlist import allowlist as source_file
+from bot.oot.allowlist import allowlist
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -51,6 +51,24 @@ if TYPE_CHECKING:
 logger = structlog.get_logger("bot.evidence.logs.reclassify")
 
 RULES_READ_EVERY = 600.0  # seconds
+PARSER = "bot.evidence.logs.parse.parse_log:classify_stored"
+LOOKED_AT = 100  # verdicts in one run
+SLICE = 5.0  # seconds of reading in one run
+PAUSE = 3.0  # as long again, and twice more: at most a quarter of a core
+MIB = 1024 * 1024
+_FINDINGS = msgspec.msgpack.Decoder(LogFindings)
+UNEXPLAINED, EXPLAINED, DONE = 0, 1, 2  # new rules are tried on jobs first that no rule explains
+LAST = 2**62  # later than any time, greater than any id
+PROGRESS, VERDICT, REPOSITORY = ci_reclassified.c, ci_verdict.c, records["repository"].c
+
+
+class Candidate(LogKey, VerdictRuleset, JobName, VerdictAt):
+    """A verdict that other rules may change."""
+
+    blob: Text
+    sha256: Text  # of the log
+    repo: Text | None
+    steps: Json[Any] | None
 
 
 def periodic(_settings: Settings) -> dict[str, float]:
@@ -59,7 +77,7 @@ def periodic(_settings: Settings) -> dict[str, float]:
 
 
 async def load_rules(context: Context, _task: Task) -> None:
-    """Read every source: those of the settings, and the own file of every repository of which there are logs."""
+    """Read every source: those of the settings, and the file of each repository with logs."""
     async with context.store.read() as tx:
         repos = await store_log.repositories_with_logs(tx)
     unreachable: RetryLater | None = None
@@ -77,14 +95,14 @@ async def load_rules(context: Context, _task: Task) -> None:
 
 
 async def _read_source(context: Context, place: str, source: str, *, optional: bool) -> RetryLater | None:
-    """Read one source and store what it says; returns the error of a GitHub that cannot be reached."""
+    """Read and store one source; return the error if GitHub cannot be reached."""
     content, error, count = "", None, 0
     try:
-        content = await source_file.read_source(place, context.app_for)
+        content = await allowlist.read_source(place, context.app_for)
         count = len(rulesets.parse_rules(content.encode(), source).rules)
     except RetryLater as problem:
         return problem
-    except source_file.NoAllowlistText as problem:
+    except allowlist.NoAllowlistText as problem:
         cause = problem.__cause__
         absent = isinstance(cause, GitHubRefused) and cause.gone
         if optional and not absent:
@@ -101,16 +119,8 @@ async def _read_source(context: Context, place: str, source: str, *, optional: b
     return None
 
 
-PARSER = "bot.evidence.logs.parse.parse_log:classify_stored"
-LOOKED_AT = 100  # verdicts in one run
-SLICE = 5.0  # seconds of reading in one run
-PAUSE = 3.0  # as long again, and twice more: at most a quarter of a core
-MIB = 1024 * 1024
-_FINDINGS = msgspec.msgpack.Decoder(LogFindings)
-
-
 async def enqueue_due(tx: Transaction, settings: Settings) -> None:
-    """Have the logs of those repositories looked at again whose rules are others than theirs were classified by."""
+    """Enqueue the repositories whose logs were classified by other rules than theirs are now."""
     for repository_id in await store_log.ids_with_logs(tx):
         repo = await repository_name(tx, repository_id)
         reached = await find_progress(tx, repository_id)
@@ -144,7 +154,7 @@ async def reclassify_logs(context: Context, task: Task) -> None:
 
 
 async def _current_progress(tx: Transaction, settings: Settings, repository_id: int) -> Progress:
-    """Return how far it is: at the beginning, where the rules have changed since."""
+    """Return how far a repository has come: back at the start if its rules have changed since."""
     repo = await repository_name(tx, repository_id)
     digest = (await store_log.rules_in_force(tx, settings, repo)).digest
     known = await find_progress(tx, repository_id)
@@ -152,7 +162,7 @@ async def _current_progress(tx: Transaction, settings: Settings, repository_id: 
 
 
 async def _classify_again(context: Context, repository_id: int, candidate: Candidate) -> None:
-    """Look at one log again, unless it was classified by the rules for it."""
+    """Classify one log again, unless its verdict is by the present rules."""
     async with context.store.read() as tx:
         ruleset = await store_log.rules_in_force(tx, context.settings, candidate["repo"] or "")
         before = await rows.verdicts_of_jobs(tx, repository_id, [candidate["job_id"]])
@@ -174,7 +184,7 @@ async def _classify_again(context: Context, repository_id: int, candidate: Candi
 async def _classify_stored(
     context: Context, candidate: Candidate, ruleset: Ruleset, noted: tuple[str, ...]
 ) -> LogFindings | None:
-    """Return what the rules find in a stored log, None where it can no longer be read."""
+    """Return the rules' findings in a stored log, or None if it can no longer be read."""
     async with context.resource(WORKSPACE).folder() as folder:
         paths = {name: (folder / name).absolute() for name in ("file", "blob", "answer")}
         try:
@@ -197,22 +207,8 @@ async def _classify_stored(
         return _FINDINGS.decode(paths["answer"].read_bytes())
 
 
-UNEXPLAINED, EXPLAINED, DONE = 0, 1, 2  # new rules are tried on jobs first that no rule explains
-LAST = 2**62  # later than any time, greater than any id
-PROGRESS, VERDICT, REPOSITORY = ci_reclassified.c, ci_verdict.c, records["repository"].c
-
-
-class Candidate(LogKey, VerdictRuleset, JobName, VerdictAt):
-    """A verdict that other rules may change."""
-
-    blob: Text
-    sha256: Text  # of the log
-    repo: Text | None
-    steps: Json[Any] | None
-
-
 async def repository_name(tx: Transaction, repository_id: int) -> str:
-    """Return a repository's name, nothing where it has none that is known."""
+    """Return a repository's name, or an empty string if it is not known."""
     query = sa.select(REPOSITORY.full_name).where(REPOSITORY.repository_id == repository_id)
     return (await tx.run(query)).scalar() or ""
 
@@ -225,7 +221,7 @@ async def find_progress(tx: Transaction, repository_id: int) -> Progress | None:
 
 
 def first_progress(repository_id: int, ruleset: str) -> Progress:
-    """Return the progress of one that begins."""
+    """Return the progress of a repository at its start."""
     return {
         "repository_id": repository_id,
         "ruleset": ruleset,
@@ -236,7 +232,7 @@ def first_progress(repository_id: int, ruleset: str) -> Progress:
 
 
 async def store_progress(tx: Transaction, reached: Progress) -> None:
-    """Store how far it is."""
+    """Store how far a repository has come."""
     values = dict(reached)
     statement = tx.insert(ci_reclassified).values(values)
     await tx.run(statement.on_conflict_do_update(index_elements=["repository_id"], set_=values))
@@ -245,7 +241,7 @@ async def store_progress(tx: Transaction, reached: Progress) -> None:
 async def following_candidates(
     tx: Transaction, reached: Progress, *, since: int, limit: int
 ) -> list[Candidate]:
-    """Return the verdicts behind the one that was looked at last, on logs that are kept since a time."""
+    """Return the verdicts that follow the last one looked at, on logs still kept since a time."""
     log = ci_log.c
     kind = VERDICT.kind.in_(UNNAMED)
     of_log = sa.and_(log.repository_id == VERDICT.repository_id, log.job_id == VERDICT.job_id)

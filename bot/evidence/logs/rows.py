@@ -34,15 +34,27 @@ if TYPE_CHECKING:
     from bot.queue.sums import CountedSum
 
 DAY = 86_400_000  # milliseconds
+PAUSE = 10.0  # seconds between two counts of a day
+VERDICT = ci_verdict.c
+FAILURES = Sum(
+    name="failures",
+    tables=(ci_signature_day,),
+    group=("family", "signature"),
+    count="bot.evidence.logs.rows:count_failures",
+    after="bot.evidence.logs.rows:update_totals",
+    pause=PAUSE,
+)
+WORDS_KIND, NO_REPOSITORY = "failure", 0
+SIGNATURE, TITLE = ci_signature.c, title.c
 
 
 def family_of(repository_id: int, *, private: bool) -> str:
-    """Return whose failures are counted together: nothing of a private repository is in the public sums."""
+    """Return the family that a repository's failures are counted in: public sums hold nothing private."""
     return f"private:{repository_id}" if private else PUBLIC
 
 
 async def store_log(tx: Transaction, row: LogRow) -> None:
-    """Store what is known of a log, in place of what was."""
+    """Store what is known of a log, replacing what was stored."""
     await tx.upsert(ci_log, [row], replaced=list(row))
     tx.note_changed("ci_log", [row])
 
@@ -84,7 +96,7 @@ async def verdicts_of_jobs(tx: Transaction, repository_id: int, job_ids: Iterabl
 
 
 async def move_verdicts(tx: Transaction, repository_id: int, job_id: int, ruleset: str) -> None:
-    """Have the current verdicts on a job stand for another ruleset, by which they are the same."""
+    """Move the current verdicts on a job to another ruleset, which gives the same verdicts."""
     of_job = sa.and_(ci_verdict.c.repository_id == repository_id, ci_verdict.c.job_id == job_id)
     former = sa.and_(of_job, ci_verdict.c.ruleset == ruleset, sa.not_(ci_verdict.c.current))
     await tx.run(sa.delete(ci_verdict).where(former))
@@ -99,7 +111,7 @@ async def replace_verdicts(
     verdicts: Sequence[VerdictRow],
     titles: dict[str, SignatureTitle],
 ) -> None:
-    """Store the verdicts of a ruleset on a job; those of other rulesets stay, no longer current.
+    """Store the verdicts of a ruleset on a job; verdicts of other rulesets are kept but no longer current.
 
     The days of the failures concerned are counted again.
     """
@@ -164,25 +176,13 @@ async def delete_logs(tx: Transaction, keys: Sequence[tuple[int, int]]) -> None:
         await tx.run(sa.delete(table).where(tx.among((table.c.repository_id, table.c.job_id), keys)))
 
 
-PAUSE = 10.0  # seconds between two counts of a day
-VERDICT = ci_verdict.c
-FAILURES = Sum(
-    name="failures",
-    tables=(ci_signature_day,),
-    group=("family", "signature"),
-    count="bot.evidence.logs.rows:count_failures",
-    after="bot.evidence.logs.rows:update_totals",
-    pause=PAUSE,
-)
-
-
 async def request_count(
     tx: Transaction,
     concerned: Iterable[tuple[str, str, int]],
     titles: Mapping[str, SignatureTitle],
     seen: Mapping[str, int],
 ) -> None:
-    """Have the sums of some signatures, families and days counted again.
+    """Request a new count of signatures, families and days.
 
     New signatures are stored with their title; `seen` has a time at which each was seen.
     """
@@ -201,7 +201,7 @@ async def request_count(
 
 
 async def count_failures(context: Context, place: SumPlace) -> CountedSum:
-    """Count the jobs that failed one way on a day."""
+    """Count the jobs that had a failure on a day."""
     whose, signature = place.group
     query = sa.select(
         sa.func.count().label("jobs"),
@@ -215,7 +215,7 @@ async def count_failures(context: Context, place: SumPlace) -> CountedSum:
 
 
 async def update_totals(tx: Transaction, place: SumPlace) -> None:
-    """Write the totals of a signature; one that no job has any more goes, unless it is tied to an issue.
+    """Write the totals of a signature; delete one that no job has any more, unless it is tied to an issue.
 
     One may have jobs whose day is still to be counted.
     """
@@ -239,10 +239,6 @@ async def update_totals(tx: Transaction, place: SumPlace) -> None:
     await tx.run(sa.update(ci_signature).where(of_signature).values(values))
 
 
-WORDS_KIND, NO_REPOSITORY = "failure", 0
-SIGNATURE, TITLE = ci_signature.c, title.c
-
-
 async def keep_words(tx: Transaction, titles: Mapping[str, str]) -> None:
     """Keep the words of failures' titles, by signature."""
     await word_index.put_titles(
@@ -262,14 +258,14 @@ async def forget_words(context: Context) -> int:
 
 
 async def failures_by_words(tx: Transaction, text: str, *, limit: int) -> list[SignatureRow]:
-    """Return failures in whose title each word of a text begins a word, those seen last first."""
+    """Find failures whose title has words that begin with each word of a text, the latest first."""
     titles = await word_index.find_titles(tx, WORDS_KIND, text, owners={NO_REPOSITORY}, limit=limit)
     these = SIGNATURE.signature.in_([row["ref"] for row in titles])
     return await _signature_rows(tx, these, limit) if titles else []
 
 
 async def failures_by_signature(tx: Transaction, start: str, *, limit: int) -> list[SignatureRow]:
-    """Return failures whose signature begins so."""
+    """Find failures by the beginning of their signature."""
     return await _signature_rows(
         tx, sa.and_(SIGNATURE.signature >= start, SIGNATURE.signature < start + "g"), limit
     )

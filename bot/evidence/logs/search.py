@@ -43,7 +43,7 @@ from bot.evidence.logs.parse.stored_log import PlainLog, StoredLog
 from bot.evidence.logs.tables import LogKey, ci_log
 from bot.ingest import repositories
 from bot.jobs import collection
-from bot.jobs import runs as collect_rows
+from bot.jobs import runs as job_runs
 from bot.jobs.tables import branch_commit
 
 if TYPE_CHECKING:
@@ -57,6 +57,21 @@ if TYPE_CHECKING:
 
 LOGS_OF_COMMIT_MOST = 2_000  # of one commit
 COMMIT = branch_commit.c
+AT_ONCE = 2
+WINDOW, A_MINUTE = 60, 10  # seconds; searches of one address in them
+ADDRESSES_MOST = 10_000
+PARSER = "bot.evidence.logs.parse.parse_log:search_stored"
+SEARCHED_MOST = 60  # of one search
+HITS_OF_JOB, HITS = 20, 200
+BUDGET = 2.0  # seconds of the child's processor time
+WALL = 10.0  # seconds, after which no further log is begun, and for one log
+MIB = 1024 * 1024
+BYTES_MOST = 1024 * MIB  # of plain logs, after which no further one is begun
+_RESULT = msgspec.msgpack.Decoder(SearchResult)
+# a page of GitHub's, of any host, or one of ours
+JOB_ADDRESS = re.compile(
+    r"https?://[^/\s]+/([\w.-]+/[\w.-]+)/(?:actions/runs/\d{1,18}/)?job/(\d{1,18})(?:[/?#].*)?"
+)
 
 
 class SearchableRow(LogKey, JobName):
@@ -69,79 +84,6 @@ class SearchableRow(LogKey, JobName):
     sha: Text  # of the commit, of upstream for a backend's job
 
 
-async def reporting_backends(tx: Transaction, repo: str, sha: str) -> set[str]:
-    """Return the backends that reported runs for a commit, in lower case."""
-    return set((await reported_for(tx, repo, sha)).repos)
-
-
-async def searchable_logs(
-    tx: Transaction,
-    repo: str,
-    sha: str,
-    *,
-    own: Iterable[int],
-    of_backends: Iterable[int],
-    run_id: int | None = None,
-) -> list[SearchableRow]:
-    """Return the stored logs of a commit, of these repositories and backends, in an order that stays.
-
-    With `run_id` those of that run only.
-    """
-    concerned = sa.and_(LOG.repository_id.in_(sorted(own)), LOG.head_sha == sha)
-    reported = await logs_of_runs(tx, await reported_for(tx, repo, sha))
-    if reported is not None:
-        concerned = sa.or_(concerned, sa.and_(LOG.repository_id.in_(sorted(of_backends)), reported))
-    if run_id is not None:
-        concerned = sa.and_(concerned, LOG.run_id == run_id)
-    computed = {"repo": REPO, "name": NAME, "workflow_name": WORKFLOW, "conclusion": JOB.conclusion}
-    query = (
-        select(SearchableRow, ci_log, sha=sa.literal(sha), **computed)
-        .select_from(LOGS)
-        .where(concerned, LOG.blob.is_not(None), REPO.is_not(None))
-        .order_by(LOG.repository_id, LOG.job_id)
-        .limit(LOGS_OF_COMMIT_MOST)
-    )
-    return await tx.fetch(query)
-
-
-async def commits_of_branch(
-    tx: Transaction, ids: Collection[int], branch: str, *, since: int, limit: int, start: str | None
-) -> list[str]:
-    """Return commits of a branch not older than a time, the newest first; those behind `start`, itself included."""
-    mine = sa.and_(COMMIT.repository_id.in_(sorted(ids)), COMMIT.branch == branch, sa.not_(COMMIT.gone))
-    query = sa.select(COMMIT.sha).where(mine, COMMIT.at >= since)
-    if start is not None:
-        at = sa.select(COMMIT.at).where(mine, COMMIT.sha == start).limit(1).scalar_subquery()
-        query = query.where(sa.or_(COMMIT.at < at, sa.and_(COMMIT.at == at, COMMIT.sha >= start)))
-    return list((await tx.run(query.order_by(COMMIT.at.desc(), COMMIT.sha).limit(limit))).scalars())
-
-
-async def commits_with_logs(
-    tx: Transaction, repo: str, ids: Collection[int], shas: Collection[str]
-) -> set[str]:
-    """Return those of some commits that may have stored logs."""
-    own = sa.select(LOG.head_sha).where(
-        LOG.repository_id.in_(sorted(ids)), LOG.head_sha.in_(sorted(shas)), LOG.blob.is_not(None)
-    )
-    reported = sa.select(REPORTED.head_sha).where(
-        sa.func.lower(REPORTED.upstream_repo) == repo.lower(), REPORTED.head_sha.in_(sorted(shas))
-    )
-    return set((await tx.run(own.union(reported))).scalars())
-
-
-AT_ONCE = 2
-WINDOW, A_MINUTE = 60, 10  # seconds; searches of one address in them
-ADDRESSES_MOST = 10_000
-PARSER = "bot.evidence.logs.parse.parse_log:search_stored"
-SEARCHED_MOST = 60  # of one search
-HITS_OF_JOB, HITS = 20, 200
-BUDGET = 2.0  # seconds of the child's processor time
-WALL = 10.0  # seconds, after which no further log is begun, and for one log
-MIB = 1024 * 1024
-BYTES_MOST = 1024 * MIB  # of plain logs, after which no further one is begun
-_RESULT = msgspec.msgpack.Decoder(SearchResult)
-
-
 @dataclass(frozen=True, kw_only=True)
 class SearchedLog:
     """What was found in one log."""
@@ -152,7 +94,7 @@ class SearchedLog:
 
 
 class Searches:
-    """The children that search, and who has searched how often."""
+    """The children that search, and how often each caller has searched."""
 
     def __init__(self, context: Context) -> None:
         self._clock = context.clock
@@ -162,7 +104,7 @@ class Searches:
 
     @contextlib.contextmanager
     def admitted(self, address: str) -> Iterator[None]:
-        """Hold one of the places for a search; raises Rejected 429."""
+        """Hold one of the places for a search; raise Rejected 429 where there is none."""
         now = self._now()
         times = self._times.get(address) or deque(maxlen=A_MINUTE)
         if len(times) == A_MINUTE and times[0] > now - WINDOW:
@@ -188,8 +130,75 @@ class Searches:
 SEARCHES: Resource[Searches] = Resource("log_searches", Searches)
 
 
+class JobAddress(NamedTuple):
+    """A job as the address of its page names it."""
+
+    repo: str
+    job_id: int
+
+
+async def reporting_backends(tx: Transaction, repo: str, sha: str) -> set[str]:
+    """Return the backends that reported runs for a commit, in lower case."""
+    return set((await reported_for(tx, repo, sha)).repos)
+
+
+async def searchable_logs(
+    tx: Transaction,
+    repo: str,
+    sha: str,
+    *,
+    own: Iterable[int],
+    of_backends: Iterable[int],
+    run_id: int | None = None,
+) -> list[SearchableRow]:
+    """Return the stored logs of a commit, of these repositories and backends, in a stable order.
+
+    With `run_id` those of that run only.
+    """
+    concerned = sa.and_(LOG.repository_id.in_(sorted(own)), LOG.head_sha == sha)
+    reported = await logs_of_runs(tx, await reported_for(tx, repo, sha))
+    if reported is not None:
+        concerned = sa.or_(concerned, sa.and_(LOG.repository_id.in_(sorted(of_backends)), reported))
+    if run_id is not None:
+        concerned = sa.and_(concerned, LOG.run_id == run_id)
+    computed = {"repo": REPO, "name": NAME, "workflow_name": WORKFLOW, "conclusion": JOB.conclusion}
+    query = (
+        select(SearchableRow, ci_log, sha=sa.literal(sha), **computed)
+        .select_from(LOGS)
+        .where(concerned, LOG.blob.is_not(None), REPO.is_not(None))
+        .order_by(LOG.repository_id, LOG.job_id)
+        .limit(LOGS_OF_COMMIT_MOST)
+    )
+    return await tx.fetch(query)
+
+
+async def commits_of_branch(
+    tx: Transaction, ids: Collection[int], branch: str, *, since: int, limit: int, start: str | None
+) -> list[str]:
+    """Return the newest commits of a branch since a time, from `start` back."""
+    mine = sa.and_(COMMIT.repository_id.in_(sorted(ids)), COMMIT.branch == branch, sa.not_(COMMIT.gone))
+    query = sa.select(COMMIT.sha).where(mine, COMMIT.at >= since)
+    if start is not None:
+        at = sa.select(COMMIT.at).where(mine, COMMIT.sha == start).limit(1).scalar_subquery()
+        query = query.where(sa.or_(COMMIT.at < at, sa.and_(COMMIT.at == at, COMMIT.sha >= start)))
+    return list((await tx.run(query.order_by(COMMIT.at.desc(), COMMIT.sha).limit(limit))).scalars())
+
+
+async def commits_with_logs(
+    tx: Transaction, repo: str, ids: Collection[int], shas: Collection[str]
+) -> set[str]:
+    """Return those of some commits that may have stored logs."""
+    own = sa.select(LOG.head_sha).where(
+        LOG.repository_id.in_(sorted(ids)), LOG.head_sha.in_(sorted(shas)), LOG.blob.is_not(None)
+    )
+    reported = sa.select(REPORTED.head_sha).where(
+        sa.func.lower(REPORTED.upstream_repo) == repo.lower(), REPORTED.head_sha.in_(sorted(shas))
+    )
+    return set((await tx.run(own.union(reported))).scalars())
+
+
 async def search_logs(context: Context, logs: Sequence[SearchableRow], pattern: str) -> list[SearchedLog]:
-    """Search logs in order, as many as the limits allow; at least one. Raises Rejected for a wrong pattern."""
+    """Search logs in order, as many as the limits allow but at least one; raise Rejected for a wrong pattern."""
     searched: list[SearchedLog] = []
     used, hits, size, began = 0.0, 0, 0, time.monotonic()
     async with context.resource(WORKSPACE).folder() as folder:
@@ -238,30 +247,17 @@ def _too_many(limit: str, wait: int) -> Rejected:
     return Rejected(429, "rate_limited", detail, headers={"Retry-After": str(wait)})
 
 
-# a page of GitHub's, of any host, or one of ours
-JOB_ADDRESS = re.compile(
-    r"https?://[^/\s]+/([\w.-]+/[\w.-]+)/(?:actions/runs/\d{1,18}/)?job/(\d{1,18})(?:[/?#].*)?"
-)
-
-
-class JobAddress(NamedTuple):
-    """A job, as its page's address names it."""
-
-    repo: str
-    job_id: int
-
-
 def parse_address(text: str) -> JobAddress | None:
-    """Return the job of an address, None where it is none."""
+    """Parse the address of a job's page, or return None."""
     match = JOB_ADDRESS.fullmatch(text)
     return JobAddress(match[1], int(match[2])) if match else None
 
 
 async def read_job_log(context: Context, address: JobAddress) -> tuple[LogSource, Ruleset]:
-    """Return a job's log, and the rules in force for it; raises GitHubRefused where the App cannot read it."""
+    """Read a job's log and the rules in force for it; raise GitHubRefused where the App cannot read it."""
     async with context.store.read() as tx:
         owners = await repositories.read_ids(tx, address.repo)
-        job = await collect_rows.find_job(tx, owners, address.job_id)
+        job = await job_runs.find_job(tx, owners, address.job_id)
         row = await rows.find_log(tx, job["repository_id"], job["id"]) if job else None
         ruleset = await store_log.rules_in_force(tx, context.settings, address.repo)
     chosen = ruleset.applied_to(address.repo, job["workflow_name"] if job else None)

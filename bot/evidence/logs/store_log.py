@@ -55,10 +55,19 @@ NO_LOG: ParsedLog = {
     "first_error": None,
 }
 RULES_CHANGED = "the rules for logs changed while it was read"
+ANNOTATIONS_MOST = 20  # of one job
+MESSAGE_MOST = 1_000  # characters
+
+logger = structlog.get_logger("bot.evidence.logs.store_log")
+OWN_RULES = ".github/ootbot-log-rules.toml"  # a repository's own rules, on its default branch
+REPOSITORIES_MOST = 200  # that are asked for rules of their own
+
+_parsed_rules = lru_cache(maxsize=64)(rulesets.parse_rules)  # pure: the same text is the same ruleset
+_shipped_rules = lru_cache(maxsize=1)(rulesets.shipped_rules)
 
 
 async def parser_options(context: Context, fetched: Fetched) -> Any:
-    """Return the options of the parser: the rules for this job, and its steps. Only failed jobs are classified."""
+    """Return the parser's options: the rules for this job, and its steps. Only failed jobs are classified."""
     async with context.store.read() as tx:
         job = await rows.find_job(tx, fetched.repository_id, fetched.object_id)
         failed = job["conclusion"] in FAILED if job else fetched.failed is not False
@@ -69,7 +78,7 @@ async def parser_options(context: Context, fetched: Fetched) -> Any:
 
 
 async def judge_without_log(context: Context, fetched: Fetched) -> None:
-    """Write what GitHub notes beside a failed job of which it has no log, as where the runner was lost."""
+    """Write what GitHub notes beside a failed job that left no log, as after its runner was lost."""
     async with context.store.read() as tx:
         job = await rows.find_job(tx, fetched.repository_id, fetched.object_id)
         ruleset = await _rules_for_job(tx, context.settings, fetched, job)
@@ -96,7 +105,7 @@ async def judge_without_log(context: Context, fetched: Fetched) -> None:
 async def store_parsed(
     tx: Transaction, context: Context, fetched: Fetched, parsed: ParsedLog, blob: str | None
 ) -> None:
-    """Write what was found in a log."""
+    """Write the findings in a log."""
     job = await rows.find_job(tx, fetched.repository_id, fetched.object_id)
     await rows.store_log(tx, _log_row(tx, fetched, parsed, blob))
     if not parsed["verdicts"]:
@@ -123,14 +132,14 @@ async def _job_of_verdict(tx: Transaction, fetched: Fetched, job: WorkflowJobRow
 
 
 async def replace_findings(tx: Transaction, before: VerdictRow, classified: LogFindings) -> None:
-    """Write what other rules found in the log that a verdict is on."""
+    """Replace the findings in a log by those of other rules."""
     await rows.store_first_error(tx, before["repository_id"], before["job_id"], classified["first_error"])
     known: Any = {name: value for name, value in before.items() if name in JobOfVerdict.__annotations__}
     await _write_verdicts(tx, known, classified["verdicts"])
 
 
 async def _write_verdicts(tx: Transaction, job: JobOfVerdict, verdicts: list[ParsedVerdict]) -> None:
-    """Write verdicts, and have everything that shows them follow."""
+    """Write verdicts, and update everything that shows them."""
     repository_id, job_id = job["repository_id"], job["job_id"]
     verdict_rows = [_verdict_row(verdict, job) for verdict in verdicts]
     before = await rows.verdicts_of_jobs(tx, repository_id, [job_id])
@@ -190,7 +199,7 @@ def _log_row(tx: Transaction, fetched: Fetched, parsed: ParsedLog, blob: str | N
 
 
 async def _change_of_run(tx: Transaction, fetched: Fetched, job: WorkflowJobRow | None) -> str:
-    """Return what a run was about: the pull request where it is known, else its branch."""
+    """Return the change that a run was about: its pull request if known, else its branch."""
     if told := fetched.told:
         branch = f"{fetched.repository_id}:{told['branch'] or told['head_sha']}"
         return f"{fetched.repo}#{told['pull']}" if told["pull"] else branch
@@ -217,14 +226,8 @@ RECEIVER = Receiver(
 )
 
 
-ANNOTATIONS_MOST = 20  # of one job
-MESSAGE_MOST = 1_000  # characters
-
-logger = structlog.get_logger("bot.evidence.logs.store_log")
-
-
 async def read_annotations(context: Context, fetched: Fetched) -> tuple[str, ...]:
-    """Return the errors that GitHub notes beside a job; none where it does not answer, or the budget is used up.
+    """Return the errors that GitHub notes beside a job; none if it does not answer or the budget is spent.
 
     A job's check run has the job's id.
     """
@@ -253,20 +256,13 @@ def _error_message(annotation: Any) -> str:
     return message.strip().split("\n", 1)[0][:MESSAGE_MOST]
 
 
-OWN_RULES = ".github/ootbot-log-rules.toml"  # a repository's own rules, on its default branch
-REPOSITORIES_MOST = 200  # that are asked for rules of their own
-
-_parsed_rules = lru_cache(maxsize=64)(rulesets.parse_rules)  # pure: the same text is the same ruleset
-_shipped_rules = lru_cache(maxsize=1)(rulesets.shipped_rules)
-
-
 def own_source(repo: str) -> str:
     """Return the source of a repository's own rules."""
     return f"{repo.casefold()}:{OWN_RULES}"
 
 
 async def store_version(tx: Transaction, source: str, content: str, *, error: str | None, count: int) -> None:
-    """Store what a source says now; `error` is what is wrong with it."""
+    """Store the present version of a source; `error` says what is wrong with it."""
     digest = hashlib.sha256(f"{source}\0{content}\0{error}".encode()).hexdigest()[: rulesets.DIGEST_LENGTH]
     values = {
         "source": source,
@@ -281,7 +277,7 @@ async def store_version(tx: Transaction, source: str, content: str, *, error: st
 
 
 async def newest_versions(tx: Transaction) -> list[RulesetRow]:
-    """Return the version of every source that was read last, valid or not."""
+    """Return the version of every source that was read last, even an invalid one."""
     last = sa.select(ci_ruleset.c.source, sa.func.max(ci_ruleset.c.loaded_at).label("at"))
     read = last.group_by(ci_ruleset.c.source).subquery()
     same = sa.and_(ci_ruleset.c.source == read.c.source, ci_ruleset.c.loaded_at == read.c.at)
@@ -290,7 +286,7 @@ async def newest_versions(tx: Transaction) -> list[RulesetRow]:
 
 
 async def rules_in_force(tx: Transaction, settings: Settings, repo: str) -> Ruleset:
-    """Return the rules for a repository's logs: the operator's, its own, and those that come with the program."""
+    """Return the rules for a repository's logs: the operator's, its own, and those of the program."""
     sources = [*settings.of(LogsSettings).ci_log_rules, own_source(repo)]
     query = select(RulesetRow, ci_ruleset).where(ci_ruleset.c.source.in_(sources), ci_ruleset.c.valid)
     valid = await tx.fetch(query.order_by(ci_ruleset.c.loaded_at))
@@ -300,7 +296,7 @@ async def rules_in_force(tx: Transaction, settings: Settings, repo: str) -> Rule
 
 
 async def ids_with_logs(tx: Transaction) -> list[int]:
-    """Return the repositories of which there are logs: few, in very many rows, so each is found from the one before."""
+    """Return the repositories with logs: few in very many rows, so each is looked up from the one before."""
     log = ci_log.c.repository_id
     each = sa.select(sa.func.min(log).label("id")).cte(recursive=True)
     following = sa.select(sa.func.min(log)).where(log > each.c.id).scalar_subquery()
@@ -310,7 +306,7 @@ async def ids_with_logs(tx: Transaction) -> list[int]:
 
 
 async def repositories_with_logs(tx: Transaction) -> Sequence[str]:
-    """Return the names of the repositories of which there are logs."""
+    """Return the names of the repositories with logs."""
     repository = records["repository"].c
     query = sa.select(repository.full_name).where(
         repository.repository_id.in_(await ids_with_logs(tx)), repository.full_name.is_not(None)

@@ -63,7 +63,7 @@ class LogFetched(TypedDict):
 
 
 class LogChanges(TypedDict):
-    """What a stored log lacks of the one that was downloaded."""
+    """How a stored log differs from the one that was downloaded."""
 
     truncated: Bool  # some line was too long to be kept whole
     secrets_masked: Int
@@ -99,7 +99,7 @@ ci_log = table(
 
 
 class VerdictRuleset(TypedDict):
-    """The rules that a verdict is by."""
+    """The rules that made a verdict."""
 
     ruleset: Text
 
@@ -147,13 +147,13 @@ class VerdictExcerpt(TypedDict):
 
 
 class VerdictSignature(TypedDict):
-    """The name of a failure: equal where it is likely the same one."""
+    """The name of a failure: two jobs that share it likely failed for the same reason."""
 
     signature: Text | None
 
 
 class VerdictFamily(TypedDict):
-    """Whose failures a verdict is counted among."""
+    """The family of failures that a verdict is counted among."""
 
     family: Text  # public, or the one private repository whose failures are counted by themselves
 
@@ -184,7 +184,7 @@ class FoundVerdict(
 
 
 class JobOfVerdict(LogKey, VerdictFamily, VerdictDay, VerdictTrust, VerdictAt):
-    """The part of a verdict that no rule decides."""
+    """The part of a verdict that rules do not decide."""
 
 
 class VerdictRow(
@@ -234,7 +234,7 @@ class SignatureTotal(TypedDict):
 
 
 class SignatureRow(SignatureKey, SignatureTimes, SignatureTitle, SignatureTotal):
-    """Failures that are likely the same one."""
+    """A failure that several jobs likely share."""
 
 
 ci_signature = table("ci_signature", SignatureRow, key=("signature", "family"))
@@ -247,7 +247,7 @@ class SignatureDay(TypedDict):
 
 
 class SignatureCost(TypedDict):
-    """What a failure cost in some time."""
+    """What a failure cost in a span of time."""
 
     jobs: Big
     prs: Big  # pull requests, or branches where these are not known

@@ -37,6 +37,20 @@ SPANS = (1, 7)  # days
 MONDAY = 4  # days from the Thursday that 1970 began with to a Monday
 TOTALS = tuple(f"{name}_sum" for name in METRIC_COLUMNS.values())  # columns, as METRICS
 COUNTS = ("jobs", "records", "idle_gpu_s", "gpu_s")
+DAY_SPAN, WEEK_SPAN = SPANS
+SLICE = 500  # rows read at a time
+DAY = 86_400_000  # milliseconds
+PAUSE = 10.0  # seconds between two counts of a day
+JOB, DAY_SUMS, RUNNER_DAY = utilization_job.c, utilization_day.c, ci_runner_day.c
+UTILIZATION = Sum(
+    name="utilization",
+    tables=(utilization_day,),
+    group=("repository_id", "span"),
+    count="bot.evidence.usage.daily_sums:count_span",
+    after="bot.evidence.usage.daily_sums:request_week",
+    pause=PAUSE,
+)
+ROWS_MOST = 50_000  # of one report
 
 
 class SumGroup(NamedTuple):
@@ -128,29 +142,14 @@ def first_day(day: int, span: int) -> int:
     return day if span == 1 else day - (day - MONDAY) % 7
 
 
-DAY_SPAN, WEEK_SPAN = SPANS
-SLICE = 500  # rows read at a time
-DAY = 86_400_000  # milliseconds
-PAUSE = 10.0  # seconds between two counts of a day
-JOB, DAY_SUMS, RUNNER_DAY = utilization_job.c, utilization_day.c, ci_runner_day.c
-UTILIZATION = Sum(
-    name="utilization",
-    tables=(utilization_day,),
-    group=("repository_id", "span"),
-    count="bot.evidence.usage.daily_sums:count_span",
-    after="bot.evidence.usage.daily_sums:request_week",
-    pause=PAUSE,
-)
-
-
 def request_days(tx: Transaction, *rows: JobRow | None) -> None:
-    """Have the days counted again that a job was or is on."""
+    """Request a new count of the days that a job was or is on."""
     days = {(row["repository_id"], row["day"]) for row in rows if row is not None}
     sums.request(tx, UTILIZATION, (SumPlace((repository, DAY_SPAN), day) for repository, day in sorted(days)))
 
 
 async def request_week(tx: Transaction, place: SumPlace) -> None:
-    """Have the week of a day counted again, once the day was."""
+    """Request a new count of a day's week, once the day was counted."""
     repository, span = place.group
     if span == DAY_SPAN:
         week = SumPlace((repository, WEEK_SPAN), first_day(place.day, WEEK_SPAN))
@@ -158,7 +157,7 @@ async def request_week(tx: Transaction, place: SumPlace) -> None:
 
 
 async def count_span(context: Context, place: SumPlace) -> CountedSum:
-    """Return the sums of the groups of a repository on a day, or in a week from a day on."""
+    """Count the sums of a repository's groups on a day, or in the week that begins with a day."""
     repository, span = place.group
     totals: defaultdict[SumGroup, UsageSums] = defaultdict(UsageSums)
     add: Callable[[defaultdict[SumGroup, UsageSums], Sequence[Any]], None] = (
@@ -185,7 +184,7 @@ async def prune_usage(context: Context) -> dict[str, int]:
 
 
 def _jobs_of_day(repository: int, day: int) -> TypedSelect[DayJob]:
-    """Return the query for the measured jobs of a day; of logs without a job it is not known what they are about."""
+    """Return the query for the measured jobs of a day, without logs of unknown jobs."""
     measured = (JOB.status == "ok") & (JOB.job_id >= 0)
     return select(DayJob, utilization_job).where(JOB.repository_id == repository, JOB.day == day, measured)
 
@@ -210,9 +209,6 @@ def _add_days(totals: defaultdict[SumGroup, UsageSums], rows: Sequence[DayRow]) 
         totals[group].add_row(row)
 
 
-ROWS_MOST = 50_000  # of one report
-
-
 async def period_rows(
     tx: Transaction,
     repository_ids: Collection[int],
@@ -223,7 +219,7 @@ async def period_rows(
     group: JobGroup | None = None,
     parent: str | None = None,
 ) -> list[PeriodRow]:
-    """Return the sums of some weeks and days: of all groups, of those with a parent, or of one."""
+    """Return the sums of weeks and days: of all groups, of those with a parent, or of one."""
     days = {span: sorted(piece.day for piece in chosen if piece.span == span) for span in SPANS}
     anywhere = [sa.and_(DAY_SUMS.span == span, DAY_SUMS.day.in_(each)) for span, each in days.items() if each]
     query = select(PeriodRow, utilization_day).where(
@@ -242,7 +238,7 @@ async def period_rows(
 async def measured_jobs(
     tx: Transaction, repository_ids: Collection[int], first: int, last: int
 ) -> dict[bool, int]:
-    """Return how many jobs were measured in some days, of trusted runs and of others."""
+    """Count the measured jobs of some days, of trusted runs and of others."""
     query = (
         sa.select(DAY_SUMS.trusted, sa.func.sum(DAY_SUMS.jobs))
         .where(
@@ -259,7 +255,7 @@ async def measured_jobs(
 async def created_jobs(
     tx: Transaction, repository_ids: Collection[int], first: int, last: int
 ) -> dict[str, int]:
-    """Return how many jobs there were on some days, by runner label, measured or not."""
+    """Count all jobs of some days by runner label, measured or not."""
     query = (
         sa.select(RUNNER_DAY.label, sa.func.sum(RUNNER_DAY.jobs))
         .where(RUNNER_DAY.repository_id.in_(sorted(repository_ids)), RUNNER_DAY.day.between(first, last))

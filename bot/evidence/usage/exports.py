@@ -35,16 +35,30 @@ if TYPE_CHECKING:
 VERSION = "v_1.5"
 UUID = "uuid:"
 SERIES_AT_ONCE = 8  # series in memory
+WHOLE, TEXT = "Int64", "String"
+SECOND = "DateTime64(0, 'UTC')"
+SEGMENT = f"level {TEXT}, name {TEXT}, start_at {SECOND}, end_at {SECOND}, extra_info Map({TEXT}, {TEXT})"
+ID_COLUMNS = {"job_id": "UInt64", "workflow_id": "UInt64", "run_attempt": "UInt32"}
+JOB_COLUMNS = {
+    **dict.fromkeys(("created_at", "start_at", "end_at"), SECOND), "repo": TEXT, **ID_COLUMNS,
+    **dict.fromkeys(("workflow_name", "job_name", "data_model_version", "gpu_type"), TEXT),
+    "usage_collect_interval": "Float32", "gpu_count": "UInt32", "cpu_count": "UInt32",
+    "segments": f"Array(Tuple({SEGMENT}))", "tags": f"Array({TEXT})",
+}  # fmt: skip
+POINT_COLUMNS = {
+    "created_at": SECOND, "type": TEXT, "tags": f"Array({TEXT})", "time_stamp": SECOND, "repo": TEXT, **ID_COLUMNS,
+    "workflow_name": TEXT, "job_name": TEXT, "json_data": TEXT,
+}  # fmt: skip
 
 
 def copy_metadata(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return the document about a job."""
+    """Copy the document about a job."""
     document = describe_job(row)
     return [StoredObject(key=_object_key(export, row, "metadata"), content=lambda: (json_line(document),))]
 
 
 def describe_job(row: ExportedRow) -> dict[str, Any]:
-    """Return what upstream's document says of a job."""
+    """Describe a job as upstream's document does."""
     return _claims(row) | {
         "usage_collect_interval": 1.0 if row["collect_interval"] is None else row["collect_interval"],
         "data_model_version": row["model_version"] or "",
@@ -62,7 +76,7 @@ def describe_job(row: ExportedRow) -> dict[str, Any]:
 
 
 async def load_series(context: Context, rows: Mapping[RowKey, ExportedRow]) -> dict[RowKey, ExportedRow]:
-    """Add the stored series; None where they are no longer kept."""
+    """Add the stored series, or None once they are no longer kept."""
     loaded: dict[RowKey, ExportedRow] = {}
     for key, row in rows.items():
         try:
@@ -74,7 +88,7 @@ async def load_series(context: Context, rows: Mapping[RowKey, ExportedRow]) -> d
 
 
 def copy_series(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return a line for each record of a job; none where its series are no longer kept."""
+    """Copy a line for each record of a job, or nothing once its series are no longer kept."""
     stored = stored_series(row)
     if stored is None:
         return []
@@ -83,7 +97,7 @@ def copy_series(export: Export, row: ExportedRow) -> list[StoredObject]:
 
 
 def stored_series(row: ExportedRow) -> StoredUsage | None:
-    """Return the series of a job, None where they are no longer kept or damaged."""
+    """Return the series of a job, or None if they are no longer kept or damaged."""
     try:
         return None if row["content"] is None else decode_usage(row["content"])
     except DamagedBlob:
@@ -91,7 +105,7 @@ def stored_series(row: ExportedRow) -> StoredUsage | None:
 
 
 def describe_records(row: ExportedRow, stored: StoredUsage) -> Iterator[dict[str, Any]]:
-    """Yield what upstream's document says of each record."""
+    """Describe each record as upstream's document does."""
     common = {"type": "utilization", "tags": ["record"]}
     claims = _claims(row)
     created_at = {"created_at": claims.pop("created_at")}
@@ -105,7 +119,7 @@ def describe_records(row: ExportedRow, stored: StoredUsage) -> Iterator[dict[str
 
 
 def _put(data: dict[str, Any], path: list[str], value: float | None) -> None:
-    """Put a number where its series says that it stood."""
+    """Put a number at the path that its series names."""
     for step in path[:-1]:
         if step.startswith(UUID):
             data["uuid"] = step.removeprefix(UUID)
@@ -115,7 +129,7 @@ def _put(data: dict[str, Any], path: list[str], value: float | None) -> None:
 
 
 def _as_lists(value: Any) -> Any:
-    """Return data with lists where the steps are numbers."""
+    """Turn objects whose keys are numbers into lists."""
     if not isinstance(value, dict):
         return value
     if value and all(name.isdigit() for name in value):
@@ -171,24 +185,8 @@ EXPORTS = (
 )
 
 
-WHOLE, TEXT = "Int64", "String"
-SECOND = "DateTime64(0, 'UTC')"
-SEGMENT = f"level {TEXT}, name {TEXT}, start_at {SECOND}, end_at {SECOND}, extra_info Map({TEXT}, {TEXT})"
-ID_COLUMNS = {"job_id": "UInt64", "workflow_id": "UInt64", "run_attempt": "UInt32"}
-JOB_COLUMNS = {
-    **dict.fromkeys(("created_at", "start_at", "end_at"), SECOND), "repo": TEXT, **ID_COLUMNS,
-    **dict.fromkeys(("workflow_name", "job_name", "data_model_version", "gpu_type"), TEXT),
-    "usage_collect_interval": "Float32", "gpu_count": "UInt32", "cpu_count": "UInt32",
-    "segments": f"Array(Tuple({SEGMENT}))", "tags": f"Array({TEXT})",
-}  # fmt: skip
-POINT_COLUMNS = {
-    "created_at": SECOND, "type": TEXT, "tags": f"Array({TEXT})", "time_stamp": SECOND, "repo": TEXT, **ID_COLUMNS,
-    "workflow_name": TEXT, "job_name": TEXT, "json_data": TEXT,
-}  # fmt: skip
-
-
 def copy_points(export: Export) -> TableCopy:
-    """Return the copy of the records of jobs, in a table of ours."""
+    """Copy the records of jobs to a table of ours."""
     names = tuple(column.name for column in export.key_columns)
     columns = {**dict.fromkeys(names, WHOLE), "repo": f"LowCardinality({TEXT})", "at": TIME, "data": TEXT}
 
@@ -201,7 +199,7 @@ def copy_points(export: Export) -> TableCopy:
 
 
 def copy_upstream_jobs(_export: Export) -> TableCopy:
-    """Return the copy of jobs in upstream's table."""
+    """Copy jobs to upstream's table."""
 
     def rows(row: ExportedRow) -> Iterable[Mapping[str, Any]]:
         job = describe_job(row)  # upstream's first tables had these two names
@@ -213,7 +211,7 @@ def copy_upstream_jobs(_export: Export) -> TableCopy:
 
 
 def copy_upstream_points(_export: Export) -> TableCopy:
-    """Return the copy of the records of jobs in upstream's table."""
+    """Copy the records of jobs to upstream's table."""
     return _upstream_copy(
         "oss_ci_time_series",
         POINT_COLUMNS,
@@ -233,7 +231,7 @@ def _upstream_copy(
     order: tuple[str, ...],
     rows: Callable[[ExportedRow], Iterable[Mapping[str, Any]]],
 ) -> TableCopy:
-    """Return the copy in a table in which nothing is replaced: what there is of a job is deleted first."""
+    """Copy to a table that replaces nothing: the rows of a job are deleted first."""
 
     def key_values(key: RowKey, _row: ExportedRow | None) -> tuple[Any, ...] | None:
         _, run_id, attempt, job_id = key

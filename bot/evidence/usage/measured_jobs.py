@@ -29,12 +29,35 @@ JOB = utilization_job.c
 KEY = tuple(JobKey.__annotations__)
 RUNS_MOST = 1_000  # that backends reported for one commit
 REPORTED = oot_workflow_job.c
+ARTIFACT, FETCH, LISTING = ci_artifact.c, ci_fetch.c, ci_listing.c
+NO_USAGE_LOG = "the job left no usage log"
+ARTIFACTS = (
+    sa.select(ARTIFACT.name, FETCH.state, FETCH.error, FETCH.tries)
+    .join_from(
+        ci_artifact,
+        ci_fetch,
+        (FETCH.repository_id == ARTIFACT.repository_id)
+        & (FETCH.kind == "artifact")
+        & (FETCH.object_id == ARTIFACT.id),
+        isouter=True,
+    )
+    .order_by(ARTIFACT.id.desc())
+    .limit(1)
+)
+NAME_MOST = 80  # characters of a command
+IDLE_MUCH = 0.5  # share from which on idle accelerators are worth a warning
+GPUS = frozenset({"pynvml", "nvidia-smi", "amdsmi", "amd-smi", "rocm-smi", "xpu-smi"})
+WHY_NOT = {
+    "no_records": "the usage log holds no records",
+    "legacy": "the usage log is of an older model",
+    "refused": "the usage log was refused",
+}
 
 
 async def find_measured_job(
     tx: Transaction, repository_ids: Collection[int], job_id: int, attempt: int | None = None
 ) -> JobRow | None:
-    """Return a job of one of some repositories, of the newest attempt unless one is named."""
+    """Find a job of one of some repositories: its newest attempt unless one is named."""
     query = select(JobRow, utilization_job).where(
         JOB.repository_id.in_(sorted(repository_ids)), JOB.job_id == job_id
     )
@@ -44,7 +67,7 @@ async def find_measured_job(
 
 
 async def lock_job(tx: Transaction, key: JobKey) -> JobRow | None:
-    """Return the job of a key, locked until this transaction ends, as its place is where there is none."""
+    """Return the job of a key, and lock it, or its absence, until this transaction ends."""
     if not tx.sqlite:
         text = "/".join(map(str, ("utilization", *key.values())))
         await tx.run(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(text))))
@@ -52,7 +75,7 @@ async def lock_job(tx: Transaction, key: JobKey) -> JobRow | None:
 
 
 async def put_job(tx: Transaction, row: JobRow) -> None:
-    """Store a job, in place of what was known of it."""
+    """Store a job, replacing what was known of it."""
     await tx.upsert(utilization_job, [row], replaced=list(row), index=KEY)
     tx.note_changed("utilization_job", [row])
 
@@ -64,7 +87,7 @@ async def delete_job(tx: Transaction, key: JobKey) -> None:
 
 
 async def measured_runs(tx: Transaction, keys: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return those of some runs, by repository and id, that have a measured job."""
+    """Return those runs, by repository and id, that have a measured job."""
     runs = await tx.run(_measured_runs(sqlite=tx.sqlite), {"wanted": tx.keys(keys)})
     return sorted({(row.repository_id, row.run_id) for row in runs})
 
@@ -107,7 +130,7 @@ async def jobs_of_head(
 async def jobs_of_runs(
     tx: Transaction, repos: Collection[str], keys: Sequence[tuple[int, int]], *, limit: int
 ) -> list[JobSummary]:
-    """Return the jobs of some runs, by id and attempt, of repositories of these names in lower case."""
+    """Return the jobs of runs, by id and attempt, in repositories with these names in lower case."""
     if not keys:
         return []
     named = sa.func.lower(JOB.repo).in_(sorted(repos))
@@ -116,7 +139,7 @@ async def jobs_of_runs(
 
 
 async def newest_jobs(tx: Transaction, repository_ids: Collection[int], *, limit: int) -> list[JobSummary]:
-    """Return the jobs that were measured last."""
+    """Return the jobs of some repositories that were measured last."""
     query = select(JobSummary, utilization_job).where(
         JOB.repository_id.in_(sorted(repository_ids)), JOB.status == "ok"
     )
@@ -132,23 +155,6 @@ async def reported_runs(tx: Transaction, repo: str, sha: str) -> list[tuple[str,
         .limit(RUNS_MOST)
     )
     return [(name, run_id, attempt) for name, run_id, attempt in await tx.run(query)]
-
-
-ARTIFACT, FETCH, LISTING = ci_artifact.c, ci_fetch.c, ci_listing.c
-NO_USAGE_LOG = "the job left no usage log"
-ARTIFACTS = (
-    sa.select(ARTIFACT.name, FETCH.state, FETCH.error, FETCH.tries)
-    .join_from(
-        ci_artifact,
-        ci_fetch,
-        (FETCH.repository_id == ARTIFACT.repository_id)
-        & (FETCH.kind == "artifact")
-        & (FETCH.object_id == ARTIFACT.id),
-        isouter=True,
-    )
-    .order_by(ARTIFACT.id.desc())
-    .limit(1)
-)
 
 
 async def explain_absence(tx: Transaction, job: WorkflowJobRow) -> str:
@@ -175,18 +181,8 @@ async def explain_absence(tx: Transaction, job: WorkflowJobRow) -> str:
     return NO_USAGE_LOG if state == "listed" else f"{NO_USAGE_LOG} that is known: {error}"
 
 
-NAME_MOST = 80  # characters of a command
-IDLE_MUCH = 0.5  # share from which on idle accelerators are worth a warning
-GPUS = frozenset({"pynvml", "nvidia-smi", "amdsmi", "amd-smi", "rocm-smi", "xpu-smi"})
-WHY_NOT = {
-    "no_records": "the usage log holds no records",
-    "legacy": "the usage log is of an older model",
-    "refused": "the usage log was refused",
-}
-
-
 def summarize_job(job: JobSummary) -> str:
-    """Return a job's utilization; of one that was not charted, why."""
+    """Describe a job's utilization in one line, or why it was not charted."""
     if job["status"] != "ok":
         return f"{WHY_NOT.get(job['status'], job['status'])}: {job['reason']}"
     parts = []
@@ -201,14 +197,14 @@ def summarize_job(job: JobSummary) -> str:
 
 
 def tone_of_job(job: JobSummary) -> Tone:
-    """Return its colour and sign."""
+    """Return the tone of a job's line: its colour and sign."""
     if job["status"] != "ok":
         return "idle"
     return "warn" if job["oom_risk"] or (idle_share(job) or 0) >= IDLE_MUCH else "good"
 
 
 def idle_share(job: JobSummary) -> float | None:
-    """Return which share of the time of its accelerators none was used; None without any."""
+    """Return the share of accelerator time that was idle, or None without accelerators."""
     return min(1.0, job["idle_gpu_s"] / job["gpu_s"]) if job["gpu_s"] else None
 
 
@@ -227,7 +223,7 @@ def time_of_day(seconds: int) -> str:
 
 
 def command_words(name: str, most: int = NAME_MOST) -> str:
-    """Return what of a command is worth reading, on one line."""
+    """Return the part of a command that is worth reading, on one line."""
     return escaping.shorten(escaping.one_line(shown_name(name)), most)
 
 

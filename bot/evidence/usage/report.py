@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 GRANULARITIES = ("day", "week", "month", "all")
 SECONDS = 86_400
+Key = TypeVar("Key", bound="Hashable")
+Costs = tuple[tuple[str, float], ...]  # glob over a label -> money an hour
+SHARES = (0.5, 0.9, 0.95, 0.98)
+HOUR = 3600
+SORTS = ("memory", "idle", "cpu", "gpu", "jobs", "cost", "name")
 
 
 class Period(NamedTuple):
@@ -29,70 +34,10 @@ class Period(NamedTuple):
 
 
 class SumPiece(NamedTuple):
-    """A week or a day of which there is a sum."""
+    """A week or a day that has a sum."""
 
     span: int
     day: int
-
-
-def split_periods(first: int, last: int, granularity: str) -> list[Period]:
-    """Return the periods of a window, the oldest first; those at its edges are as long as they are inside."""
-    if granularity == "all":
-        return [Period(first, last)]
-    periods: list[Period] = []
-    start = first
-    while start <= last:
-        end = min(_end_of_period(start, granularity), last)
-        periods.append(Period(start, end))
-        start = end + 1
-    return periods
-
-
-def sum_pieces(period: Period) -> list[SumPiece]:
-    """Return what a period is made of: whole weeks where there are any, else days."""
-    pieces, day = [], period.first
-    while day <= period.last:
-        whole = first_day(day, 7) == day and day + 6 <= period.last
-        pieces.append(SumPiece(7 if whole else 1, day))
-        day += 7 if whole else 1
-    return pieces
-
-
-def iso_date(day: int) -> str:
-    """Return a day as a date."""
-    return f"{date_of(day)}"
-
-
-def date_of(day: int) -> date:
-    """Return the date of a day."""
-    return datetime.fromtimestamp(day * SECONDS, UTC).date()
-
-
-def day_of(text: str) -> int | None:
-    """Return the day of a date or time as ISO writes it, UTC; None where it is neither."""
-    try:
-        at_midnight = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    at = at_midnight.replace(tzinfo=UTC) if at_midnight.tzinfo is None else at_midnight
-    return int(at.timestamp() // SECONDS)
-
-
-def _end_of_period(start: int, granularity: str) -> int:
-    if granularity == "day":
-        return start
-    if granularity == "week":
-        return first_day(start, 7) + 6
-    date_of_start = date_of(start)
-    following = date(date_of_start.year + date_of_start.month // 12, date_of_start.month % 12 + 1, 1)
-    return start + (following - date_of_start).days - 1
-
-
-Key = TypeVar("Key", bound="Hashable")
-Costs = tuple[tuple[str, float], ...]  # glob over a label -> money an hour
-SHARES = (0.5, 0.9, 0.95, 0.98)
-HOUR = 3600
-SORTS = ("memory", "idle", "cpu", "gpu", "jobs", "cost", "name")
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
@@ -130,8 +75,61 @@ class JobGroup(NamedTuple):
     parent: str
 
 
+def split_periods(first: int, last: int, granularity: str) -> list[Period]:
+    """Split a window into periods, the oldest first; those at its edges are cut."""
+    if granularity == "all":
+        return [Period(first, last)]
+    periods: list[Period] = []
+    start = first
+    while start <= last:
+        end = min(_end_of_period(start, granularity), last)
+        periods.append(Period(start, end))
+        start = end + 1
+    return periods
+
+
+def sum_pieces(period: Period) -> list[SumPiece]:
+    """Split a period into whole weeks and the days around them."""
+    pieces, day = [], period.first
+    while day <= period.last:
+        whole = first_day(day, 7) == day and day + 6 <= period.last
+        pieces.append(SumPiece(7 if whole else 1, day))
+        day += 7 if whole else 1
+    return pieces
+
+
+def iso_date(day: int) -> str:
+    """Return a day as a date."""
+    return f"{date_of(day)}"
+
+
+def date_of(day: int) -> date:
+    """Return the date of a day."""
+    return datetime.fromtimestamp(day * SECONDS, UTC).date()
+
+
+def day_of(text: str) -> int | None:
+    """Return the day of an ISO date or time in UTC, or None if it is neither."""
+    try:
+        at_midnight = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    at = at_midnight.replace(tzinfo=UTC) if at_midnight.tzinfo is None else at_midnight
+    return int(at.timestamp() // SECONDS)
+
+
+def _end_of_period(start: int, granularity: str) -> int:
+    if granularity == "day":
+        return start
+    if granularity == "week":
+        return first_day(start, 7) + 6
+    date_of_start = date_of(start)
+    following = date(date_of_start.year + date_of_start.month // 12, date_of_start.month % 12 + 1, 1)
+    return start + (following - date_of_start).days - 1
+
+
 def numbers_of(sums: UsageSums, costs: Costs = ()) -> Numbers:
-    """Return what sums come to."""
+    """Compute the numbers that sums come to."""
     idle, gpu = sums.counts["idle_gpu_s"], sums.counts["gpu_s"]
     share = min(1.0, idle / gpu) if gpu else None
     with_gpu = cost_of(((label, each[1]) for label, each in sums.seconds.items()), costs)
@@ -152,13 +150,13 @@ def numbers_of(sums: UsageSums, costs: Costs = ()) -> Numbers:
 
 
 def distribution_of(histogram: Histogram) -> Distribution:
-    """Return what a histogram says."""
+    """Compute the mean and the quantiles of a histogram."""
     p50, p90, p95, p98 = histogram.quantiles(*SHARES)
     return Distribution(avg=histogram.mean, p50=p50, p90=p90, p95=p95, p98=p98)
 
 
 def cost_of(seconds: Iterable[tuple[str, int]], costs: Costs) -> float | None:
-    """Return what running on some labels costs; None where no cost is set for any of them."""
+    """Return the cost of running on some labels, or None if no cost is set for any of them."""
     costs_of_labels = [
         (next((money for glob, money in costs if fnmatchcase(label, glob)), None), each)
         for label, each in seconds
@@ -168,7 +166,7 @@ def cost_of(seconds: Iterable[tuple[str, int]], costs: Costs) -> float | None:
 
 
 def add_up(rows: Iterable[PeriodRow], key: Callable[[PeriodRow], Key]) -> dict[Key, UsageSums]:
-    """Return the sums of rows that share a key."""
+    """Add up rows that share a key."""
     totals: defaultdict[Key, UsageSums] = defaultdict(UsageSums)
     for row in rows:
         totals[key(row)].add_row(row)
@@ -176,7 +174,7 @@ def add_up(rows: Iterable[PeriodRow], key: Callable[[PeriodRow], Key]) -> dict[K
 
 
 def sort_groups(groups: Mapping[JobGroup, Numbers], sort: str) -> list[tuple[JobGroup, Numbers]]:
-    """Return groups, the worst first."""
+    """Sort groups, the worst first."""
     ways: dict[str, Callable[[Numbers], float]] = {
         "memory": lambda numbers: numbers.memory.p98 or 0,
         "cpu": lambda numbers: numbers.cpu.p90 or 0,
@@ -190,5 +188,5 @@ def sort_groups(groups: Mapping[JobGroup, Numbers], sort: str) -> list[tuple[Job
 
 
 def default_sort(groups: Sequence[Numbers]) -> str:
-    """Return the order that says most: the idlest accelerators first where there are any, else memory."""
+    """Return the most telling order: by idle accelerators if there are any, else by memory."""
     return "idle" if any(numbers.idle_gpu_hours for numbers in groups) else "memory"

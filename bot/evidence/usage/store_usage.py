@@ -14,8 +14,7 @@ from bot.evidence.collect import uploads
 from bot.evidence.collect.receivers import MIB, Job, Receiver, attribute_artifact, reported_job
 from bot.evidence.usage import daily_sums, measured_jobs
 from bot.evidence.usage.tables import LogRow
-from bot.jobs import job_names
-from bot.jobs import runs as collected
+from bot.jobs import job_names, runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +27,13 @@ if TYPE_CHECKING:
     from bot.ingest.record_rows import WorkflowJobRow
     from bot.queue.tasks import Task
 
+ELSEWHERE = 2**52  # from here on ids of runs and jobs of other CIs; GitHub's are far below
+DAY = 86_400_000  # milliseconds
+UNKNOWN = "unknown"  # a runner without label
+AROUND = 3600  # seconds before and after the run in which a record may still belong to it
+SEVERAL = "several_logs"
+TASK_KIND = "utilization"
+
 
 class ParsedUsage(TypedDict):
     """What the parser child says of a usage log: columns of its row, and what only the log itself claims."""
@@ -37,10 +43,20 @@ class ParsedUsage(TypedDict):
     first_at: int | None  # seconds; the first of the records
 
 
+class LogOwner(NamedTuple):
+    """The job that a log is of, and what is known of it. Times are milliseconds."""
+
+    key: JobKey
+    names: JobNames
+    claims: tuple[str, str]  # what the log should say: ids of run and job, empty where they are not known
+    started_at: int | None = None
+    completed_at: int | None = None
+
+
 async def store_log(
     tx: Transaction, _context: Context, fetched: Fetched, log: ParsedUsage, blob: str | None
 ) -> None:
-    """Write what a log comes to, and have its day counted again."""
+    """Store the row of a log, and request a new count of its day."""
     owner = await find_owner(tx, fetched, log["claims"][1])
     before = await measured_jobs.lock_job(tx, owner.key)
     after = prefer_log(before, _usage_row(fetched, log, owner, blob, now=tx.now))
@@ -77,23 +93,8 @@ RECEIVER = Receiver(
 )
 
 
-ELSEWHERE = 2**52  # from here on ids of runs and jobs of other CIs; GitHub's are far below
-DAY = 86_400_000  # milliseconds
-UNKNOWN = "unknown"  # a runner without label
-
-
-class LogOwner(NamedTuple):
-    """The job that a log is of, and what is known of it. Times are milliseconds."""
-
-    key: JobKey
-    names: JobNames
-    claims: tuple[str, str]  # what the log should say: ids of run and job, empty where they are not known
-    started_at: int | None = None
-    completed_at: int | None = None
-
-
 def with_owner(row: JobRow, owner: LogOwner) -> JobRow:
-    """Return a log's row as that of a job; of one whose end is not known, its time and day stay as they are."""
+    """Give a log's row to a job; keep its time and day if the job's end is not known."""
     owned: JobRow = {**row, **owner.key, **owner.names}
     started, ended = owner.started_at, owner.completed_at
     owned["machine_s"] = round(row["observed_s"])
@@ -105,23 +106,23 @@ def with_owner(row: JobRow, owner: LogOwner) -> JobRow:
 
 
 def number_elsewhere(*parts: str) -> int:
-    """Return the id by which we know a run or job of another CI."""
+    """Return our id of a run or job on another CI."""
     digest = hashlib.sha256("\0".join(parts).encode()).digest()
     return ELSEWHERE + int.from_bytes(digest[:8], "big") % ELSEWHERE
 
 
 def run_elsewhere(repo: str, run_id: str) -> int:
-    """Return the id by which we know a backend's run on another CI."""
+    """Return our id of a backend's run on another CI."""
     return number_elsewhere(repo.casefold(), run_id)
 
 
 async def find_owner(tx: Transaction, fetched: Fetched, claimed_job: str) -> LogOwner:
-    """Return the job that a log is of, which the log may name; without one, the run, and an id below 0."""
+    """Return the job that a log is of, which the log may name; else its run, and an id below 0."""
     if fetched.source == "upload":
         upload = await uploads.find_upload(tx, -fetched.object_id)
         assert upload
         return await job_of_upload(tx, upload)
-    jobs = await collected.jobs_of_run(tx, fetched.repository_id, fetched.run_id)
+    jobs = await runs.jobs_of_run(tx, fetched.repository_id, fetched.run_id)
     job_id = fetched.job_id
     if job_id is None:
         known = [Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in jobs]
@@ -131,7 +132,7 @@ async def find_owner(tx: Transaction, fetched: Fetched, claimed_job: str) -> Log
 
 
 async def _owner_from_run(tx: Transaction, fetched: Fetched) -> LogOwner:
-    run = await collected.find_attempt(tx, fetched.run_id, fetched.run_attempt)
+    run = await runs.find_attempt(tx, fetched.run_id, fetched.run_attempt)
     return LogOwner(
         key={
             "repository_id": fetched.repository_id,
@@ -156,7 +157,7 @@ async def _owner_from_run(tx: Transaction, fetched: Fetched) -> LogOwner:
 
 
 def owner_from_job(job: WorkflowJobRow, jobs: Sequence[WorkflowJobRow]) -> LogOwner:
-    """Return a job of GitHub's; the others of its run show which numbers in its name are shards."""
+    """Describe a job on GitHub; the other jobs of its run show which numbers in its name are shards."""
     attempt = job["run_attempt"] or 1
     beside = [candidate for candidate in jobs if (candidate["run_attempt"] or 1) == attempt]
     names = job_names.resolve_shards(
@@ -187,11 +188,11 @@ def owner_from_job(job: WorkflowJobRow, jobs: Sequence[WorkflowJobRow]) -> LogOw
 
 
 async def job_of_upload(tx: Transaction, upload: UploadRow) -> LogOwner:
-    """Return the job of an uploaded log: GitHub's, where the run is one there with a job of that name."""
+    """Describe the job of an uploaded log: one on GitHub, if its run there has a job of that name."""
     repository_id, repo = upload["repository_id"], upload["backend"]
     run_id, attempt = upload["run_id"], upload["run_attempt"]
     if run_id.isascii() and run_id.isdigit() and len(run_id) < 19:
-        jobs = await collected.jobs_of_run(tx, repository_id, int(run_id))
+        jobs = await runs.jobs_of_run(tx, repository_id, int(run_id))
         same = [
             candidate
             for candidate in jobs
@@ -222,12 +223,8 @@ async def job_of_upload(tx: Transaction, upload: UploadRow) -> LogOwner:
     )
 
 
-AROUND = 3600  # seconds before and after the run in which a record may still belong to it
-SEVERAL = "several_logs"
-
-
 def find_contradictions(log: ParsedUsage, owner: LogOwner) -> list[str]:
-    """Return flags for what of a log does not fit its run; the run's own ids are used all the same."""
+    """Return flags for claims of a log that contradict its run, whose ids are used all the same."""
     flags = []
     if any(
         theirs and ours and theirs != ours for theirs, ours in zip(log["claims"], owner.claims, strict=True)
@@ -243,7 +240,7 @@ def find_contradictions(log: ParsedUsage, owner: LogOwner) -> list[str]:
 
 
 def prefer_log(before: JobRow | None, after: JobRow) -> JobRow:
-    """Return the log of a job that is used: the one with more valid records, then the later artifact.
+    """Choose the log of a job: the one with more valid records, then the later artifact.
 
     That there are several is a flag of the one that is used. The same file twice is one.
     """
@@ -261,7 +258,7 @@ def prefer_log(before: JobRow | None, after: JobRow) -> JobRow:
 
 
 def _rank(row: JobRow) -> tuple[int, bool, int]:
-    """Return how good a log is; of two uploads, whose ids count down, the later one."""
+    """Rank a log; of two uploads, whose ids count down, the later one is better."""
     return (
         row["records"] if row["status"] == "ok" else 0,
         row["source_id"] > 0,
@@ -269,11 +266,8 @@ def _rank(row: JobRow) -> tuple[int, bool, int]:
     )
 
 
-TASK_KIND = "utilization"
-
-
 async def request_attribution(tx: Transaction, changed: Changed) -> None:
-    """Before a commit: have the logs looked at again of runs whose jobs ended just now."""
+    """Before a commit, enqueue the runs with logs whose jobs ended just now."""
     ended = {
         (int(row["repository_id"]), int(row["run_id"]))
         for row in changed.get("workflow_job", ())
@@ -284,7 +278,7 @@ async def request_attribution(tx: Transaction, changed: Changed) -> None:
 
 
 async def attribute_again(context: Context, task: Task) -> None:
-    """Look again at the logs of a run (key: repository and run, by id), one in a transaction."""
+    """Attribute the logs of a run (key: repository and run, by id) again, one in a transaction."""
     repository, _, number = task.key.partition("/")
     if not repository.isdigit() or not number.isdigit():
         raise GiveUp(f"{task.key!r} names no run")
@@ -296,7 +290,7 @@ async def attribute_again(context: Context, task: Task) -> None:
 
 
 async def _attribute_log(tx: Transaction, key: JobKey) -> None:
-    jobs = await collected.jobs_of_run(tx, key["repository_id"], key["run_id"])
+    jobs = await runs.jobs_of_run(tx, key["repository_id"], key["run_id"])
     before = await measured_jobs.lock_job(tx, key)
     owner = before and _owner_now(before, jobs)
     if before is None or owner is None:
@@ -315,7 +309,7 @@ async def _attribute_log(tx: Transaction, key: JobKey) -> None:
 
 
 def _owner_now(row: JobRow, jobs: Sequence[WorkflowJobRow]) -> LogOwner | None:
-    """Return the job of a log as GitHub's records have it now, None where they do not."""
+    """Return the job of a log by GitHub's present records, or None."""
     job_id: int | None = row["job_id"]
     if row["job_id"] < 0:  # its name is the artifact's
         named = [Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in jobs]

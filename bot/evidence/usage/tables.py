@@ -18,7 +18,7 @@ class Peak(TypedDict):
 
 
 class JobKey(TypedDict):
-    """Which attempt of which job it is."""
+    """An attempt of a job."""
 
     repository_id: Big
     run_id: Big
@@ -71,7 +71,7 @@ class _Machine(TypedDict):
 
 
 class Extent(TypedDict):
-    """From when to when a log reaches, and what is in it; seconds, as all times of the log."""
+    """The times that a log spans, and what is in it; seconds, like all times of the log."""
 
     start_at: Big
     end_at: Big  # of the last valid record
@@ -142,7 +142,7 @@ class JobSummary(JobKey, JobNames, _Trust, Outcome, _Machine, Extent, Measures, 
 
 
 class DayJob(JobNames, _Trust, Extent, Durations, _Details, _Ended):
-    """What of a job its day is counted from."""
+    """The columns of a job that its day is counted from."""
 
 
 class JobRow(

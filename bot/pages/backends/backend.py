@@ -10,29 +10,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-import sqlalchemy as sa
-
 from bot.core.escaping import web_url
 from bot.core.json_fields import iso_time
 from bot.core.text import plural
-from bot.db.rows import select
 from bot.oot.allowlist import versions as allowlists
 from bot.oot.publish.rows import read_demoting_pulls
 from bot.oot.results import jobs
-from bot.oot.results.tables import (
-    JobIdentity,
-    JobName,
-    JobOrigin,
-    JobOutcome,
-    JobPage,
-    JobSubject,
-    oot_workflow_job,
-)
 from bot.oot.results.visibility import read_private_names
 from bot.oot.statistics import health
-from bot.oot.statistics.countable_jobs import COUNTS, has_flag
 from bot.oot.statistics.health import Window
-from bot.oot.statistics.stats import DAY, FAILED, OUTCOMES
+from bot.oot.statistics.stats import DAY
 from bot.oot.verdict.view import job_of
 from bot.pages.backends import dispatches, job_matrix, job_rows
 from bot.pages.backends.interface import BACKEND, DAYS, read_names
@@ -48,7 +35,7 @@ from bot.web.parameters import Parameter
 from bot.web.view import Page, View
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from bot.db.transaction import Transaction
     from bot.oot.results.tables import DispatchRow, JobRow
@@ -57,7 +44,7 @@ if TYPE_CHECKING:
     from bot.oot.statistics.stats import Day
     from bot.oot.verdict.view import Job
     from bot.pages.backends.job_matrix import GridJob, Matrix, MatrixCell, MatrixRow
-    from bot.pages.backends.job_rows import PullTitle
+    from bot.pages.backends.job_rows import LoweringJob, PullTitle
     from bot.web.parameters import Query
 
 
@@ -70,29 +57,6 @@ async def describe_demotion(tx: Transaction, subject: BackendPageSubject) -> lis
             words = f"at L3 it begins no check runs: {upstream}#{number} proposes to demote it, until it is closed"
             lines.append(BlockLine(text=words, url=f"/{upstream}/pull/{number}", tone="wait"))
     return [Block(heading="Temporary demotion", lines=tuple(lines))] if lines else []
-
-
-JOB = oot_workflow_job.c
-
-
-class LoweringJob(JobIdentity, JobOutcome, JobSubject, JobPage, JobName, JobOrigin):
-    """A job that counts as failed."""
-
-
-async def lowering_jobs(
-    tx: Transaction, backend: str, *, since: int, upstreams: Collection[str], limit: int
-) -> list[LoweringJob]:
-    """Return a backend's newest jobs that count as failed, of these upstream repositories."""
-    query = select(LoweringJob, oot_workflow_job).where(
-        sa.func.lower(JOB.downstream_repo) == backend.casefold(),
-        JOB.received_at >= since,
-        JOB.status == "completed",
-        JOB.conclusion.in_([word for word, end in OUTCOMES.items() if end in FAILED]),
-        sa.func.lower(JOB.upstream_repo).in_([upstream.lower() for upstream in upstreams]),
-        COUNTS,
-        ~has_flag("refused"),
-    )
-    return await tx.fetch(query.order_by(JOB.received_at.desc(), JOB.job_key).limit(limit))
 
 
 TABS = {
@@ -360,7 +324,7 @@ async def _lowering(query: Query, subject: BackendPageSubject) -> list[Block]:
     entry = listed.find(subject.repo) if listed else None
     if entry is None:
         return []
-    lowering = await lowering_jobs(
+    lowering = await job_rows.lowering_jobs(
         tx, subject.repo, since=since, upstreams=subject.upstreams, limit=MOST_LOWERING + 1
     )
     if not lowering:

@@ -23,15 +23,25 @@ from bot.oot.results.tables import (
     BACKEND_OF_HEAD,
     ENDED_UNANSWERED,
     DispatchRow,
+    JobIdentity,
+    JobName,
+    JobOrigin,
+    JobOutcome,
+    JobPage,
     JobRow,
+    JobSubject,
+    JobTests,
+    JobTimes,
     oot_dispatch,
     oot_workflow_job,
 )
-from bot.oot.statistics.countable_jobs import HAS_REPORTS, has_flag
+from bot.oot.statistics.countable_jobs import COUNTS, HAS_REPORTS, has_flag
+from bot.oot.statistics.readiness import MeasuredJob
+from bot.oot.statistics.stats import FAILED, OUTCOMES
 from bot.pages.backends.job_matrix import GridJob
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from bot.db.rows import TypedSelect
     from bot.db.transaction import Transaction
@@ -43,6 +53,9 @@ BACKEND = sa.func.lower(JOB.downstream_repo)
 MOST_UNANSWERED = 20  # newest dispatches
 MOST_RELAYED = 2_000  # jobs reported by an outside relay that are shown of one pull request
 SEARCHED = (300, 2_000, 6_000)  # newest jobs searched for the newest commits, until there are enough
+MOST_MEASURED = 50_000  # of one backend
+MOST_FAILED = 500  # newest jobs whose failed tests are compared
+MOST_STREAK = 1_000  # jobs that are looked at for a streak
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,3 +292,136 @@ def _matching(query: S, wanted: JobFilter, *, backend: sa.ColumnElement[str] = B
     if wanted.hidden:
         query = query.where(sa.func.lower(JOB.upstream_repo).not_in(sorted(wanted.hidden)))
     return query
+
+
+class LoweringJob(JobIdentity, JobOutcome, JobSubject, JobPage, JobName, JobOrigin):
+    """A job that counts as failed."""
+
+
+async def lowering_jobs(
+    tx: Transaction, backend: str, *, since: int, upstreams: Collection[str], limit: int
+) -> list[LoweringJob]:
+    """Return a backend's newest jobs that count as failed, of these upstream repositories."""
+    query = select(LoweringJob, oot_workflow_job).where(
+        sa.func.lower(JOB.downstream_repo) == backend.casefold(),
+        JOB.received_at >= since,
+        JOB.status == "completed",
+        JOB.conclusion.in_([word for word, end in OUTCOMES.items() if end in FAILED]),
+        sa.func.lower(JOB.upstream_repo).in_([upstream.lower() for upstream in upstreams]),
+        COUNTS,
+        ~has_flag("refused"),
+    )
+    return await tx.fetch(query.order_by(JOB.received_at.desc(), JOB.job_key).limit(limit))
+
+
+class FailedJobRow(JobIdentity, JobSubject, JobTests):
+    """A job that failed, with its failed tests."""
+
+
+async def measured_jobs(
+    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
+) -> list[MeasuredJob]:
+    """Return a backend's completed jobs of pull requests, each at its latest attempt, newest first."""
+    query = select(MeasuredJob, oot_workflow_job).where(*_pull_jobs_of(backend, since, hidden), COUNTS)
+    return await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_MEASURED))
+
+
+async def failed_pull_jobs(
+    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
+) -> list[FailedJobRow]:
+    """Return the newest of these jobs that failed and named the tests that did."""
+    query = select(FailedJobRow, oot_workflow_job).where(
+        *_pull_jobs_of(backend, since, hidden),
+        COUNTS,
+        JOB.conclusion == "failure",
+        JOB.head_sha.is_not(None),
+        JOB.failed_tests_json.is_not(None),
+    )
+    return await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_FAILED))
+
+
+def _pull_jobs_of(backend: str, since: int, hidden: Collection[str]) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        sa.func.lower(JOB.downstream_repo) == backend.casefold(),
+        JOB.received_at >= since,
+        JOB.status == "completed",
+        JOB.pr_number.is_not(None),
+        sa.func.lower(JOB.upstream_repo).not_in(sorted(hidden)),
+        ~has_flag("refused"),
+    )
+
+
+class EndedJob(JobOutcome, JobSubject, JobTimes):
+    """What tells how a run ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendRun:
+    """A run of a backend: its jobs for one dispatch."""
+
+    job: EndedJob  # the newest of them
+    failed: bool
+    at: int  # epoch milliseconds: its first report
+
+    @property
+    def repo(self) -> str:
+        """The upstream whose commit it was about."""
+        return self.job["upstream_repo"]
+
+    @property
+    def sha(self) -> str | None:
+        """The commit it was about."""
+        return self.job["head_sha"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Streak:
+    """The runs in a row of a backend that failed, up to the newest, and the run before them that passed."""
+
+    failing: int
+    first_bad: BackendRun | None
+    last_good: BackendRun | None
+
+    @property
+    def since(self) -> int | None:
+        """When the first of them failed, None where the newest run passed."""
+        return self.first_bad.at if self.first_bad else None
+
+
+async def read_streak(tx: Transaction, backend: str, *, hidden: Collection[str]) -> Streak:
+    """Return since when a backend's runs fail, as far as its newest jobs tell; those of `hidden` upstreams aside."""
+    query = select(EndedJob, oot_workflow_job).where(
+        sa.func.lower(JOB.downstream_repo) == backend.lower(),
+        sa.func.lower(JOB.upstream_repo).not_in(sorted(hidden)),
+        ~has_flag("refused"),
+        COUNTS,
+    )
+    jobs = await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_STREAK))
+    return find_streak(_runs(jobs))
+
+
+def find_streak(runs: Sequence[BackendRun]) -> Streak:
+    """Return the failures in a row among runs, newest first."""
+    good = next((at for at, run in enumerate(runs) if not run.failed), None)
+    failing = runs[:good]
+    return Streak(
+        failing=len(failing),
+        first_bad=failing[-1] if failing else None,
+        last_good=None if good is None else runs[good],
+    )
+
+
+def _runs(jobs: Iterable[EndedJob]) -> list[BackendRun]:
+    """Return runs with a result, newest first: one with a failed job failed, one that only passed passed."""
+    by_delivery: dict[str, BackendRun] = {}
+    for job in jobs:
+        outcome = OUTCOMES.get(job["conclusion"] or "")
+        if outcome != "success" and outcome not in FAILED:
+            continue
+        newest = by_delivery.get(job["delivery_id"])
+        by_delivery[job["delivery_id"]] = BackendRun(
+            job=newest.job if newest else job,
+            failed=outcome in FAILED or (newest is not None and newest.failed),
+            at=job["received_at"],
+        )
+    return list(by_delivery.values())

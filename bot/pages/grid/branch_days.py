@@ -74,19 +74,19 @@ class BranchDays:
         }
 
     def link(self) -> dict[str, object]:
-        """Return what the address of a page's JSON says."""
+        """Return the parameters of the page's JSON."""
         return {"repo": self.branch.repository["full_name"], "days": self.days}
 
 
-async def read_days(asked: Query, *, columns: bool) -> BranchDays:
-    """Read some days, and up to when they are counted."""
-    tx, days = asked.tx, asked[DAYS]
-    branch = await branch_reads.find_branch(tx, asked.hidden, asked[REPO], asked[BRANCH])
+async def read_days(query: Query, *, columns: bool) -> BranchDays:
+    """Read some days, and until when they are counted."""
+    tx, days = query.tx, query[DAYS]
+    branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], query[BRANCH])
     identifier, last = branch.repository["repository_id"], tx.now // DAY
     first = last - days + 1
     return BranchDays(
         branch=branch,
-        options=asked.settings.of(TrunkSettings),
+        options=query.settings.of(TrunkSettings),
         days=days,
         first=first,
         last=last,
@@ -129,9 +129,9 @@ class TrunkMetrics(Answer, frozen=True, kw_only=True):
     changes: list[ColumnChange]  # the newest first
 
 
-async def read_metrics(asked: Query) -> BranchDays:
-    """Read the days of a branch; the page lists jobs, too."""
-    return await read_days(asked, columns=asked.for_page)
+async def read_metrics(query: Query) -> BranchDays:
+    """Read the days of a branch; the page lists jobs as well."""
+    return await read_days(query, columns=query.for_page)
 
 
 def show_metrics(days_read: BranchDays) -> dict[str, Any]:
@@ -237,9 +237,9 @@ class Reliability(Answer, frozen=True, kw_only=True):
     jobs: list[JobReliability]
 
 
-async def read_reliability(asked: Query) -> BranchDays:
+async def read_reliability(query: Query) -> BranchDays:
     """Read the days of a branch with its jobs."""
-    return await read_days(asked, columns=True)
+    return await read_days(query, columns=True)
 
 
 def show_reliability(days_read: BranchDays) -> dict[str, Any]:
@@ -290,20 +290,20 @@ class Queues:
     added: list[Block]  # by other features
 
 
-async def read_queues(asked: Query) -> Queues:
-    """Read what waits, and what waited in the last days."""
-    tx = asked.tx
-    branch = await branch_reads.find_branch(tx, asked.hidden, asked[REPO], "")
+async def read_queues(query: Query) -> Queues:
+    """Read what waits now, and what waited in the last days."""
+    tx = query.tx
+    branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], "")
     first = tx.now // DAY - runner_queues.WEEK
     identifier = branch.repository["repository_id"]
     subject = QueueSubject(
-        repo=branch.repository["full_name"], repository_id=identifier, settings=asked.settings
+        repo=branch.repository["full_name"], repository_id=identifier, settings=query.settings
     )
     return Queues(
         repo=subject.repo,
-        runners=await read_runner_queues(tx, asked.settings, branch),
+        runners=await read_runner_queues(tx, query.settings, branch),
         counted_until=await sums.counted_until(tx, RUNNERS, [identifier], first=first),
-        added=await describe_queue(tx, subject) if asked.for_page else [],
+        added=await describe_queue(tx, subject) if query.for_page else [],
     )
 
 
@@ -327,7 +327,7 @@ def answer_queues(queues: Queues) -> Queue:
 
 
 def _spread(counts: list[int]) -> str:
-    """Return what a histogram of queue times shows, in words."""
+    """Describe a histogram of queue times."""
     upper = [f"up to {text.duration(bound)}" for bound in runner_queues.BOUNDS]
     words = [*upper, f"over {text.duration(runner_queues.BOUNDS[-1])}"]
     return ", ".join(f"{count:,} {word}" for count, word in zip(counts, words, strict=True) if count)

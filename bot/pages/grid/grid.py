@@ -151,7 +151,7 @@ def hud_answer(
     standing: Standing,
     following: str | None,
 ) -> Hud:
-    """Return the JSON of a grid, with the columns that were asked for, by their places."""
+    """Return the JSON of a grid, with the requested columns, given by their places."""
     cells_of: dict[int, branch_history.ColumnCells] = {place: shown_grid.column(place) for place in wanted}
     on_branch = shown_grid.on_branch()
     return Hud(
@@ -209,7 +209,7 @@ def _column(column: Column, cells: branch_history.ColumnCells) -> HudColumn:
 
 
 def _cells(line_cells: dict[int, Cell], places: dict[int, str], lone: set[int]) -> dict[str, HudCell]:
-    """Return a line's cells by the places that the answer gives their columns."""
+    """Return a line's cells by the places of their columns in the answer."""
     return {
         place: HudCell(
             c=cell.character,
@@ -227,7 +227,7 @@ def _cells(line_cells: dict[int, Cell], places: dict[int, str], lone: set[int]) 
 
 
 def _lone(shown_grid: grid.Grid, cells_of: dict[int, branch_history.ColumnCells]) -> dict[int, set[int]]:
-    """Return the columns that failed alone, between passes, by the place of the line."""
+    """Return, by the place of the line, the columns that failed there alone, between two passes."""
     failing = {at for line in shown_grid.lines for at, cell in line.cells.items() if cell.character in FAILED}
     lone: defaultdict[int, set[int]] = defaultdict(set)
     for place in failing & cells_of.keys():
@@ -269,9 +269,8 @@ BRANCH = declare.in_path(
 class BesideGrid:
     """What only the page shows."""
 
-    took: Mapping[str, float] = field(
-        default_factory=dict
-    )  # seconds until the result of a commit was complete
+    # seconds until the result of a commit was complete
+    took: Mapping[str, float] = field(default_factory=dict)
     opened: opened_cell.OpenedCell | None = None
     deleted: int | None = None
     known: Sequence[str] = ()  # other branches, where this one has no commits
@@ -293,10 +292,10 @@ class GridOnPage:
     beside: BesideGrid
 
 
-async def read_grid(asked: Query) -> GridOnPage:
+async def read_grid(query: Query) -> GridOnPage:
     """Read the newest commits of a branch."""
-    tx, settings, chosen = asked.tx, asked.settings, grid_view.grid_filter_of(asked)
-    branch = await branch_reads.find_branch(tx, asked.hidden, asked[REPO], asked[BRANCH])
+    tx, settings, chosen = query.tx, query.settings, grid_view.grid_filter_of(query)
+    branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], query[BRANCH])
     commits, more = await branch_reads.newest_commits(
         tx, branch, before=chosen.before, limit=chosen.per, until=chosen.until
     )
@@ -319,16 +318,16 @@ async def read_grid(asked: Query) -> GridOnPage:
         standing=standing,
         following=commits[-1]["sha"] if more and commits else None,
         github=web_url(settings.github_api_url),
-        beside=await _read_beside(asked, branch, shown_grid, chosen, broken)
-        if asked.for_page
+        beside=await _read_beside(query, branch, shown_grid, chosen, broken)
+        if query.for_page
         else BesideGrid(),
     )
 
 
 async def _read_beside(
-    asked: Query, branch: Branch, shown_grid: grid.Grid, chosen: GridFilter, broken: Sequence[BrokenColumn]
+    query: Query, branch: Branch, shown_grid: grid.Grid, chosen: GridFilter, broken: Sequence[BrokenColumn]
 ) -> BesideGrid:
-    tx, identifier = asked.tx, branch.repository["repository_id"]
+    tx, identifier = query.tx, branch.repository["repository_id"]
     commits = [line.commit for line in shown_grid.lines]
     about = GridSubject(
         repo=branch.repository["full_name"],
@@ -336,11 +335,11 @@ async def _read_beside(
         branch=branch.name,
         shas=tuple(row["sha"] for row in commits),
         broken=tuple(column.name for column in broken),
-        settings=asked.settings,
+        settings=query.settings,
     )
     return BesideGrid(
         took=await daily_sums.read_signal_seconds(tx, identifier, branch.name, commits),
-        opened=await opened_cell.read_opened(tx, asked.settings, branch, shown_grid, chosen),
+        opened=await opened_cell.read_opened(tx, query.settings, branch, shown_grid, chosen),
         deleted=await branches.deleted_at(tx, identifier, branch.name),
         known=[] if commits else await rows.branches(tx, identifier),
         notes=await mark_grid(tx, about),

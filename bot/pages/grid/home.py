@@ -90,11 +90,11 @@ BACKENDS: Parameter[tuple[str, ...]] = declare.parsed(
 )
 
 
-async def read_last_good(asked: Query) -> last_good.LastGood:
+async def read_last_good(query: Query) -> last_good.LastGood:
     """Find the last good commit of a branch."""
-    branch = await branch_reads.find_branch(asked.tx, asked.hidden, asked[REPO], asked[BRANCH])
+    branch = await branch_reads.find_branch(query.tx, query.hidden, query[REPO], query[BRANCH])
     return await last_good.find_last_good(
-        asked.tx, asked.settings, branch, jobs=asked[SELECTED_JOBS], backends=asked[BACKENDS]
+        query.tx, query.settings, branch, jobs=query[SELECTED_JOBS], backends=query[BACKENDS]
     )
 
 
@@ -154,36 +154,36 @@ async def redirect_to_default(request: web.Request) -> web.Response:
         branch = await branch_reads.find_branch(tx, hidden, repo, "")
     if not branch.name:
         raise UNKNOWN_BRANCH.because(f"GitHub has not said what the default branch of {repo} is")
-    asked = addresses.query(request.query)
+    words = addresses.query(request.query)
     return web.Response(
-        status=302, headers={"Location": grid_address(branch) + (f"?{asked}" if asked else "")}
+        status=302, headers={"Location": grid_address(branch) + (f"?{words}" if words else "")}
     )
 
 
-async def has_grid(asked: Query, repo: str) -> bool:
+async def has_grid(query: Query, repo: str) -> bool:
     """Whether pushes to the default branch of a repository are known."""
     with contextlib.suppress(Rejected):
-        branch = await branch_reads.find_branch(asked.tx, asked.hidden, repo, "")
+        branch = await branch_reads.find_branch(query.tx, query.hidden, repo, "")
         return bool(
-            branch.name and (await branch_reads.newest_commits(asked.tx, branch, before=None, limit=1))[0]
+            branch.name and (await branch_reads.newest_commits(query.tx, branch, before=None, limit=1))[0]
         )
     return False
 
 
-async def has_runners(asked: Query, repo: str) -> bool:
+async def has_runners(query: Query, repo: str) -> bool:
     """Whether jobs of a repository were counted by their runner."""
-    return await _has_rows(asked, repo, ci_runner_day.c.repository_id)
+    return await _has_rows(query, repo, ci_runner_day.c.repository_id)
 
 
-async def has_days(asked: Query, repo: str) -> bool:
+async def has_days(query: Query, repo: str) -> bool:
     """Whether commits of a repository's branches were counted."""
-    return await _has_rows(asked, repo, ci_line.c.repository_id)
+    return await _has_rows(query, repo, ci_line.c.repository_id)
 
 
-async def _has_rows(asked: Query, repo: str, repository_id: sa.Column[int]) -> bool:
+async def _has_rows(query: Query, repo: str, repository_id: sa.Column[int]) -> bool:
     with contextlib.suppress(Rejected):
-        branch = await branch_reads.find_branch(asked.tx, asked.hidden, repo, "")
-        return await runs.has_rows(asked.tx, repository_id, {branch.repository["repository_id"]})
+        branch = await branch_reads.find_branch(query.tx, query.hidden, repo, "")
+        return await runs.has_rows(query.tx, repository_id, {branch.repository["repository_id"]})
     return False
 
 
@@ -200,19 +200,19 @@ BROKEN_MOST = 10  # jobs of a branch
 
 async def describe_repository(tx: Transaction, subject: RepositorySubject) -> list[Block]:
     """Return how the watched branches stand, and what is broken on them."""
-    asked = subject.asked
+    query = subject.asked
     with contextlib.suppress(Rejected):
-        default = await branch_reads.find_branch(tx, asked.hidden, subject.repo, "")
+        default = await branch_reads.find_branch(tx, query.hidden, subject.repo, "")
         names = await _existing_branches(tx, default)
         watched = [
-            name for name in names if branches.is_looked_after(asked.settings, default.repository, name)
+            name for name in names if branches.is_looked_after(query.settings, default.repository, name)
         ]
         judged = [
-            await branch_standing.read_standing(tx, asked.settings, _named_branch(default, name))
+            await branch_standing.read_standing(tx, query.settings, _named_branch(default, name))
             for name in watched[:BRANCHES_JUDGED]
         ]
         standings = (
-            [_standings(judged, default, tx.now, web_url(asked.settings.github_api_url))] if judged else []
+            [_standings(judged, default, tx.now, web_url(query.settings.github_api_url))] if judged else []
         )
         others = [name for name in names if name not in watched[:BRANCHES_JUDGED]]
         return [*standings, *_broken_now(judged, default), *_further_branches(others, default)]
@@ -220,7 +220,7 @@ async def describe_repository(tx: Transaction, subject: RepositorySubject) -> li
 
 
 async def describe_branches(tx: Transaction, subject: MissingSubject) -> list[Block]:
-    """Return the branches of a repository whose page, of a branch for instance, is not there."""
+    """List the branches of a repository when one of its pages, such as a branch's, does not exist."""
     with contextlib.suppress(Rejected):
         default = await branch_reads.find_branch(tx, subject.asked.hidden, subject.repo, "")
         names = await _existing_branches(tx, default)
@@ -232,7 +232,7 @@ async def describe_branches(tx: Transaction, subject: MissingSubject) -> list[Bl
 
 
 async def lead_to_commit(tx: Transaction, subject: MissingSubject) -> str | None:
-    """Return the commit that a pull request became: one from before the App was installed has no page of its own."""
+    """Return the commit that a pull request became: one older than the App's installation has no page."""
     number = subject.asked.request.match_info.get("number", "")
     if subject.code != "unknown_pull_request" or not subject.repo or not addresses.number(number):
         return None
@@ -307,22 +307,22 @@ def _grid_path(default: Branch, name: str) -> str:
 JOBS_MOST = 100  # with their shards
 
 
-async def find_hits(asked: Query, words: SearchWords, limit: int) -> list[Hit]:
+async def find_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
     """Return commits, branches and jobs."""
-    private = access.reads_private(asked.request)
-    shown = await record_store.read_visible_repositories(asked.tx, asked.hidden, private=private)
+    private = access.reads_private(query.request)
+    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
     return [
-        *await _commit_hits(asked, words, shown, limit),
-        *await _branch_hits(asked, words, shown, limit),
-        *await _job_hits(asked, words, shown, limit),
+        *await _commit_hits(query, words, shown, limit),
+        *await _branch_hits(query, words, shown, limit),
+        *await _job_hits(query, words, shown, limit),
     ]
 
 
-async def _commit_hits(asked: Query, words: SearchWords, shown: Mapping[int, str], limit: int) -> list[Hit]:
+async def _commit_hits(query: Query, words: SearchWords, shown: Mapping[int, str], limit: int) -> list[Hit]:
     if words.sha:
-        commits = await branch_commits.commits_by_sha(asked.tx, shown.keys(), words.sha, limit=limit)
+        commits = await branch_commits.commits_by_sha(query.tx, shown.keys(), words.sha, limit=limit)
     elif words.number is None:
-        commits = await branch_commits.commits_by_words(asked.tx, shown.keys(), words.text, limit=limit)
+        commits = await branch_commits.commits_by_words(query.tx, shown.keys(), words.text, limit=limit)
     else:
         return []
     return [_commit_hit(row, shown[row["repository_id"]], words) for row in commits]
@@ -340,8 +340,8 @@ def _commit_hit(row: CommitRow, repo: str, words: SearchWords) -> Hit:
     )
 
 
-async def _branch_hits(asked: Query, words: SearchWords, shown: Mapping[int, str], limit: int) -> list[Hit]:
-    named = await branch_commits.branches_by_name(asked.tx, shown.keys(), words.text, limit=limit)
+async def _branch_hits(query: Query, words: SearchWords, shown: Mapping[int, str], limit: int) -> list[Hit]:
+    named = await branch_commits.branches_by_name(query.tx, shown.keys(), words.text, limit=limit)
     return [
         Hit(
             kind="branch",
@@ -354,29 +354,29 @@ async def _branch_hits(asked: Query, words: SearchWords, shown: Mapping[int, str
     ]
 
 
-async def _job_hits(asked: Query, words: SearchWords, shown: Mapping[int, str], limit: int) -> list[Hit]:
+async def _job_hits(query: Query, words: SearchWords, shown: Mapping[int, str], limit: int) -> list[Hit]:
     if words.number is not None:
         return []
     columns = await branch_commits.jobs_by_name(
-        asked.tx, shown.keys(), words.text.split()[:8], limit=JOBS_MOST
+        query.tx, shown.keys(), words.text.split()[:8], limit=JOBS_MOST
     )
     unsharded: dict[tuple[object, ...], ColumnRow] = {}
     for row in sorted(columns, key=lambda row: len(row["job"])):
         unsharded.setdefault((row["repository_id"], row["workflow"], row["base_name"], row["config"]), row)
     return [
-        await _job_hit(asked, row, shown[row["repository_id"]]) for row in list(unsharded.values())[:limit]
+        await _job_hit(query, row, shown[row["repository_id"]]) for row in list(unsharded.values())[:limit]
     ]
 
 
-async def _job_hit(asked: Query, row: ColumnRow, repo: str) -> Hit:
+async def _job_hit(query: Query, row: ColumnRow, repo: str) -> Hit:
     """Return the grid of the default branch with the columns of a job; its pages are those of its runs."""
-    known = await rows.repository(asked.tx, {row["repository_id"]})
+    known = await rows.repository(query.tx, {row["repository_id"]})
     branch = (known and known["default_branch"]) or "main"
-    query = urlencode({"name": shorten(row["job"], 200)})
+    name_filter = urlencode({"name": shorten(row["job"], 200)})
     return Hit(
         kind="job",
         title=f"{row['workflow']} / {row['job']}",
-        path=f"/hud/{repo}/{quote(branch)}?{query}",
+        path=f"/hud/{repo}/{quote(branch)}?{name_filter}",
         repo=repo,
         detail=f"on {branch}",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from bot.core.escaping import web_url
-from bot.evidence.collect import artifacts, uploads
+from bot.evidence.collect import artifacts
 from bot.evidence.collect.artifacts import ArtifactChoice
 from bot.evidence.collect.tables import FetchRow, ci_artifact
 from bot.ingest.record_rows import WorkflowJobRow
@@ -29,13 +29,10 @@ from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, fill_struct, one_of
 from bot.web.blocks import JobSubject, order_blocks
-from bot.web.bodies import BodyCapacity
 from bot.web.parameters import REPO
 from bot.web.view import Json, Page, View
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from bot.db.transaction import Transaction
     from bot.evidence.collect.artifacts import ListedArtifact
     from bot.evidence.collect.tables import UploadRow
@@ -93,15 +90,15 @@ class JobOnPage:
 JOB_ID = declare.identifier("id", "GitHub's id of the job")
 
 
-async def read_job(asked: Query) -> JobOnPage:
+async def read_job(query: Query) -> JobOnPage:
     """Read a job; raises Rejected 404."""
-    tx = asked.tx
-    job = await job_reads.shown_job(tx, await job_reads.visible_ids_of(asked, asked[REPO]), asked[JOB_ID])
-    log = await job_reads.log_state(tx, asked.settings, job)
-    subject = job_reads.job_subject(asked.request, job)
-    if asked.for_page:
+    tx = query.tx
+    job = await job_reads.shown_job(tx, await job_reads.visible_ids_of(query, query[REPO]), query[JOB_ID])
+    log = await job_reads.log_state(tx, query.settings, job)
+    subject = job_reads.job_subject(query.request, job)
+    if query.for_page:
         added = await read_job_blocks(tx, subject)
-        origin = await find_origin(tx, job["repo"], job["run_id"], job["head_sha"], asked.hidden)
+        origin = await find_origin(tx, job["repo"], job["run_id"], job["head_sha"], query.hidden)
         return JobOnPage(job=job, log=log, github=subject.github, origin=origin, blocks=added)
     more = await logs.job_json(tx, subject)
     choice = ArtifactChoice(same={"run_id": job["run_id"], "job_id": job["id"]})
@@ -188,11 +185,11 @@ class OtherJobOnPage:
 OTHER_JOB_ID = declare.identifier("id", "our number for the job, as the grid and searches link it")
 
 
-async def read_other_job(asked: Query) -> OtherJobOnPage:
+async def read_other_job(query: Query) -> OtherJobOnPage:
     """Read a job; raises Rejected 404."""
-    repo, tx = asked[REPO], asked.tx
+    repo, tx = query[REPO], query.tx
     job = await job_cells.find_other_job(
-        tx, await job_reads.visible_ids_of(asked, repo), -asked[OTHER_JOB_ID]
+        tx, await job_reads.visible_ids_of(query, repo), -query[OTHER_JOB_ID]
     )
     if job is None:
         raise job_reads.not_known("job")
@@ -205,9 +202,9 @@ async def read_other_job(asked: Query) -> OtherJobOnPage:
         name=job["job"],
         conclusion=CONCLUSIONS[job["conclusion"]] or None,
         steps=None,
-        github=web_url(asked.settings.github_api_url),
-        query=dict(asked.request.query),
-        settings=asked.settings,
+        github=web_url(query.settings.github_api_url),
+        query=dict(query.request.query),
+        settings=query.settings,
     )
     added = await read_job_blocks(tx, subject)
     log = await job_reads.asked_log_state(tx, job["repository_id"], job["job_id"])
@@ -260,20 +257,20 @@ class UploadOnPage:
 UPLOAD_ID = declare.identifier("id", "the upload's id")
 
 
-async def read_upload(asked: Query) -> UploadOnPage:
+async def read_upload(query: Query) -> UploadOnPage:
     """Read an upload; raises Rejected 404."""
-    tx, repo = asked.tx, asked[REPO]
-    owners = await job_reads.visible_ids_of(asked, repo)
-    upload = await job_reads.shown_upload(asked.request, tx, owners, repo, asked[UPLOAD_ID])
+    tx, repo = query.tx, query[REPO]
+    owners = await job_reads.visible_ids_of(query, repo)
+    upload = await job_reads.shown_upload(query.request, tx, owners, repo, query[UPLOAD_ID])
     dispatch = (await dispatches.get_by_id(tx, [upload["dispatch_id"]])).get(upload["dispatch_id"])
-    if dispatch and asked.hidden.has(dispatch["upstream_repo"]):
+    if dispatch and query.hidden.has(dispatch["upstream_repo"]):
         dispatch = None  # pull requests of a private upstream are not shown with a public backend's log
-    subject = job_reads.upload_subject(asked.request, upload)
+    subject = job_reads.upload_subject(query.request, upload)
     return UploadOnPage(
         upload=upload,
         state=await job_reads.upload_state(tx, upload),
         dispatch=dispatch,
-        blocks=await read_job_blocks(asked.tx, subject),
+        blocks=await read_job_blocks(query.tx, subject),
     )
 
 
@@ -304,7 +301,6 @@ UPLOAD_VIEW = View(
 
 
 JOB_VIEWS = (
-    *uploads.ENDPOINTS,
     JOB_VIEW,
     artifact_pages.ARTIFACTS_VIEW,
     artifact_pages.STORAGE_VIEW,
@@ -313,11 +309,6 @@ JOB_VIEWS = (
 )
 
 
-def add_upload_limits(app: web.Application) -> None:
-    """Add the limits of uploads that arrive."""
-    app[uploads.ARRIVING] = BodyCapacity(uploads.LIMITS)
-
-
-async def has_artifacts(asked: Query, repo: str) -> bool:
+async def has_artifacts(query: Query, repo: str) -> bool:
     """Whether artifacts of a repository are known."""
-    return await job_reads.has_rows(asked, repo, ci_artifact.c.repository_id)
+    return await job_reads.has_rows(query, repo, ci_artifact.c.repository_id)

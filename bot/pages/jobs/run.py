@@ -63,7 +63,7 @@ class RunOrigin:
 async def find_origin(
     tx: Transaction, repo: str, run_id: int | None, head_sha: str | None, hidden: Hidden
 ) -> RunOrigin | None:
-    """Return what a run was started for, None where that is not known or may not be shown."""
+    """Return what a run was started for, None where that is unknown or may not be shown."""
     reported = await jobs.read_jobs_of_run(tx, repo, str(run_id))
     if reported:
         last = reported[-1]
@@ -84,7 +84,7 @@ async def find_origin(
 
 @dataclass(frozen=True, kw_only=True)
 class JobElsewhere:
-    """A job of another CI, or one that only a commit status tells of, at its newest attempt."""
+    """The newest attempt of a job of another CI, or of one known from a commit status only."""
 
     id: int  # its number in cells of the grid: below 0
     workflow: str
@@ -102,7 +102,7 @@ ELSEWHERE_MOST = 2_000  # of a commit
 
 
 async def find_jobs_elsewhere(tx: Transaction, repo: str, sha: str) -> list[JobElsewhere]:
-    """Return the jobs of other CIs on a commit; a commit status that shows a job which is known is none."""
+    """Return the jobs of other CIs on a commit; a commit status of a known job does not count as one."""
     elsewhere = []
     for identifier in sorted(await repositories.read_ids(tx, repo)):
         cells = await rows.cells_elsewhere(tx, identifier, sha, limit=ELSEWHERE_MOST)
@@ -175,7 +175,7 @@ async def draw_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
 
 
 async def draw_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return the jobs of the shown head."""
+    """Return the jobs of the head on the page."""
     return await _draw_jobs(tx, subject.repo, subject.head_sha) if subject.head_sha else []
 
 
@@ -185,7 +185,7 @@ async def _draw_jobs(tx: Transaction, repo: str, sha: str) -> list[Block]:
 
 
 def _bars_block(bars: Sequence[TimelineBar], now: int) -> list[Block]:
-    """Return the bars that ended last: those that the others did not have to wait for."""
+    """Draw the jobs that ended last: those that the result waited for."""
     last = sorted(bars, key=lambda bar: (-(bar.ended_at or now), bar.name))[:BARS_SHOWN]
     drawn = timeline(last, now=now)
     if drawn is None:
@@ -221,7 +221,7 @@ def _bar_of_record(row: WorkflowJobRow, repo: str) -> TimelineBar:
 
 
 def _steps(row: WorkflowJobRow) -> tuple[TimelineStep, ...]:
-    """Return the steps that ended; what GitHub sent is read field by field."""
+    """Return the steps that ended, reading GitHub's answer field by field."""
     steps = []
     for step in row["steps"][:STEPS_MOST] if isinstance(row["steps"], list) else []:
         started, ended = (
@@ -254,17 +254,17 @@ class RunOnPage:
 RUN_ID = declare.identifier("id", "GitHub's id of the run")
 
 
-async def read_run(asked: Query) -> RunOnPage:
+async def read_run(query: Query) -> RunOnPage:
     """Read a run; raises Rejected 404."""
-    tx = asked.tx
-    owners = await job_reads.visible_ids_of(asked, asked[REPO])
-    attempts = await job_reads.shown_attempts(tx, owners, asked[RUN_ID])
+    tx = query.tx
+    owners = await job_reads.visible_ids_of(query, query[REPO])
+    attempts = await job_reads.shown_attempts(tx, owners, query[RUN_ID])
     newest = attempts[0]
     subject = RunSubject(
         repo=newest["repo"],
         repository_id=newest["repository_id"],
         run_id=newest["id"],
-        github=web_url(asked.settings.github_api_url),
+        github=web_url(query.settings.github_api_url),
     )
     return RunOnPage(
         attempts=attempts,
@@ -279,7 +279,7 @@ async def read_run(asked: Query) -> RunOnPage:
             await selected_tests.show_run(tx, subject),
         ),
         listing=await fetches.find_listing(tx, newest),
-        origin=await find_origin(tx, newest["repo"], newest["id"], newest["head_sha"], asked.hidden),
+        origin=await find_origin(tx, newest["repo"], newest["id"], newest["head_sha"], query.hidden),
     )
 
 
@@ -320,20 +320,20 @@ RUN_VIEW = View(
 )
 
 
-async def find_run_hits(asked: Query, words: SearchWords, limit: int) -> list[Hit]:
+async def find_run_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
     """Return the run or the job that has a number."""
     if words.number is None:
         return []
-    private = access.reads_private(asked.request)
-    shown = await record_store.read_visible_repositories(asked.tx, asked.hidden, private=private)
-    job = await runs.find_job(asked.tx, shown.keys(), words.job or words.number)
+    private = access.reads_private(query.request)
+    shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
+    job = await runs.find_job(query.tx, shown.keys(), words.job or words.number)
     hits = []
     if job and job["repository_id"] in shown:
         repo = shown[job["repository_id"]]
         hits.append(
             Hit(kind="job", title=job["name"] or "", path=f"/{repo}/job/{job['id']}", repo=repo, exact=True)
         )
-    attempts = await runs.attempts_of_run(asked.tx, shown.keys(), words.number) if not words.job else []
+    attempts = await runs.attempts_of_run(query.tx, shown.keys(), words.number) if not words.job else []
     for run in attempts[:1]:
         repo = shown[run["repository_id"]]
         title = f"{run['name'] or ''} #{run['run_number'] or ''}"

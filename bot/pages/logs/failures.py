@@ -22,9 +22,7 @@ from bot.evidence.logs.tables import PUBLIC, DayRow
 from bot.pages import job_reads
 from bot.pages.culprits.sections import describe_failure
 from bot.queue import sums
-from bot.web import addresses
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import addresses, openapi, parameters
 from bot.web.answers import Answer, RowAnswer, Time, fill_struct, matching, one_of
 from bot.web.blocks import FailureStart, FailureSubject
 from bot.web.charts import bars, chart
@@ -153,10 +151,10 @@ SAMPLES = 50
 CHARTED = 30  # days, of charts and of how often jobs fail: the longest window of `failure_rates`
 
 
-REPO = declare.another_repository("repo", "only those seen in this repository")
-KIND = declare.choice("kind", ("", *KINDS), "only of this kind")
-DAYS = declare.days(default=WINDOW)
-SIGNATURE = declare.in_path(
+REPO = parameters.another_repository("repo", "only those seen in this repository")
+KIND = parameters.choice("kind", ("", *KINDS), "only of this kind")
+DAYS = parameters.days(default=WINDOW)
+SIGNATURE = parameters.in_path(
     "signature", Annotated[str, matching("^[0-9a-f]{64}$")], "its signature", parse=str, default=""
 )
 NO_FAILURE = DeclaredRefusal(404, "not_found", "there is no failure of that signature")
@@ -215,7 +213,7 @@ async def read_failures(query: Query) -> FailureList:
 
 
 async def read_failure(query: Query) -> FailureDetails:
-    """Read one failure; raises Rejected."""
+    """Read one failure; raise Rejected if it is not known."""
     tx, signature = query.tx, query[SIGNATURE]
     since = tx.now // DAY - addresses.MOST_DAYS
     counted = await query.context.resource(failure_costs.RUN_COUNTER).within(tx, days=CHARTED)
@@ -289,7 +287,7 @@ def show_failure(details: FailureDetails) -> dict[str, Any]:
 
 
 def answer_failures(listed: FailureList) -> Failures:
-    """Return failures by the jobs they cost."""
+    """Answer with failures by the jobs they cost."""
     return Failures(
         days=listed.days,
         rate_days=listed.rated_days,
@@ -303,7 +301,7 @@ def answer_failures(listed: FailureList) -> Failures:
 
 
 def answer_failure(details: FailureDetails) -> FailureAnswer:
-    """Return one failure."""
+    """Answer with one failure."""
     return FailureAnswer(
         failure=fill_struct(Failure, details.failure, rate=_rate(details.failure)),
         by_day=[fill_struct(FailureDay, row, day=_date(row["day"])) for row in details.by_day],
@@ -322,7 +320,7 @@ def _rate(row: FailureRow) -> FailureRate | None:
 
 
 def _charts(by_day: list[DayRow], today: int) -> list[Chart]:
-    """Return charts of the last days: jobs on trusted branches and others, and pull requests."""
+    """Draw charts of the last days: jobs on trusted branches and others, and pull requests."""
     rows = {row["day"]: row for row in by_day}
     days = range(today - CHARTED + 1, today + 1)
     labels = [f"{datetime.fromtimestamp(day * 86_400, UTC):%b %d}" for day in days]
@@ -355,7 +353,7 @@ FAILURE_VIEWS = (
             content=Failures,
             name="ciFailures",
             summary="Failures by the jobs they cost",
-            topic=op.CI,
+            topic=openapi.CI,
             link=lambda listed: {"days": listed.days, "kind": listed.kind, "repo": listed.repo},
         ),
     ),
@@ -374,7 +372,7 @@ FAILURE_VIEWS = (
             content=FailureAnswer,
             name="ciFailure",
             summary="A failure, day by day, with samples",
-            topic=op.CI,
+            topic=openapi.CI,
             refusals=(NO_FAILURE,),
         ),
     ),
@@ -382,7 +380,7 @@ FAILURE_VIEWS = (
 
 
 async def find_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
-    """Return failures, and links to the search of upstream's logs."""
+    """Find failures, and link to the search of upstream's logs."""
     failures: list[SignatureRow] = []
     if words.sha:
         failures = await rows.failures_by_signature(query.tx, words.sha, limit=limit)

@@ -32,9 +32,7 @@ from bot.evidence.logs.parse.lines import (
 )
 from bot.jobs import job_cells
 from bot.pages import job_reads
-from bot.web import addresses, answers
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import addresses, answers, openapi, parameters
 from bot.web.access import CONTEXT
 from bot.web.answers import Answer, Time, send_json
 from bot.web.html import page, render
@@ -51,11 +49,67 @@ if TYPE_CHECKING:
 
 AROUND, AROUND_MOST = 30, 500
 BLOCKS = 16  # inflated at a time for a download
+logger = structlog.get_logger("bot.ci.logs")
+
+NO_LOG = DeclaredRefusal(404, "not_found", "no such log may be shown")
+TAIL = 64 * 1024  # bytes read at once from the end of a blob
+LINES = 100  # unless ?to= says otherwise
+LINES_MOST = 1_000
+NUMBER_MOST = 10**9
+JSON_LINE_MOST = 10_000  # characters of a line
+
+JOB = parameters.identifier("id", "GitHub's id of the job")
+FROM = parameters.whole("from", NUMBER_MOST, "the first line", default=1)
+TO = parameters.optional_whole("to", NUMBER_MOST, f"the last line, at most {LINES_MOST:,} later")
+LINE_SHOWN = 2_000  # characters of a line
+PIECES = 200  # of different colours in a line
+MARKERS = {
+    "##[error]": "bad",
+    "##[warning]": "warn",
+    "##[notice]": "wait",
+    "##[command]": "command",
+    "##[debug]": "idle",
+    "##[group]": "group",
+    "##[endgroup]": "endgroup",
+}
+
+
+class LogLine(Struct, frozen=True, kw_only=True):
+    """A line, without timestamp and escape sequences."""
+
+    number: int
+    at: Time | None
+    text: str
+
+
+class LogLines(Answer, frozen=True, kw_only=True):
+    """Lines of a job's log"""
+
+    total: Annotated[int, Meta(description="lines of the whole log")]
+    lines: list[LogLine]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownLine:
+    """A line as pieces of (classes, text); classes are ours, text comes from outside."""
+
+    number: int
+    at: int | None  # epoch milliseconds
+    marker: str  # a value of MARKERS, or nothing
+    pieces: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fold:
+    """Lines that belong together; `title` begins a group."""
+
+    title: ShownLine | None
+    lines: tuple[ShownLine, ...]
 
 
 @page
 async def show_log(request: web.Request) -> web.Response:
-    """Show the lines around one: that of the query, else that of the verdict, else the end of the log."""
+    """Show the lines around one: the one asked for, else the verdict's, else the end of the log."""
     context = request.app[CONTEXT]
     job, row = await requested_log(request)
     async with context.store.read() as tx:
@@ -137,7 +191,7 @@ def _requested_number(request: web.Request, name: str, *, default: int, most: in
 
 
 def _byte_range(request: web.Request, size: int) -> tuple[int, int]:
-    """Return the bytes asked for, the end excluded; more than one range is answered with everything."""
+    """Return the range of bytes asked for, its end excluded; several ranges are answered with everything."""
     try:
         requested = request.http_range
     except ValueError:
@@ -161,15 +215,9 @@ LOG_ENDPOINTS = tuple(
 )
 
 
-logger = structlog.get_logger("bot.ci.logs")
-
-NO_LOG = DeclaredRefusal(404, "not_found", "no such log may be shown")
-TAIL = 64 * 1024  # bytes read at once from the end of a blob
-
-
 @dataclass(frozen=True, kw_only=True)
 class LoggedJob:
-    """The job that a log is of: GitHub's, another CI's, or a backend's that uploaded it."""
+    """The job that a log is of: on GitHub, on another CI, or of a backend that uploaded it."""
 
     repo: str
     job_id: int  # below 0: of an upload or of another CI
@@ -177,7 +225,7 @@ class LoggedJob:
 
 
 async def requested_log(request: web.Request) -> tuple[LoggedJob, LogRow]:
-    """Return the job in the path and its log; raises Rejected 404 where there is none, or none to be shown."""
+    """Return the job in the path and its log; raise Rejected 404 if there is none that may be shown."""
     repo, identifier = addresses.repo(request), addresses.number(request.match_info["id"])
     async with request.app[CONTEXT].store.read() as tx:
         owners = await job_reads.visible_ids(request, tx, repo)
@@ -203,7 +251,7 @@ async def requested_log(request: web.Request) -> tuple[LoggedJob, LogRow]:
 
 @contextlib.contextmanager
 def blobs_answering() -> Iterator[None]:
-    """Raise Rejected 503 where the store of logs does not answer."""
+    """Raise Rejected 503 if the store of logs does not answer."""
     try:
         yield
     except BlobsUnavailable as error:
@@ -215,7 +263,7 @@ def blobs_answering() -> Iterator[None]:
 
 
 async def raw_lines(context: Context, row: LogRow, first: int, last: int) -> list[bytes]:
-    """Return some lines as they are kept; raises BlobMissing."""
+    """Read lines as they are kept; raise BlobMissing if the log is gone."""
     index = await read_index(context, row)
     blocks = index.around(first, last)
     if not blocks or last < first:
@@ -228,7 +276,7 @@ async def raw_lines(context: Context, row: LogRow, first: int, last: int) -> lis
 
 
 async def read_index(context: Context, row: LogRow) -> LogIndex:
-    """Read the index of a stored log; raises BlobMissing."""
+    """Read the index of a stored log; raise BlobMissing if the log is gone."""
     blobs, key = context.resource(BLOBS), row["blob"] or ""
     with blobs_answering():
         size = await blobs.size(key)
@@ -238,32 +286,6 @@ async def read_index(context: Context, row: LogRow) -> LogIndex:
         begin = len(tail) - stored_log.TRAILER.size - length
         content = tail[begin : begin + length] if begin >= 0 else await blobs.get(key, start, length)
     return stored_log.parse_index(content)
-
-
-LINES = 100  # unless ?to= says otherwise
-LINES_MOST = 1_000
-NUMBER_MOST = 10**9
-JSON_LINE_MOST = 10_000  # characters of a line
-
-
-JOB = declare.identifier("id", "GitHub's id of the job")
-FROM = declare.whole("from", NUMBER_MOST, "the first line", default=1)
-TO = declare.optional_whole("to", NUMBER_MOST, f"the last line, at most {LINES_MOST:,} later")
-
-
-class LogLine(Struct, frozen=True, kw_only=True):
-    """A line, without timestamp and escape sequences."""
-
-    number: int
-    at: Time | None
-    text: str
-
-
-class LogLines(Answer, frozen=True, kw_only=True):
-    """Lines of a job's log"""
-
-    total: Annotated[int, Meta(description="lines of the whole log")]
-    lines: list[LogLine]
 
 
 async def send_lines(request: web.Request) -> web.Response:
@@ -291,58 +313,27 @@ async def send_lines(request: web.Request) -> web.Response:
 LINES_ENDPOINTS = (
     Endpoint(
         web.get(r"/api/ci/logs/{owner}/{repo}/{id:\d+}", send_lines),
-        op.Operation(
+        openapi.Operation(
             "GET /api/ci/logs/{owner}/{repo}/{id}",
             "ciLogLines",
             "Lines of a job's log",
             LogLines,
-            topic=op.CI,
-            callers=op.READER,
-            parameters=describe_parameters((declare.REPO, JOB, FROM, TO)),
-            refusals=[op.WRONG_PARAMETER, NO_LOG, *op.READING],
+            topic=openapi.CI,
+            callers=openapi.READER,
+            parameters=describe_parameters((parameters.REPO, JOB, FROM, TO)),
+            refusals=[openapi.WRONG_PARAMETER, NO_LOG, *openapi.READING],
         ),
     ),
 )
 
 
-LINE_SHOWN = 2_000  # characters of a line
-PIECES = 200  # of different colours in a line
-MARKERS = {
-    "##[error]": "bad",
-    "##[warning]": "warn",
-    "##[notice]": "wait",
-    "##[command]": "command",
-    "##[debug]": "idle",
-    "##[group]": "group",
-    "##[endgroup]": "endgroup",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownLine:
-    """A line: pieces of (classes, text); the classes are ours, the text comes from outside."""
-
-    number: int
-    at: int | None  # epoch milliseconds
-    marker: str  # a value of MARKERS, or nothing
-    pieces: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fold:
-    """Lines that belong together; `title` begins a group."""
-
-    title: ShownLine | None
-    lines: tuple[ShownLine, ...]
-
-
 def colour_lines(lines: Sequence[bytes], *, first: int) -> list[ShownLine]:
-    """Return raw lines as a page shows them; `first` is the number of the first."""
+    """Turn raw lines into lines of a page; `first` is the number of the first."""
     return [_shown_line(number, raw) for number, raw in enumerate(lines, first)]
 
 
 def fold_groups(lines: Sequence[ShownLine]) -> list[Fold]:
-    """Return lines with those of one group together; the line that ends a group says nothing and goes."""
+    """Fold the lines of each group together, and drop the lines that end groups."""
     folds: list[Fold] = []
     title: ShownLine | None = None
     inside: list[ShownLine] = []
@@ -380,7 +371,7 @@ def _pieces(body: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _codes(sequence: bytes) -> list[int]:
-    """Return what a colour sequence says; nothing for any other."""
+    """Return the codes of a colour sequence, or nothing for any other sequence."""
     if not (sequence.startswith(b"\x1b[") and sequence.endswith(b"m") and SEQUENCE.fullmatch(sequence)):
         return []
     parts = sequence[2:-1].split(b";")

@@ -16,15 +16,12 @@ from bot.core.errors import Rejected
 from bot.evidence.logs import search
 from bot.evidence.logs.failure_lines import job_page, log_page
 from bot.evidence.logs.rows import DAY
-from bot.jobs import rows as trunk_rows
+from bot.jobs import rows as job_rows
 from bot.pages import job_reads
 from bot.pages.logs import log
-from bot.web import addresses, html
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import addresses, html, openapi, parameters
 from bot.web.access import CONTEXT
-from bot.web.answers import Answer, matching
-from bot.web.answers import send_json as send
+from bot.web.answers import Answer, matching, send_json
 from bot.web.limits import client_ip
 from bot.web.openapi import INVALID_PARAMETER, DeclaredRefusal
 from bot.web.page_cache import NOT_STORED
@@ -39,13 +36,27 @@ if TYPE_CHECKING:
     from bot.web.parameters import Query
 
 PATTERN_MOST = 500  # characters
-PATTERN = op.needed("q", op.Text, f"a regular expression of RE2, at most {PATTERN_MOST} characters")
+PATTERN = openapi.needed("q", openapi.Text, f"a regular expression of RE2, at most {PATTERN_MOST} characters")
 NO_LOG = DeclaredRefusal(404, "not_found", "no log of that commit or branch may be shown")
-TOO_MANY: op.Refusal = (
+TOO_MANY: openapi.Refusal = (
     429,
     "rate_limited",
     "two searches run already, or the address has had ten in a minute",
 )
+RUN_MOST = 2**53  # the largest id of a run
+
+REPO = parameters.REPO
+SHA = parameters.commit("the whole SHA of the commit")
+RUN = parameters.optional_whole("run", RUN_MOST, "a run; left out: all runs of the commit")
+FROM = parameters.whole(
+    "from", search.LOGS_OF_COMMIT_MOST, "the log to go on with, `next` of an answer", default=1
+)
+NOTHING_HERE = "no log of that commit may be shown here; it takes the whole SHA"
+COMMITS, COMMITS_MOST = 20, 200
+DAYS_MOST = 90
+CURSOR = re.compile(r"([0-9a-f]{40,64})\.(\d{1,6})\.(\d{1,6})")
+BRANCH = parameters.text("branch", "the branch; left out: the default one")
+DAYS = parameters.optional_whole("days", DAYS_MOST, "only commits of so many days")
 
 
 class LogHit(Struct, frozen=True, kw_only=True):
@@ -67,52 +78,6 @@ class LogHits(Struct, frozen=True, kw_only=True):
     problem: Annotated[str | None, Meta(description="why the log was not searched, or only its beginning")]
 
 
-async def search_for_request(
-    request: web.Request, logs: Sequence[SearchableRow], pattern: str
-) -> list[SearchedLog]:
-    """Search logs in order, as many as the limits allow; raises Rejected.
-
-    The pattern comes from a stranger: it is compiled in the child only, once the request is admitted.
-    """
-    if len(pattern) > PATTERN_MOST:
-        raise Rejected(400, "invalid_parameter", f"q may have at most {PATTERN_MOST} characters")
-    context = request.app[CONTEXT]
-    address = client_ip(request, context.settings.trusted_proxies)
-    with context.resource(search.SEARCHES).admitted(address), log.blobs_answering():
-        return await search.search_logs(context, logs, pattern)
-
-
-def logs_with_hits(searched: Sequence[SearchedLog]) -> list[LogHits]:
-    """Return the logs in which something was found, or that could not be searched."""
-    return [hits for hits in map(_log_hits, searched) if hits.hits or hits.problem]
-
-
-def _log_hits(log: SearchedLog) -> LogHits:
-    seen = log.searched
-    problem = log.problem or ("only its beginning was searched" if seen and not seen.whole else "")
-    return LogHits(
-        repo=log.log["repo"],
-        job_id=log.log["job_id"],
-        name=log.log["name"],
-        sha=log.log["sha"],
-        hits=[LogHit(line_num=hit.line_num, line=hit.line) for hit in seen.hits] if seen else [],
-        more=seen is not None and seen.more,
-        problem=problem or None,
-    )
-
-
-RUN_MOST = 2**53  # the largest id of a run
-
-
-REPO = declare.REPO
-SHA = declare.commit("the whole SHA of the commit")
-RUN = declare.optional_whole("run", RUN_MOST, "a run; left out: all runs of the commit")
-FROM = declare.whole(
-    "from", search.LOGS_OF_COMMIT_MOST, "the log to go on with, `next` of an answer", default=1
-)
-NOTHING_HERE = "no log of that commit may be shown here; it takes the whole SHA"
-
-
 @dataclass(frozen=True, kw_only=True)
 class CommitLogs:
     """The logs that a request may search."""
@@ -131,6 +96,87 @@ class LogSearch(Answer, frozen=True, kw_only=True):
     total: Annotated[int, Meta(description="stored logs of the commit, or of the run")]
     next: Annotated[int | None, Meta(description="the `from` that goes on; null: all were searched")]
     jobs: list[LogHits]
+
+
+class BranchLogSearch(Answer, frozen=True, kw_only=True):
+    """Lines of the logs of a branch's commits that match a pattern, the newest commits first"""
+
+    branch: str
+    commits: Annotated[int, Meta(description="of the branch that are looked at, from the newest one back")]
+    searched_commits: Annotated[int, Meta(description="of these: all their logs were searched")]
+    searched: Annotated[int, Meta(description="logs, in this answer")]
+    next: Annotated[str | None, Meta(description="the `before` that goes on; null: all were searched")]
+    jobs: list[LogHits]
+
+
+class SearchCursor(NamedTuple):
+    """Where a search goes on."""
+
+    sha: str | None  # the commit; None: the newest
+    logs: int = 0  # of that commit, searched before
+    commits: int = 0  # before it, done
+
+    def __str__(self) -> str:
+        """The cursor as it stands in answers and addresses."""
+        return f"{self.sha}.{self.logs}.{self.commits}"
+
+
+class CommitRange(NamedTuple):
+    """Which commits of which branch are looked at."""
+
+    repo: str
+    branch: str
+    commits: int
+    days: int | None
+    cursor: SearchCursor
+
+
+class BranchLogs(NamedTuple):
+    """Logs that one search may look at, and the commits that they are of."""
+
+    of: CommitRange
+    shas: list[str]  # from the cursor's commit back
+    rows: list[SearchableRow]
+    whole: int  # of these commits: how many have all their logs among the rows
+
+    @property
+    def unknown(self) -> bool:
+        """Whether no commit of the branch is known in the time that is asked for."""
+        return not self.shas and self.of.cursor.sha is None
+
+
+async def search_for_request(
+    request: web.Request, logs: Sequence[SearchableRow], pattern: str
+) -> list[SearchedLog]:
+    """Search logs in order, as many as the limits allow; raise Rejected if the request is not admitted.
+
+    The pattern comes from a stranger: it is compiled in the child only, once the request is admitted.
+    """
+    if len(pattern) > PATTERN_MOST:
+        raise Rejected(400, "invalid_parameter", f"q may have at most {PATTERN_MOST} characters")
+    context = request.app[CONTEXT]
+    address = client_ip(request, context.settings.trusted_proxies)
+    with context.resource(search.SEARCHES).admitted(address), log.blobs_answering():
+        return await search.search_logs(context, logs, pattern)
+
+
+def logs_with_hits(searched: Sequence[SearchedLog]) -> list[LogHits]:
+    """Return the logs with hits, and those that could not be searched."""
+    return [hits for hits in map(_log_hits, searched) if hits.hits or hits.problem]
+
+
+def _log_hits(log: SearchedLog) -> LogHits:
+    seen = log.searched
+    problem = log.problem or ("only its beginning was searched" if seen and not seen.whole else "")
+    return LogHits(
+        repo=log.log["repo"],
+        job_id=log.log["job_id"],
+        name=log.log["name"],
+        sha=log.log["sha"],
+        hits=[LogHit(line_num=hit.line_num, line=hit.line) for hit in seen.hits] if seen else [],
+        more=seen is not None and seen.more,
+        problem=problem or None,
+    )
 
 
 async def show_commit_page(request: web.Request) -> web.Response:
@@ -168,7 +214,7 @@ async def _commit_page(request: web.Request) -> web.Response:
 async def send_commit_json(request: web.Request) -> web.Response:
     """Answer with the lines that match."""
     pattern = addresses.needed(request, "q")
-    return send(await _search_commit(request, await _commit_logs(request), pattern))
+    return send_json(await _search_commit(request, await _commit_logs(request), pattern))
 
 
 async def _search_commit(request: web.Request, wanted: CommitLogs, pattern: str) -> LogSearch:
@@ -184,7 +230,7 @@ async def _search_commit(request: web.Request, wanted: CommitLogs, pattern: str)
 
 
 async def _commit_logs(request: web.Request) -> CommitLogs:
-    """Return the logs of the commit in the path that this request may see; raises Rejected 404 without any."""
+    """Return the logs of the commit in the path that this request may see; raise Rejected 404 without any."""
     async with open_query(request, (REPO, SHA, RUN, FROM)) as query:
         tx, repo, sha = query.tx, query[REPO], query[SHA]
         own = await job_reads.visible_ids_of(query, repo)
@@ -203,50 +249,22 @@ COMMIT_ENDPOINTS = (
     Endpoint(web.get("/{owner}/{repo}/commit/{sha}/logs", show_commit_page)),
     Endpoint(
         web.get("/api/ci/logs/{owner}/{repo}/commit/{sha}", send_commit_json),
-        op.Operation(
+        openapi.Operation(
             "GET /api/ci/logs/{owner}/{repo}/commit/{sha}",
             "ciLogSearch",
             "Lines of a commit's logs that match a pattern",
             LogSearch,
-            topic=op.CI,
-            callers=op.READER,
+            topic=openapi.CI,
+            callers=openapi.READER,
             parameters=[*describe_parameters((REPO, SHA)), PATTERN, *describe_parameters((RUN, FROM))],
-            refusals=[op.WRONG_PARAMETER, NO_LOG, TOO_MANY, *op.READING],
+            refusals=[openapi.WRONG_PARAMETER, NO_LOG, TOO_MANY, *openapi.READING],
         ),
     ),
 )
 
 
-COMMITS, COMMITS_MOST = 20, 200
-DAYS_MOST = 90
-CURSOR = re.compile(r"([0-9a-f]{40,64})\.(\d{1,6})\.(\d{1,6})")
-
-
-class BranchLogSearch(Answer, frozen=True, kw_only=True):
-    """Lines of the logs of a branch's commits that match a pattern, the newest commits first"""
-
-    branch: str
-    commits: Annotated[int, Meta(description="of the branch that are looked at, from the newest one back")]
-    searched_commits: Annotated[int, Meta(description="of these: all their logs were searched")]
-    searched: Annotated[int, Meta(description="logs, in this answer")]
-    next: Annotated[str | None, Meta(description="the `before` that goes on; null: all were searched")]
-    jobs: list[LogHits]
-
-
-class SearchCursor(NamedTuple):
-    """Where a search goes on."""
-
-    sha: str | None  # the commit; None: the newest
-    logs: int = 0  # of that commit, searched before
-    commits: int = 0  # before it, done
-
-    def __str__(self) -> str:
-        """The cursor as answers and addresses have it."""
-        return f"{self.sha}.{self.logs}.{self.commits}"
-
-
 def parse_cursor(text: str) -> SearchCursor:
-    """Return where to go on; raises Rejected."""
+    """Parse where to go on; raise Rejected if it is no cursor."""
     match = CURSOR.fullmatch(text)
     if not match:
         raise INVALID_PARAMETER.because("before must be `next` of an answer")
@@ -257,13 +275,12 @@ def _read_commits(request: web.Request) -> int | None:
     return addresses.whole(request, "commits", default=0, most=COMMITS_MOST) or None
 
 
-BRANCH = declare.text("branch", "the branch; left out: the default one")
 COMMITS_LOOKED_AT = Parameter(
     "commits",
     _read_commits,
     None,
     (
-        op.whole(
+        openapi.whole(
             "commits",
             COMMITS_MOST,
             f"how many commits are looked at; with `days` all of them, up to {COMMITS_MOST}",
@@ -271,39 +288,14 @@ COMMITS_LOOKED_AT = Parameter(
         ),
     ),
 )
-DAYS = declare.optional_whole("days", DAYS_MOST, "only commits of so many days")
-BEFORE = declare.parsed(
+BEFORE = parameters.parsed(
     "before",
     Annotated[str, matching(CURSOR)],
     "where to go on, `next` of an answer",
     parse=parse_cursor,
     default=SearchCursor(None),
 )
-BRANCH_PARAMETERS = (declare.REPO, BRANCH, COMMITS_LOOKED_AT, DAYS, BEFORE)
-
-
-class CommitRange(NamedTuple):
-    """Which commits of which branch are looked at."""
-
-    repo: str
-    branch: str
-    commits: int
-    days: int | None
-    cursor: SearchCursor
-
-
-class BranchLogs(NamedTuple):
-    """Logs that one search may look at, and the commits that they are of."""
-
-    of: CommitRange
-    shas: list[str]  # from the cursor's commit back
-    rows: list[SearchableRow]
-    whole: int  # of these commits: how many have all their logs among the rows
-
-    @property
-    def unknown(self) -> bool:
-        """Whether no commit of the branch is known in the time that is asked for."""
-        return not self.shas and self.of.cursor.sha is None
+BRANCH_PARAMETERS = (parameters.REPO, BRANCH, COMMITS_LOOKED_AT, DAYS, BEFORE)
 
 
 async def show_branch_page(request: web.Request) -> web.Response:
@@ -340,7 +332,7 @@ async def send_branch_json(request: web.Request) -> web.Response:
     pattern, logs = addresses.needed(request, "q"), await _branch_logs(request)
     if logs.unknown:
         raise NO_LOG.because(f"no commit of {logs.of.branch} is known here in that time")
-    return send(await _search_branch(request, logs, pattern))
+    return send_json(await _search_branch(request, logs, pattern))
 
 
 async def _search_branch(request: web.Request, logs: BranchLogs, pattern: str) -> BranchLogSearch:
@@ -358,7 +350,7 @@ async def _search_branch(request: web.Request, logs: BranchLogs, pattern: str) -
 
 
 def _next_cursor(logs: BranchLogs, searched: int) -> SearchCursor | None:
-    """Return where to go on after some of the logs, None where all were searched."""
+    """Return where to go on after some of the logs, or None once all were searched."""
     cursor = logs.of.cursor
     if searched < len(logs.rows):
         sha = logs.rows[searched]["sha"]
@@ -376,10 +368,10 @@ def _next_cursor(logs: BranchLogs, searched: int) -> SearchCursor | None:
 
 
 async def _branch_logs(request: web.Request) -> BranchLogs:
-    """Return the logs that this request may see, as many as one search looks at; raises Rejected."""
+    """Return the logs that this request may see, as many as one search takes; raise Rejected without any."""
     async with open_query(request, BRANCH_PARAMETERS) as query:
         tx = query.tx
-        own = await job_reads.visible_ids_of(query, query[declare.REPO])
+        own = await job_reads.visible_ids_of(query, query[parameters.REPO])
         if not own:
             raise NO_LOG.because("no log of that repository may be shown here")
         of = await _commit_range(query, own)
@@ -418,13 +410,13 @@ async def _gather_logs(
 async def _commit_range(query: Query, own: set[int]) -> CommitRange:
     branch = query[BRANCH]
     if not branch:
-        record = await trunk_rows.repository(query.tx, own)
+        record = await job_rows.repository(query.tx, own)
         branch = (record and record["default_branch"]) or ""
         if not branch:
             raise NO_LOG.because("the default branch is not known: name one with branch=")
     days = query[DAYS]
     return CommitRange(
-        repo=query[declare.REPO],
+        repo=query[parameters.REPO],
         branch=branch,
         commits=query[COMMITS_LOOKED_AT] or (COMMITS_MOST if days else COMMITS),
         days=days,
@@ -436,19 +428,19 @@ BRANCH_ENDPOINTS = (
     Endpoint(web.get("/{owner}/{repo}/logs", show_branch_page)),
     Endpoint(
         web.get("/api/ci/logs/{owner}/{repo}", send_branch_json),
-        op.Operation(
+        openapi.Operation(
             "GET /api/ci/logs/{owner}/{repo}",
             "ciBranchLogSearch",
             "Lines of the logs of a branch's newest commits that match a pattern",
             BranchLogSearch,
-            topic=op.CI,
-            callers=op.READER,
+            topic=openapi.CI,
+            callers=openapi.READER,
             parameters=[
-                *describe_parameters((declare.REPO,)),
+                *describe_parameters((parameters.REPO,)),
                 PATTERN,
                 *describe_parameters(BRANCH_PARAMETERS[1:]),
             ],
-            refusals=[op.WRONG_PARAMETER, NO_LOG, TOO_MANY, *op.READING],
+            refusals=[openapi.WRONG_PARAMETER, NO_LOG, TOO_MANY, *openapi.READING],
         ),
     ),
 )

@@ -55,7 +55,7 @@ async def job_section(tx: Transaction, subject: JobSubject) -> list[Block]:
 
 
 async def job_json(tx: Transaction, subject: JobSubject) -> dict[str, Any]:
-    """Return the number of lines and the verdicts of a job's log, as `ootbot logs explain --json` has them."""
+    """Return the number of lines and the verdicts of a job's log, like `ootbot logs explain --json`."""
     log = await rows.find_log(tx, subject.repository_id, subject.job_id)
     verdicts = await rows.verdicts_of_jobs(tx, subject.repository_id, [subject.job_id])
     return {
@@ -65,7 +65,7 @@ async def job_json(tx: Transaction, subject: JobSubject) -> dict[str, Any]:
 
 
 async def cell_lines(tx: Transaction, subject: CellSubject) -> dict[int, BlockLine]:
-    """Return where the logs of other CIs' jobs are: those of GitHub's are on the jobs' pages."""
+    """Return links to the logs of jobs on other CIs; those of GitHub's jobs are on the jobs' pages."""
     wanted = [job_id for job_id in subject.job_ids if is_elsewhere(job_id)]
     lengths = await rows.lengths_of_logs(tx, subject.repository_id, wanted) if wanted else {}
     return {
@@ -94,7 +94,7 @@ def verdict_json(verdict: VerdictRow) -> dict[str, Any]:
 
 
 async def _judgement_lines(tx: Transaction, subject: JobSubject) -> list[BlockLine]:
-    """Return what is known of the failure elsewhere, with what shows it; it need not be the cause."""
+    """Return what is known of the failure elsewhere, with the evidence; it need not be the cause."""
     failed = await failed_jobs.failure_of_job(tx, subject.repository_id, subject.job_id)
     if failed is None:
         return []

@@ -30,6 +30,14 @@ PACKED_MOST = 150  # pieces, the longest
 NICE = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400)
 
 Piece = tuple[str, int, int]  # name, start, end
+STEPS_DRAWN, STEPS_LISTED, COMMANDS_LISTED, PAIRS_LISTED, SERIES_LISTED = 60, 60, 50, 20, 100
+LANE = 11  # units of the drawing
+SERIES_SHOWN_MOST = 6  # at once
+ACCELERATOR_FIELDS = {
+    "util_percent": "util",
+    "mem_util_percent": "mem_bandwidth",
+    "allocated_mem_percent": "allocated_mem_percent",
+}
 
 
 class Band(NamedTuple):
@@ -48,87 +56,11 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesLine:
-    """A series: the path of its extremes, that of its means, and marks where it is over 100 %."""
+    """A series: the path of its extremes, the path of its means, and marks where it exceeds 100 %."""
 
     path: str
     mean: str
     over: str
-
-
-class TimeWindow:
-    """A part of a log's time, and the records in it."""
-
-    def __init__(self, timestamps: Sequence[int], start: int, end: int) -> None:
-        self.start, self.end = start, max(end, start + 1)
-        self._times = timestamps
-        # one record before and after: time without data may reach over the edges
-        self.first = max(0, bisect_left(timestamps, start) - 1)
-        self.last = min(len(timestamps), bisect_right(timestamps, end) + 1)
-        columns = [
-            bisect_left(timestamps, self.start + (self.end - self.start) * at / WIDTH, self.first, self.last)
-            for at in range(WIDTH + 1)
-        ]
-        columns[-1] = bisect_right(timestamps, self.end, self.first, self.last)
-        self.columns = [
-            (at, begin, end) for at, (begin, end) in enumerate(itertools.pairwise(columns)) if begin < end
-        ]
-        self.gap = HOLE * usual_interval(timestamps)
-
-    def x(self, at: float) -> int:
-        """Return where a time is drawn."""
-        share = (at - self.start) / (self.end - self.start)
-        return round(min(max(share, 0.0), 1.0) * WIDTH)
-
-    def band(self, start: float, end: float) -> Band | None:
-        """Return where something that lasted is drawn; None outside."""
-        if end < self.start or start > self.end:
-            return None
-        x = self.x(start)
-        return Band(x, max(1, self.x(end) - x))
-
-    def holes(self) -> list[Band]:
-        """Return where nothing is known."""
-        bands = []
-        for at in range(max(self.first, 1), self.last):
-            before, after = self._times[at - 1], self._times[at]
-            if after - before > self.gap and (band := self.band(before, after)):
-                bands.append(band)
-        return bands
-
-    def ticks(self) -> list[Tick]:
-        """Return round times."""
-        length = self.end - self.start
-        step = next(
-            (length_of_step for length_of_step in NICE if length / length_of_step <= TICKS_MOST),
-            86_400 * math.ceil(length / 604_800),
-        )
-        first = -(-self.start // step) * step
-        return [Tick(self.x(at), at) for at in range(first, self.end + 1, step)]
-
-    def line(self, most: Sequence[float], means: Sequence[float] | None) -> SeriesLine:
-        """Return how a series is drawn, given its maxima and means by record."""
-        path, mean, over = _Pen(), _Pen(), []
-        whole = not math.isnan(sum(most[self.first : self.last]))
-        averages = means if means is not None else most
-        broken_at = [at for at in range(max(self.first, 1), self.last) if self._hole(at)]
-        for x, begin, end in self.columns:
-            points = most[begin:end] if whole else _known_values(most[begin:end])
-            if not points:
-                continue
-            broken = bool(broken_at) and bisect_right(broken_at, begin) != bisect_right(broken_at, path.at)
-            path.at = mean.at = begin
-            low, high = min(points), max(points)
-            path.to(x, _y(high), lift=broken)
-            path.down(_y(low))
-            known = _known_values(averages[begin:end])
-            if known:
-                mean.to(x, _y(math.fsum(known) / len(known)), lift=broken)
-            if high > 100:
-                over.append(f"M{x} 0v-6")
-        return SeriesLine(path=path.text(), mean=mean.text(), over="".join(over))
-
-    def _hole(self, at: int) -> bool:
-        return self._times[at] - self._times[at - 1] > self.gap
 
 
 class _Pen:
@@ -163,41 +95,6 @@ class Placed(NamedTuple):
 
     lane: int
     piece: Piece
-
-
-def pack_lanes(pieces: Iterable[Piece]) -> tuple[list[Placed], int]:
-    """Return the pieces that have a place, by start, and how many others there are."""
-    # each piece goes into the first lane that is free: there are as few as are needed
-    longest = sorted(pieces, key=lambda piece: piece[1] - piece[2])
-    free: list[int] = []  # when each lane is free again
-    placed = []
-    for piece in sorted(longest[:PACKED_MOST], key=lambda piece: (piece[1], piece[2], piece[0])):
-        lane = next((at for at, end in enumerate(free) if end <= piece[1]), len(free))
-        if lane == LANES_MOST:
-            continue
-        if lane == len(free):
-            free.append(0)
-        free[lane] = max(piece[2], piece[1] + 1)
-        placed.append(Placed(lane, piece))
-    return placed, len(longest) - len(placed)
-
-
-def usual_interval(timestamps: Sequence[int]) -> float:
-    """Return the median of the times between records."""
-    gaps = sorted(later - earlier for earlier, later in itertools.pairwise(timestamps))
-    return max(1.0, gaps[len(gaps) // 2]) if gaps else 1.0
-
-
-def _known_values(values: Sequence[float]) -> list[float]:
-    return [value for value in values if value == value]  # noqa: PLR0124 - only NaN is not itself
-
-
-def _y(percent: float) -> int:
-    return round(HEIGHT * (1 - min(percent, 100.0) / 100))
-
-
-STEPS_DRAWN, STEPS_LISTED, COMMANDS_LISTED, PAIRS_LISTED, SERIES_LISTED = 60, 60, 50, 20, 100
-LANE = 11  # units of the drawing
 
 
 class ChartStep(NamedTuple):
@@ -300,8 +197,123 @@ class ChartQuery:
         return self.path + (f"?{query}" if query else "")
 
 
+class ChartedSeries(NamedTuple):
+    """A series that can be charted: its short name, and the ids of its two halves."""
+
+    name: str  # such as gpu_0_util
+    most: str  # id of the maxima
+    mean: str  # id of the means; the log may not have it
+
+
+class TimeWindow:
+    """A part of a log's time, and the records in it."""
+
+    def __init__(self, timestamps: Sequence[int], start: int, end: int) -> None:
+        self.start, self.end = start, max(end, start + 1)
+        self._times = timestamps
+        # one record before and after: time without data may reach over the edges
+        self.first = max(0, bisect_left(timestamps, start) - 1)
+        self.last = min(len(timestamps), bisect_right(timestamps, end) + 1)
+        columns = [
+            bisect_left(timestamps, self.start + (self.end - self.start) * at / WIDTH, self.first, self.last)
+            for at in range(WIDTH + 1)
+        ]
+        columns[-1] = bisect_right(timestamps, self.end, self.first, self.last)
+        self.columns = [
+            (at, begin, end) for at, (begin, end) in enumerate(itertools.pairwise(columns)) if begin < end
+        ]
+        self.gap = HOLE * usual_interval(timestamps)
+
+    def x(self, at: float) -> int:
+        """Return where a time is drawn."""
+        share = (at - self.start) / (self.end - self.start)
+        return round(min(max(share, 0.0), 1.0) * WIDTH)
+
+    def band(self, start: float, end: float) -> Band | None:
+        """Return where something that lasted is drawn; None outside."""
+        if end < self.start or start > self.end:
+            return None
+        x = self.x(start)
+        return Band(x, max(1, self.x(end) - x))
+
+    def holes(self) -> list[Band]:
+        """Return where nothing is known."""
+        bands = []
+        for at in range(max(self.first, 1), self.last):
+            before, after = self._times[at - 1], self._times[at]
+            if after - before > self.gap and (band := self.band(before, after)):
+                bands.append(band)
+        return bands
+
+    def ticks(self) -> list[Tick]:
+        """Return round times."""
+        length = self.end - self.start
+        step = next(
+            (length_of_step for length_of_step in NICE if length / length_of_step <= TICKS_MOST),
+            86_400 * math.ceil(length / 604_800),
+        )
+        first = -(-self.start // step) * step
+        return [Tick(self.x(at), at) for at in range(first, self.end + 1, step)]
+
+    def line(self, most: Sequence[float], means: Sequence[float] | None) -> SeriesLine:
+        """Draw a series, given its maxima and means by record."""
+        path, mean, over = _Pen(), _Pen(), []
+        whole = not math.isnan(sum(most[self.first : self.last]))
+        averages = means if means is not None else most
+        broken_at = [at for at in range(max(self.first, 1), self.last) if self._hole(at)]
+        for x, begin, end in self.columns:
+            points = most[begin:end] if whole else _known_values(most[begin:end])
+            if not points:
+                continue
+            broken = bool(broken_at) and bisect_right(broken_at, begin) != bisect_right(broken_at, path.at)
+            path.at = mean.at = begin
+            low, high = min(points), max(points)
+            path.to(x, _y(high), lift=broken)
+            path.down(_y(low))
+            known = _known_values(averages[begin:end])
+            if known:
+                mean.to(x, _y(math.fsum(known) / len(known)), lift=broken)
+            if high > 100:
+                over.append(f"M{x} 0v-6")
+        return SeriesLine(path=path.text(), mean=mean.text(), over="".join(over))
+
+    def _hole(self, at: int) -> bool:
+        return self._times[at] - self._times[at - 1] > self.gap
+
+
+def pack_lanes(pieces: Iterable[Piece]) -> tuple[list[Placed], int]:
+    """Give pieces lanes: return those that have one, by start, and how many others there are."""
+    # each piece goes into the first lane that is free: there are as few as are needed
+    longest = sorted(pieces, key=lambda piece: piece[1] - piece[2])
+    free: list[int] = []  # when each lane is free again
+    placed = []
+    for piece in sorted(longest[:PACKED_MOST], key=lambda piece: (piece[1], piece[2], piece[0])):
+        lane = next((at for at, end in enumerate(free) if end <= piece[1]), len(free))
+        if lane == LANES_MOST:
+            continue
+        if lane == len(free):
+            free.append(0)
+        free[lane] = max(piece[2], piece[1] + 1)
+        placed.append(Placed(lane, piece))
+    return placed, len(longest) - len(placed)
+
+
+def usual_interval(timestamps: Sequence[int]) -> float:
+    """Return the median of the times between records."""
+    gaps = sorted(later - earlier for earlier, later in itertools.pairwise(timestamps))
+    return max(1.0, gaps[len(gaps) // 2]) if gaps else 1.0
+
+
+def _known_values(values: Sequence[float]) -> list[float]:
+    return [value for value in values if value == value]  # noqa: PLR0124 - only NaN is not itself
+
+
+def _y(percent: float) -> int:
+    return round(HEIGHT * (1 - min(percent, 100.0) / 100))
+
+
 def draw_job(row: JobRow, stored: StoredUsage, steps: Sequence[ChartStep], query: ChartQuery) -> JobChart:
-    """Return a job's page."""
+    """Draw the chart and fill the tables of a job's page."""
     known = charted_series(stored.series)
     summaries = stored.details.get("summaries", {})
     means = {name: summary["avg"] for name, summary in summaries.items()}
@@ -464,7 +476,7 @@ def _most(timestamps: Sequence[int], column: Sequence[float], start: int, end: i
 
 
 def _accelerator_memory(summaries: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the most MiB in use of every accelerator."""
+    """Return the most MiB that each accelerator had in use."""
     accelerators = []
     for series, summary in summaries.items():
         parts = series.split("|")
@@ -473,24 +485,8 @@ def _accelerator_memory(summaries: Mapping[str, Any]) -> list[tuple[str, float]]
     return accelerators
 
 
-SERIES_SHOWN_MOST = 6  # at once
-ACCELERATOR_FIELDS = {
-    "util_percent": "util",
-    "mem_util_percent": "mem_bandwidth",
-    "allocated_mem_percent": "allocated_mem_percent",
-}
-
-
-class ChartedSeries(NamedTuple):
-    """A series that can be charted: its short name, and the ids of its two halves."""
-
-    name: str  # such as gpu_0_util
-    most: str  # id of the maxima
-    mean: str  # id of the means; the log may not have it
-
-
 def charted_series(ids: Iterable[str]) -> list[ChartedSeries]:
-    """Return what can be charted of a log's series, in their order; a second accelerator of one place gets a number."""
+    """Return the series that can be charted, in order; a second accelerator of the same name gets a number."""
     series_by_name: dict[str, ChartedSeries] = {}
     for series in ids:
         name = _series_name(series)
@@ -507,7 +503,7 @@ def charted_series(ids: Iterable[str]) -> list[ChartedSeries]:
 def choose_series(
     known: Sequence[ChartedSeries], requested: str, means: Mapping[str, float]
 ) -> list[ChartedSeries]:
-    """Return the series asked for, by name with commas between; else cpu, memory and of accelerators the worst.
+    """Return the series asked for by name, else cpu, memory and the worst accelerators.
 
     These are the one that is used least and the one whose memory is fullest, by the `means` of series.
     """

@@ -14,8 +14,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from bot.core.json_fields import Kind
-from bot.core.json_fields import read_member as read_field
+from bot.core.json_fields import Kind, read_member
 from bot.evidence.collect.blobs import BLOBS
 from bot.evidence.collect.remote_blobs import BlobMissing
 from bot.evidence.usage import measured_jobs
@@ -23,15 +22,12 @@ from bot.evidence.usage.measured_jobs import explain_absence
 from bot.evidence.usage.parse import columns
 from bot.evidence.usage.parse.segments import SEGMENT_LEVEL, in_background
 from bot.evidence.usage.tables import JobRow
-from bot.jobs import runs as collected
+from bot.jobs import runs
 from bot.pages import job_reads
-from bot.pages import job_reads as ci_jobs
 from bot.pages.logs import sections as logs
 from bot.pages.usage import chart
 from bot.pages.usage.run import RUN
-from bot.web import answers
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import answers, openapi, parameters
 from bot.web.answers import RowAnswer, fill_struct
 from bot.web.openapi import DeclaredRefusal
 from bot.web.page_cache import in_render_thread
@@ -46,41 +42,35 @@ if TYPE_CHECKING:
     from bot.ingest.record_rows import WorkflowJobRow
     from bot.web.parameters import Query
 
-ATTEMPT = declare.optional_whole("attempt", 1_000_000, "the attempt of the run; without it the newest")
+ATTEMPT = parameters.optional_whole("attempt", 1_000_000, "the attempt of the run; without it the newest")
+SERIES_MOST = 500  # characters
+LATEST = 2**33  # seconds
+OOM = "oom"  # the kind of a verdict on a log
+JOB_OF_PAGE = parameters.identifier("id", "GitHub's id of the job")
+ALL = parameters.choice("all", ("", "1"), "commands in the background, too")
+FROM = parameters.whole("from", LATEST, "the first second of the chart", default=0)
+TO = parameters.whole("to", LATEST, "its last second", default=0)
+SERIES = parameters.text("series", "the series of the chart", most=SERIES_MOST)
+NO_JOB = DeclaredRefusal(404, "not_found", "no usage log of that job may be shown")
+JOB = parameters.identifier("job", "GitHub's id of the job")
+RAW = parameters.choice("raw", ("", "1"), "every record, too")
+JOB_PARAMETERS = (REPO, RUN, JOB, ATTEMPT)
+SERIES_PARAMETERS = (*JOB_PARAMETERS, RAW)
+SERIES_PATH = r"/api/ci/utilization/{owner}/{repo}/{run:\d+}/{job:\d+}"
+_operation = partial(
+    openapi.Operation,
+    topic=openapi.CI,
+    callers=openapi.READER,
+    refusals=[openapi.WRONG_PARAMETER, NO_JOB, *openapi.READING],
+)
 
 
 class JobUsage(NamedTuple):
-    """A job that may be shown: GitHub's record of it, and its utilization; at least one of them."""
+    """A job that may be shown: GitHub's record of it, its utilization, or both."""
 
     job: WorkflowJobRow | None
     row: JobRow | None
     absence: str  # why there is no utilization
-
-
-async def find_usage(query: Query, identifier: int, attempt: int | None) -> JobUsage:
-    """Return a job of the repository in the path; raises Rejected 404 where it may not be shown."""
-    tx, owners = query.tx, await job_reads.visible_ids_of(query, query[REPO])
-    row = await measured_jobs.find_measured_job(tx, owners, identifier, attempt)
-    job = await collected.find_job(tx, owners, identifier)
-    if row is None and job is None:
-        raise job_reads.not_known("job")
-    return JobUsage(job, row, await explain_absence(tx, job) if row is None and job is not None else "")
-
-
-async def read_series(context: Context, row: JobRow) -> columns.StoredUsage | None:
-    """Return a job's series; None once they have been deleted."""
-    if row["blob"] is None:
-        return None
-    try:
-        content = await context.resource(BLOBS).get(row["blob"])
-        return await asyncio.to_thread(columns.decode_usage, content)
-    except (BlobMissing, columns.DamagedBlob):
-        return None
-
-
-SERIES_MOST = 500  # characters
-LATEST = 2**33  # seconds
-OOM = "oom"  # the kind of a verdict on a log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,93 +81,6 @@ class JobPage:
     query: chart.ChartQuery
     verdicts: Sequence[Mapping[str, Any]]
     stored: StoredUsage | None = None
-
-
-JOB_OF_PAGE = declare.identifier("id", "GitHub's id of the job")
-ALL = declare.choice("all", ("", "1"), "commands in the background, too")
-FROM = declare.whole("from", LATEST, "the first second of the chart", default=0)
-TO = declare.whole("to", LATEST, "its last second", default=0)
-SERIES = declare.text("series", "the series of the chart", most=SERIES_MOST)
-
-
-async def read_job(query: Query) -> JobPage:
-    """Read a job, and the verdicts on its log."""
-    usage = await find_usage(query, query[JOB_OF_PAGE], query[ATTEMPT])
-    verdicts: list[Mapping[str, Any]] = []
-    if usage.job is not None:
-        subject = ci_jobs.job_subject(query.request, usage.job)
-        verdicts = (await logs.job_json(query.tx, subject))["verdicts"]
-    chosen = chart.ChartQuery(
-        path=query.request.path,
-        series=query[SERIES],
-        start=query[FROM],
-        end=query[TO],
-        everything=query[ALL] == "1",
-    )
-    return JobPage(usage=usage, query=chosen, verdicts=verdicts)
-
-
-async def load_page_series(query: Query, page: JobPage) -> JobPage:
-    """Load the series of a job."""
-    row = page.usage.row
-    return replace(page, stored=await read_series(query.context, row)) if row else page
-
-
-def show_job(page: JobPage) -> dict[str, Any]:
-    """Return what the page shows: a job's chart and tables."""
-    row, of, stored = page.usage.row, page.usage.job, page.stored
-    repo = row["repo"] if row else of["repo"] if of else ""
-    run_id = row["run_id"] if row else (of and of["run_id"]) or 0
-    identifier = row["job_id"] if row else of["id"] if of else 0
-    peak = row["peak"] if row else None
-    shown = page.query.everything
-    return {
-        "repo": repo,
-        "run_id": run_id,
-        "job_id": identifier,
-        "title": row["job_name"] if row else (of and of["name"]) or "job",
-        "known": of is not None,
-        "row": row,
-        "absence": page.usage.absence,
-        "beside_peak": [name for name in peak["commands"] if shown or not in_background(name)]
-        if peak
-        else [],
-        "view": chart.draw_job(row, stored, chart_steps(of), page.query) if row and stored else None,
-        "query": page.query,
-        "oom": any(each["kind"] == OOM for each in page.verdicts) or bool(row and row["oom_risk"]),
-        "idle": measured_jobs.idle_share(row) if row else None,
-        "accelerators": measured_jobs.accelerators(row["gpu_type"] if row else None),
-        "json_url": f"/api/ci/utilization/{repo}/{run_id}/{identifier}" if row and stored else None,
-    }
-
-
-def chart_steps(of: WorkflowJobRow | None) -> list[chart.ChartStep]:
-    """Return the steps of a job that began, in order."""
-    steps = []
-    for at, step in enumerate(ci_jobs.steps_of_job(of) if of else ()):
-        raw = of["steps"][at] if of and of["steps"] else {}
-        started = read_field(raw, ("started_at",), Kind.TIME)
-        ended = read_field(raw, ("completed_at",), Kind.TIME)
-        if started is not None:
-            steps.append(chart.ChartStep(step.name, started // 1000, (ended or started) // 1000))
-    return steps
-
-
-JOB_VIEW = View(
-    read=read_job,
-    complete=load_page_series,
-    parameters=(REPO, JOB_OF_PAGE, ATTEMPT, ALL, FROM, TO, SERIES),
-    page=Page(
-        path=r"/{owner}/{repo}/job/{id:\d+}/utilization", template="utilization_job.html", values=show_job
-    ),
-)
-
-
-NO_JOB = DeclaredRefusal(404, "not_found", "no usage log of that job may be shown")
-JOB = declare.identifier("job", "GitHub's id of the job")
-RAW = declare.choice("raw", ("", "1"), "every record, too")
-JOB_PARAMETERS = (REPO, RUN, JOB, ATTEMPT)
-SERIES_PARAMETERS = (*JOB_PARAMETERS, RAW)
 
 
 class UsageSegment(Struct, frozen=True, kw_only=True):
@@ -237,6 +140,100 @@ class JobUtilization(Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: UsageMetadata
     ts_list: list[UsageSeries]
     raw: Annotated[list[UsageRaw] | None, Meta(description="every record, with raw=1 only")] = None
+
+
+async def find_usage(query: Query, identifier: int, attempt: int | None) -> JobUsage:
+    """Find a job of the repository in the path; raise Rejected 404 if it may not be shown."""
+    tx, owners = query.tx, await job_reads.visible_ids_of(query, query[REPO])
+    row = await measured_jobs.find_measured_job(tx, owners, identifier, attempt)
+    job = await runs.find_job(tx, owners, identifier)
+    if row is None and job is None:
+        raise job_reads.not_known("job")
+    return JobUsage(job, row, await explain_absence(tx, job) if row is None and job is not None else "")
+
+
+async def read_series(context: Context, row: JobRow) -> columns.StoredUsage | None:
+    """Read a job's series; None once they have been deleted."""
+    if row["blob"] is None:
+        return None
+    try:
+        content = await context.resource(BLOBS).get(row["blob"])
+        return await asyncio.to_thread(columns.decode_usage, content)
+    except (BlobMissing, columns.DamagedBlob):
+        return None
+
+
+async def read_job(query: Query) -> JobPage:
+    """Read a job, and the verdicts on its log."""
+    usage = await find_usage(query, query[JOB_OF_PAGE], query[ATTEMPT])
+    verdicts: list[Mapping[str, Any]] = []
+    if usage.job is not None:
+        subject = job_reads.job_subject(query.request, usage.job)
+        verdicts = (await logs.job_json(query.tx, subject))["verdicts"]
+    chosen = chart.ChartQuery(
+        path=query.request.path,
+        series=query[SERIES],
+        start=query[FROM],
+        end=query[TO],
+        everything=query[ALL] == "1",
+    )
+    return JobPage(usage=usage, query=chosen, verdicts=verdicts)
+
+
+async def load_page_series(query: Query, page: JobPage) -> JobPage:
+    """Load the series of a job."""
+    row = page.usage.row
+    return replace(page, stored=await read_series(query.context, row)) if row else page
+
+
+def show_job(page: JobPage) -> dict[str, Any]:
+    """Return what the page shows: a job's chart and tables."""
+    row, of, stored = page.usage.row, page.usage.job, page.stored
+    repo = row["repo"] if row else of["repo"] if of else ""
+    run_id = row["run_id"] if row else (of and of["run_id"]) or 0
+    identifier = row["job_id"] if row else of["id"] if of else 0
+    peak = row["peak"] if row else None
+    shown = page.query.everything
+    return {
+        "repo": repo,
+        "run_id": run_id,
+        "job_id": identifier,
+        "title": row["job_name"] if row else (of and of["name"]) or "job",
+        "known": of is not None,
+        "row": row,
+        "absence": page.usage.absence,
+        "beside_peak": [name for name in peak["commands"] if shown or not in_background(name)]
+        if peak
+        else [],
+        "view": chart.draw_job(row, stored, chart_steps(of), page.query) if row and stored else None,
+        "query": page.query,
+        "oom": any(each["kind"] == OOM for each in page.verdicts) or bool(row and row["oom_risk"]),
+        "idle": measured_jobs.idle_share(row) if row else None,
+        "accelerators": measured_jobs.accelerators(row["gpu_type"] if row else None),
+        "json_url": f"/api/ci/utilization/{repo}/{run_id}/{identifier}" if row and stored else None,
+    }
+
+
+def chart_steps(of: WorkflowJobRow | None) -> list[chart.ChartStep]:
+    """Return the steps of a job that began, in order."""
+    steps = []
+    for at, step in enumerate(job_reads.steps_of_job(of) if of else ()):
+        raw = of["steps"][at] if of and of["steps"] else {}
+        started = read_member(raw, ("started_at",), Kind.TIME)
+        ended = read_member(raw, ("completed_at",), Kind.TIME)
+        if started is not None:
+            steps.append(chart.ChartStep(step.name, started // 1000, (ended or started) // 1000))
+    return steps
+
+
+JOB_VIEW = View(
+    read=read_job,
+    complete=load_page_series,
+    parameters=(REPO, JOB_OF_PAGE, ATTEMPT, ALL, FROM, TO, SERIES),
+    page=Page(
+        path=r"/{owner}/{repo}/job/{id:\d+}/utilization", template="utilization_job.html", values=show_job
+    ),
+)
 
 
 @in_render_thread
@@ -341,10 +338,6 @@ def _csv_records(stored: StoredUsage) -> str:
     return answers.write_csv(names, lines)
 
 
-SERIES_PATH = r"/api/ci/utilization/{owner}/{repo}/{run:\d+}/{job:\d+}"
-_operation = partial(
-    op.Operation, topic=op.CI, callers=op.READER, refusals=[op.WRONG_PARAMETER, NO_JOB, *op.READING]
-)
 SERIES_ENDPOINTS = (
     Endpoint(
         web.get(SERIES_PATH, send_series),
@@ -362,7 +355,7 @@ SERIES_ENDPOINTS = (
             "GET /api/ci/utilization/{owner}/{repo}/{run}/{job}.csv",
             "jobUtilizationCsv",
             "The same as CSV: a line for every record",
-            op.Content(
+            openapi.Content(
                 str, "a column `ts`, seconds since 1970, and one for every series", media_type="text/csv"
             ),
             parameters=describe_parameters(JOB_PARAMETERS),

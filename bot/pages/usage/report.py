@@ -15,13 +15,10 @@ from bot.evidence.usage import daily_sums, report
 from bot.evidence.usage.daily_sums import UTILIZATION, UsageSums, first_day
 from bot.evidence.usage.report import JobGroup, Numbers, Period, SumPiece, split_periods, sum_pieces
 from bot.jobs.settings import TrunkSettings
-from bot.oot.allowlist import versions as allowlists
+from bot.oot.allowlist import versions
 from bot.pages import job_reads
-from bot.pages import job_reads as ci_jobs
 from bot.queue import sums
-from bot.web import addresses
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import addresses, openapi, parameters
 from bot.web.answers import Answer, matching
 from bot.web.charts import chart, commits_of_days
 from bot.web.openapi import INVALID_PARAMETER, DeclaredRefusal
@@ -39,7 +36,29 @@ if TYPE_CHECKING:
 
 DAY = 86_400_000  # milliseconds
 NO_REPORT = DeclaredRefusal(404, "not_found", "nothing of that repository may be shown")
-RUNS = declare.choice("runs", ("trusted", "others"), "of trusted branches, or the others")
+RUNS = parameters.choice("runs", ("trusted", "others"), "of trusted branches, or the others")
+LISTED_MOST = 300  # listed
+BACKENDS_MOST = 50
+GROUP_KINDS = ("job", "workflow", "runner")
+METRICS = (
+    ("CPU", "cpu"),
+    ("Memory", "memory"),
+    ("Accelerators", "gpu"),
+    ("Their memory bandwidth", "gpu_mem"),
+)
+BY = parameters.choice("by", GROUP_KINDS, "what is a group")
+DAYS = parameters.days()
+PAGE_GRANULARITY = parameters.choice("granularity", report.GRANULARITIES, "periods of the charts")
+SORT = parameters.choice("sort", ("", *report.SORTS), "the order of groups")
+GROUP = parameters.text("group", "the group of the charts")
+PAGE_PARENT = parameters.text("parent", "of a job: its workflow")
+DATE_PATTERN = matching(r"20[2-9]\d-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])")
+KIND_OF_FIELD = {"job_name": "job", "workflow_name": "workflow", "runner_label": "runner"}
+ANSWERED_MOST = 2_000
+EXAMPLE = Meta(examples=["2026-01-31"])
+GROUP_BY = parameters.choice("group_by", tuple(KIND_OF_FIELD), "what is a group")
+PARENT_GROUP = parameters.text("parent_group", "only jobs of this workflow")
+JSON_GRANULARITY = parameters.choice("granularity", ("all", "day", "week", "month"), "periods")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +72,95 @@ class ReportWindow:
     trusted: bool
 
 
+class ListedGroup(NamedTuple):
+    """A group in the table."""
+
+    group: JobGroup
+    numbers: Numbers
+    link: str
+
+
+class ReportQuery(NamedTuple):
+    """What the address asks for."""
+
+    path: str
+    by: str
+    days: int
+    granularity: str
+    trusted: bool
+    sort: str
+    group: JobGroup | None
+
+    def link(self, **changed: object) -> str:
+        """Return the address with some of it changed."""
+        now: dict[str, object] = {
+            "by": self.by,
+            "days": self.days,
+            "granularity": self.granularity,
+            "runs": "trusted" if self.trusted else "others",
+            "sort": self.sort,
+            "group": self.group.key if self.group else "",
+            "parent": self.group.parent if self.group else "",
+        } | changed
+        usual = {"by": "job", "days": 30, "granularity": "day", "runs": "trusted"}
+        query = {name: value for name, value in now.items() if value != usual.get(name, "")}
+        return self.path + (f"?{urlencode(query, errors='replace')}" if query else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageReport:
+    """Groups of a repository's jobs in some days."""
+
+    window: ReportWindow
+    chosen: ReportQuery
+    groups: dict[JobGroup, Numbers]
+    trend: list[tuple[Period, Numbers]]
+    total: Numbers
+    measured: Mapping[bool, int]
+    jobs_run: int
+    backends: list[tuple[str, Numbers]]
+    has_grid: bool  # whether the repository's commits have a page
+    counted_until: int | None
+
+
+class UsagePeriod(Numbers, frozen=True, kw_only=True):
+    """A group in some days"""
+
+    start: Annotated[str, EXAMPLE]
+    end: Annotated[str, EXAMPLE]
+
+
+class UsageGroup(Struct, frozen=True, kw_only=True):
+    """A group of jobs; periods without a measured job are left out"""
+
+    group: str
+    parent: Annotated[str, Meta(description="of a job: its workflow; else empty")]
+    periods: list[UsagePeriod]
+
+
+class UsageReport(Answer, frozen=True, kw_only=True):
+    """Groups of measured jobs, by name"""
+
+    start: Annotated[str, EXAMPLE]
+    end: Annotated[str, EXAMPLE]
+    measured: Annotated[int, Meta(description="jobs with a usage log in these days, of all runs")]
+    jobs: Annotated[int, Meta(description="jobs that were created in these days, measured or not")]
+    groups: list[UsageGroup]
+    more: Annotated[int, Meta(description="groups that are left out")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportGroups:
+    """Groups of a repository's jobs in some days."""
+
+    window: ReportWindow
+    groups: dict[JobGroup, list[tuple[Period, Numbers]]]
+    measured: int
+    jobs: int
+
+
 async def visible_owners(query: Query) -> tuple[str, set[int]]:
-    """Return the repository in the path and its ids; raises Rejected 404 where it may not be shown."""
+    """Return the repository in the path and its ids; raise Rejected 404 if it may not be shown."""
     repo = query[REPO]
     owners = await job_reads.visible_ids_of(query, repo)
     if not owners:
@@ -142,76 +248,6 @@ async def _read_rows(
         group=group,
         parent=parent,
     )
-
-
-LISTED_MOST = 300  # listed
-BACKENDS_MOST = 50
-GROUP_KINDS = ("job", "workflow", "runner")
-METRICS = (
-    ("CPU", "cpu"),
-    ("Memory", "memory"),
-    ("Accelerators", "gpu"),
-    ("Their memory bandwidth", "gpu_mem"),
-)
-
-
-class ListedGroup(NamedTuple):
-    """A group in the table."""
-
-    group: JobGroup
-    numbers: Numbers
-    link: str
-
-
-class ReportQuery(NamedTuple):
-    """What the address asks for."""
-
-    path: str
-    by: str
-    days: int
-    granularity: str
-    trusted: bool
-    sort: str
-    group: JobGroup | None
-
-    def link(self, **changed: object) -> str:
-        """Return the address with some of it changed."""
-        now: dict[str, object] = {
-            "by": self.by,
-            "days": self.days,
-            "granularity": self.granularity,
-            "runs": "trusted" if self.trusted else "others",
-            "sort": self.sort,
-            "group": self.group.key if self.group else "",
-            "parent": self.group.parent if self.group else "",
-        } | changed
-        usual = {"by": "job", "days": 30, "granularity": "day", "runs": "trusted"}
-        query = {name: value for name, value in now.items() if value != usual.get(name, "")}
-        return self.path + (f"?{urlencode(query, errors='replace')}" if query else "")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageReport:
-    """Groups of a repository's jobs in some days."""
-
-    window: ReportWindow
-    chosen: ReportQuery
-    groups: dict[JobGroup, Numbers]
-    trend: list[tuple[Period, Numbers]]
-    total: Numbers
-    measured: Mapping[bool, int]
-    jobs_run: int
-    backends: list[tuple[str, Numbers]]
-    has_grid: bool  # whether the repository's commits have a page
-    counted_until: int | None
-
-
-BY = declare.choice("by", GROUP_KINDS, "what is a group")
-DAYS = declare.days()
-PAGE_GRANULARITY = declare.choice("granularity", report.GRANULARITIES, "periods of the charts")
-SORT = declare.choice("sort", ("", *report.SORTS), "the order of groups")
-GROUP = declare.text("group", "the group of the charts")
-PAGE_PARENT = declare.text("parent", "of a job: its workflow")
 
 
 async def read_page(query: Query) -> PageReport:
@@ -312,12 +348,12 @@ def _json_url(window: ReportWindow, chosen: ReportQuery) -> str:
 async def _measured_backends(
     query: Query, window: ReportWindow, money: report.Costs
 ) -> list[tuple[str, Numbers]]:
-    """Return the backends of an upstream that may be shown and were measured, the idlest accelerators first."""
+    """Return the measured backends of an upstream that may be shown, the idlest accelerators first."""
     tx, known = query.tx, {name.casefold() for name in query.settings.upstream_repo}
-    allowlist = await allowlists.read_in_force(tx) if window.repo.casefold() in known else None
+    allowlist = await versions.read_in_force(tx) if window.repo.casefold() in known else None
     backends = []
     for entry in (allowlist.entries if allowlist else ())[:BACKENDS_MOST]:
-        owners = await ci_jobs.visible_ids(query.request, tx, entry.repo)
+        owners = await job_reads.visible_ids(query.request, tx, entry.repo)
         if not owners:
             continue
         theirs = ReportWindow(
@@ -359,40 +395,8 @@ REPORT_PAGE = View(
 )
 
 
-DATE_PATTERN = matching(r"20[2-9]\d-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])")
-KIND_OF_FIELD = {"job_name": "job", "workflow_name": "workflow", "runner_label": "runner"}
-ANSWERED_MOST = 2_000
-EXAMPLE = Meta(examples=["2026-01-31"])
-
-
-class UsagePeriod(Numbers, frozen=True, kw_only=True):
-    """A group in some days"""
-
-    start: Annotated[str, EXAMPLE]
-    end: Annotated[str, EXAMPLE]
-
-
-class UsageGroup(Struct, frozen=True, kw_only=True):
-    """A group of jobs; periods without a measured job are left out"""
-
-    group: str
-    parent: Annotated[str, Meta(description="of a job: its workflow; else empty")]
-    periods: list[UsagePeriod]
-
-
-class UsageReport(Answer, frozen=True, kw_only=True):
-    """Groups of measured jobs, by name"""
-
-    start: Annotated[str, EXAMPLE]
-    end: Annotated[str, EXAMPLE]
-    measured: Annotated[int, Meta(description="jobs with a usage log in these days, of all runs")]
-    jobs: Annotated[int, Meta(description="jobs that were created in these days, measured or not")]
-    groups: list[UsageGroup]
-    more: Annotated[int, Meta(description="groups that are left out")]
-
-
 def _date_parameter(name: str, description: str) -> Parameter[int | None]:
-    """Return a parameter that is a day."""
+    """Declare a parameter that is a day."""
 
     def parse(text: str) -> int | None:
         day = report.day_of(text)
@@ -400,24 +404,11 @@ def _date_parameter(name: str, description: str) -> Parameter[int | None]:
             raise INVALID_PARAMETER.because(f"{name} must be a date, as in 2026-01-31")
         return day
 
-    return declare.parsed(name, Annotated[str, DATE_PATTERN], description, parse=parse, default=None)
+    return parameters.parsed(name, Annotated[str, DATE_PATTERN], description, parse=parse, default=None)
 
 
-GROUP_BY = declare.choice("group_by", tuple(KIND_OF_FIELD), "what is a group")
-PARENT_GROUP = declare.text("parent_group", "only jobs of this workflow")
 START = _date_parameter("start", f"the first day; {addresses.DAYS} days before the last")
 END = _date_parameter("end", "the last day; today")
-JSON_GRANULARITY = declare.choice("granularity", ("all", "day", "week", "month"), "periods")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportGroups:
-    """Groups of a repository's jobs in some days."""
-
-    window: ReportWindow
-    groups: dict[JobGroup, list[tuple[Period, Numbers]]]
-    measured: int
-    jobs: int
 
 
 async def read_json(query: Query) -> ReportGroups:
@@ -440,7 +431,7 @@ async def read_json(query: Query) -> ReportGroups:
 
 
 def answer_report(report_groups: ReportGroups) -> UsageReport:
-    """Return the JSON of the groups."""
+    """Answer with the groups."""
     listed = sorted(report_groups.groups.items())
     return UsageReport(
         start=report.iso_date(report_groups.window.first),
@@ -471,7 +462,7 @@ def _number_fields(numbers: Numbers) -> dict[str, Any]:
 
 
 def _requested_days(query: Query, *, today: int) -> tuple[int, int]:
-    """Return the first and the last day asked for; raises Rejected 400."""
+    """Return the first and the last day asked for; raise Rejected 400 if they do not fit."""
     start, end = query[START], query[END]
     last = today if end is None else end
     first = last - addresses.DAYS + 1 if start is None else start
@@ -490,7 +481,7 @@ REPORT_JSON = View(
         content=UsageReport,
         name="utilizationReport",
         summary="How much of their machines groups of jobs use, over time",
-        topic=op.CI,
+        topic=openapi.CI,
         refusals=(NO_REPORT,),
     ),
 )

@@ -13,10 +13,9 @@ from msgspec import Meta
 from bot.core.errors import Rejected
 from bot.evidence.usage import measured_jobs
 from bot.evidence.usage.tables import Durations, JobSummary, Measures
-from bot.jobs import runs as collected
-from bot.pages import job_reads as ci_jobs
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.jobs import runs
+from bot.pages import job_reads
+from bot.web import openapi, parameters
 from bot.web.answers import Answer, RowAnswer, fill_struct
 from bot.web.openapi import DeclaredRefusal
 from bot.web.parameters import REPO
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
 JOBS_MOST, UNMEASURED_MOST = 1_000, 100
 SORTS = ("memory", "idle", "cpu", "gpu", "name")
 NO_RUN = DeclaredRefusal(404, "not_found", "no measured job of that run may be shown")
-RUN = declare.identifier("run", "GitHub's id of the run")
-RUN_OF_PAGE = declare.identifier("id", "GitHub's id of the run")
-SORT = declare.choice("sort", SORTS, "the order of jobs", only="page")
+RUN = parameters.identifier("run", "GitHub's id of the run")
+RUN_OF_PAGE = parameters.identifier("id", "GitHub's id of the run")
+SORT = parameters.choice("sort", SORTS, "the order of jobs", only="page")
 
 
 class MeasuredJob(
@@ -70,14 +69,14 @@ class RunJobs:
 
 
 async def read_run(query: Query) -> RunJobs:
-    """Read the jobs of a run; raises Rejected 404 where nothing is known of it."""
+    """Read the jobs of a run; raise Rejected 404 if nothing is known of it."""
     tx, repo, run_id = query.tx, query[REPO], query[RUN_OF_PAGE]
-    owners = await ci_jobs.visible_ids_of(query, repo)
-    attempts = await collected.attempts_of_run(tx, owners, run_id)
+    owners = await job_reads.visible_ids_of(query, repo)
+    attempts = await runs.attempts_of_run(tx, owners, run_id)
     measured, jobs = [], []
     for owner in sorted(owners):
         measured += await measured_jobs.jobs_of_run(tx, owner, run_id, limit=JOBS_MOST)
-        jobs += await collected.jobs_of_run(tx, owner, run_id)
+        jobs += await runs.jobs_of_run(tx, owner, run_id)
     if not attempts and not measured and not jobs:
         raise Rejected(404, "not_found", "no run of that id may be shown here")
     title = attempts[0]["name"] if attempts else (measured or jobs)[0]["workflow_name"]
@@ -85,9 +84,9 @@ async def read_run(query: Query) -> RunJobs:
 
 
 async def read_measured(query: Query) -> list[JobSummary]:
-    """Read the measured jobs of a run; raises Rejected 404 where there is none."""
+    """Read the measured jobs of a run; raise Rejected 404 if there is none."""
     jobs: list[JobSummary] = []
-    for owner in sorted(await ci_jobs.visible_ids_of(query, query[REPO])):
+    for owner in sorted(await job_reads.visible_ids_of(query, query[REPO])):
         jobs += await measured_jobs.jobs_of_run(query.tx, owner, query[RUN], limit=JOBS_MOST)
     if not jobs:
         raise NO_RUN.because("no measured job of that run may be shown")
@@ -114,7 +113,7 @@ def show_run(run: RunJobs) -> dict[str, Any]:
 
 
 def answer_run(jobs: list[JobSummary]) -> RunUtilization:
-    """Return the JSON of the measured jobs."""
+    """Answer with the measured jobs."""
     return RunUtilization(jobs=[fill_struct(MeasuredJob, job) for job in jobs])
 
 
@@ -147,7 +146,7 @@ RUN_VIEW = View(
         content=RunUtilization,
         name="runUtilization",
         summary="The measured jobs of a run",
-        topic=op.CI,
+        topic=openapi.CI,
         refusals=(NO_RUN,),
     ),
 )

@@ -9,7 +9,7 @@ from bot.evidence.collect import uploads
 from bot.evidence.usage import measured_jobs, store_usage
 from bot.evidence.usage.measured_jobs import explain_absence
 from bot.ingest import repositories
-from bot.jobs import runs as collected
+from bot.jobs import runs
 from bot.web.blocks import Block, BlockLine
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ NAME_MOST = 160
 
 
 async def show_job(tx: Transaction, subject: JobSubject) -> list[Block]:
-    """Return what a job's machine did, or why that is not known."""
+    """Show what a job's machine did, or why that is not known."""
     row = await _usage_row(tx, subject)
     if row is not None:
         page = job_page(subject.repo, row["job_id"])
@@ -47,7 +47,7 @@ async def show_job(tx: Transaction, subject: JobSubject) -> list[Block]:
                 ),
             )
         ]
-    job = await collected.find_job(tx, [subject.repository_id], subject.job_id)
+    job = await runs.find_job(tx, [subject.repository_id], subject.job_id)
     if job is None or subject.conclusion is None:
         return []
     text = f"not measured: {await explain_absence(tx, job)}"
@@ -56,7 +56,7 @@ async def show_job(tx: Transaction, subject: JobSubject) -> list[Block]:
 
 
 async def _usage_row(tx: Transaction, subject: JobSubject) -> JobRow | None:
-    """Return what is known of a job; one below 0 is that of an upload."""
+    """Return what is known of a job, or of an upload by an id below 0."""
     if subject.job_id > 0:
         return await measured_jobs.find_measured_job(
             tx, [subject.repository_id], subject.job_id, subject.run_attempt
@@ -71,7 +71,7 @@ async def _usage_row(tx: Transaction, subject: JobSubject) -> JobRow | None:
 
 
 async def show_run(tx: Transaction, subject: RunSubject) -> list[Block]:
-    """Return that there is a page about a run's machines."""
+    """Show what machines did for the jobs of a run, and link to its page."""
     jobs = await measured_jobs.jobs_of_run(tx, subject.repository_id, subject.run_id, limit=READ_MOST)
     if not jobs:
         return []
@@ -80,17 +80,17 @@ async def show_run(tx: Transaction, subject: RunSubject) -> list[Block]:
 
 
 async def show_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return what machines did for the shown head, upstream's and those of backends."""
+    """Show what machines did for the shown head, upstream's and those of backends."""
     return [] if subject.head_sha is None else await _show_head(tx, subject.repo, subject.head_sha)
 
 
 async def show_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
-    """Return what machines did for a commit, upstream's and those of backends."""
+    """Show what machines did for a commit, upstream's and those of backends."""
     return await _show_head(tx, subject.repo, subject.sha)
 
 
 async def show_backend(tx: Transaction, subject: BackendPageSubject) -> list[Block]:
-    """Return what the machines of a backend's newest measured jobs did."""
+    """Show what the machines of a backend's newest measured jobs did."""
     jobs = await measured_jobs.newest_jobs(tx, await repositories.read_ids(tx, subject.repo), limit=NEWEST)
     public = await _public_jobs(tx, jobs)
     if not public:
@@ -101,7 +101,7 @@ async def show_backend(tx: Transaction, subject: BackendPageSubject) -> list[Blo
 
 
 async def show_cell(tx: Transaction, subject: CellSubject) -> dict[int, BlockLine]:
-    """Return what machines did while some jobs ran, of those that were measured."""
+    """Show what machines did while jobs ran, for those that were measured."""
     jobs = await measured_jobs.jobs_of_head(tx, [subject.repository_id], subject.sha, limit=READ_MOST)
     return {
         job["job_id"]: BlockLine(
@@ -116,7 +116,7 @@ async def show_cell(tx: Transaction, subject: CellSubject) -> dict[int, BlockLin
 
 async def _public_jobs(tx: Transaction, jobs: list[JobSummary]) -> list[JobSummary]:
     private = {
-        owner: (await collected.repository_facts(tx, owner)).private
+        owner: (await runs.repository_facts(tx, owner)).private
         for owner in {job["repository_id"] for job in jobs}
     }
     return [job for job in jobs if private[job["repository_id"]] is False]

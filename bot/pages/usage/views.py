@@ -35,7 +35,7 @@ FLAG_WORDS = {
 
 
 def percent(value: float | None) -> str:
-    """Return a number of percent, to a tenth where it is small."""
+    """Write a number of percent, to a tenth if it is small."""
     if value is None:
         return "–"  # noqa: RUF001 - a dash stands for no value
     digits = 1 if 0 < value < 10 and round(value, 1) % 1 else 0
@@ -43,12 +43,12 @@ def percent(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a number under a head that says percent."""
+    """Write a number for a column that says percent."""
     return percent(value).removesuffix("\N{NO-BREAK SPACE}%")
 
 
 def clock(seconds: int) -> str:
-    """Return a time of day, UTC; hostile logs may name any."""
+    """Write a time of day in UTC; hostile logs may name any."""
     return f"{datetime.fromtimestamp(min(seconds, 2**33), UTC):%H:%M:%S}"
 
 
@@ -63,7 +63,7 @@ VIEWS = (
 
 
 def add_template_names(app: web.Application) -> None:
-    """Add what the templates use."""
+    """Add the filters and values that the templates use."""
     filters = {"pc": percent, "num": number, "clock": clock, "command": measured_jobs.command_words}
     html.add_names(app, filters=filters, values={"FLAGS": FLAG_WORDS})
 

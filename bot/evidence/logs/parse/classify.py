@@ -46,6 +46,9 @@ KEPT_BLOCKS = 40  # cleaned: 10 MiB
 NOTED = frozenset({"infra", "timeout", "cancel"})  # kinds that annotations are judged by
 LOOKED_BACK = 20  # lines above the first error, of which the last one with text is the last resort
 LAST_RESORT = Rule(name="Last line before the error", pattern=r"\S.*", kind="generic")
+MATCH_MARK = b"#=MATCH=# "
+SOURCE_MARK = b"#=SOURCE=# "
+OPEN_MARK, CLOSE_MARK = "\u2039".encode(), "\u203a".encode()
 
 
 class Classification(NamedTuple):
@@ -84,7 +87,7 @@ def find_winner(source: LogSource, ruleset: Ruleset) -> RuleHit | None:
 def judge_annotations(
     annotations: Sequence[str], ruleset: Ruleset, best: LineVerdict | None
 ) -> LineVerdict | None:
-    """Return the verdict of what GitHub notes beside a job, where a rule for runners and times outranks the log's."""
+    """Return the verdict of GitHub's notes beside a job, where a rule for runners and times outranks the log."""
     for rule in ruleset.rules:
         if best and (rule.name, rule.kind) == (best["rule"], best["kind"]):
             return None
@@ -108,7 +111,7 @@ def judge_annotations(
 
 
 def explain(source: LogSource, ruleset: Ruleset) -> tuple[Classification, list[RuleHit]]:
-    """Return the same, and the last line that each rule matches, reading the log once."""
+    """Classify a log, and return the last line that each rule matches, too; the log is read once."""
     search = _Search(source, compile_rules(ruleset))
     classification = search.result()
     last = [next(search.hits(index), None) for index in range(len(ruleset.rules))]
@@ -116,7 +119,7 @@ def explain(source: LogSource, ruleset: Ruleset) -> tuple[Classification, list[R
 
 
 def captures_of(match: Any) -> list[str]:
-    """Return what a match captured: its groups that took part, or all of it where the pattern has none."""
+    """Return what a match captured: the groups that took part, or the whole match without groups."""
     groups = match.groups() or (match.group(),)
     kept = [group for group in groups if group is not None][:CAPTURES_MOST]
     return [_text(group) for group in kept]
@@ -159,7 +162,7 @@ class _Search:
                     yield hit
 
     def _undone(self, unless: str) -> int:
-        """Return the last line that a pattern matches, 0 where there is none."""
+        """Return the last line that a pattern matches, or 0."""
         index = self.matcher.undoing.get(unless, -1)
         for number in range(len(self.blocks) - 1, -1, -1) if index >= 0 else ():
             block = self.blocks[number]
@@ -193,7 +196,7 @@ class _Search:
             yield last
 
     def _last_resort(self) -> RuleHit | None:
-        """Return the last line with text above the first error, which the step that failed has written."""
+        """Return the last line of text above the first error, which the failed step wrote."""
         error = self.matcher.error
         for number, block in enumerate(self.blocks):
             if block.may_match >> error & 1:
@@ -250,7 +253,7 @@ class _Search:
                 yield from (_text(line) for line in reversed(lines) if line.startswith(b"+"))
 
     def _excerpt(self, line_num: int) -> tuple[int, list[str]]:
-        """Return the lines around one, and the number of the first; shorter on both sides where they are long."""
+        """Return the lines around one, fewer on both sides if they are long, and the number of the first."""
         first = max(line_num - AROUND, 1)
         numbers = range(self._number(first), self._number(line_num + AROUND) + 1)
         lines = [line for number in numbers for line in self._raw(number)]
@@ -270,11 +273,11 @@ class _Search:
         return lines[: self.blocks[number].lines]
 
     def _number(self, line_num: int) -> int:
-        """Return the block that a line lies in, the last one for a line behind the end."""
+        """Return the block that holds a line; the last one for a line past the end."""
         return max(bisect_right(self.blocks, line_num, key=itemgetter(0)) - 1, 0)
 
     def _scan(self) -> None:
-        """Look at every block once: which patterns may match, and where are the sections."""
+        """Look at every block once to see which patterns may match and where sections are."""
         line, since = 1, dict[int, int]()  # section -> the line where it began
         marks = sum(1 << index for pair in self.matcher.sections for index in pair)
         marks |= 1 << self.matcher.echoed
@@ -365,7 +368,7 @@ def _lines_for_rules(uncoloured: bytes) -> bytes:
 
 
 def _union(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return ranges of lines in order, those that overlap as one."""
+    """Sort ranges of lines, and join those that overlap."""
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
         if joined and start <= joined[-1][1]:
@@ -383,13 +386,8 @@ def _text(value: bytes) -> str:
     return value[: TEXT_MOST * 4].decode("utf-8", "replace")[:TEXT_MOST]
 
 
-MATCH_MARK = b"#=MATCH=# "
-SOURCE_MARK = b"#=SOURCE=# "
-OPEN_MARK, CLOSE_MARK = "\u2039".encode(), "\u203a".encode()
-
-
 def render_fixture(content: bytes, ruleset: Ruleset) -> bytes:
-    """Return the fixture with its marks where the ruleset puts them now: equal to what it was if that is as before."""
+    """Move a fixture's marks to where the ruleset puts them now; it is unchanged if they stand there already."""
     if valid_utf8(content) != content:
         raise OotbotError("it is not UTF-8")
     plain = fixture_log(content)
@@ -402,7 +400,7 @@ def render_fixture(content: bytes, ruleset: Ruleset) -> bytes:
 
 
 def marked_line(content: bytes) -> str:
-    """Return the line that a fixture marks, or words that it marks none."""
+    """Return the line that a fixture marks, or say that it marks none."""
     marked = next((line for line in content.split(b"\n") if line.startswith(MATCH_MARK)), None)
     return marked.decode("utf-8", "replace") if marked else "(no verdict)"
 
@@ -414,7 +412,7 @@ def fixture_log(content: bytes) -> bytes:
 
 
 def _unmarked(line: bytes) -> bytes:
-    """Return a line without marks; where it has more closing ones than opening ones, the last ones are marks."""
+    """Remove marks from a line; of more closing than opening ones, the last are marks."""
     if not line.startswith(MATCH_MARK):
         return line
     parts = line.removeprefix(MATCH_MARK).split(CLOSE_MARK)
@@ -424,7 +422,7 @@ def _unmarked(line: bytes) -> bytes:
 
 
 def _marked(raw: bytes, pattern: str, *, last: bool) -> bytes:
-    """Return a raw line with marks around what the pattern captures in the cleaned line."""
+    """Mark in a raw line what the pattern captures in the cleaned one."""
     body = raw if last else raw.removesuffix(b"\r")
     begin = timestamp_length(body)
     places = [begin + at for start, end in kept_spans(body[begin:]) for at in range(start, end)]

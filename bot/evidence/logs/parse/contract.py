@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 STEPS_MOST = 1000
+WORKSPACE = re2.compile(r"(?:/home/[^\s:]*?/_?work/[^\s/:]+/[^\s/:]+|/__w/[^\s/:]+/[^\s/:]+)")
+TEMPORARY = re2.compile(r"/tmp/[^\s:;,'\"`)\]}>]*")  # noqa: S108 - looked for, not used
+HEX = re2.compile(r"(?:0[xX])?[0-9a-fA-F]{8,}")
+DIGITS = re2.compile(r"[0-9]{4,}")
+SPACE = re2.compile(r"\s+")
 
 
 class JobStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,35 +37,8 @@ class JobStep(msgspec.Struct, frozen=True, kw_only=True):
 json_fields.learn(JobStep)
 
 
-def parse_steps(stored: object) -> tuple[JobStep, ...]:
-    """Return the steps of a job record, which are GitHub's JSON."""
-    steps = []
-    for step in stored[:STEPS_MOST] if isinstance(stored, list) else ():
-        try:
-            steps.append(msgspec.convert(step, JobStep))
-        except msgspec.ValidationError:
-            continue
-    return tuple(steps)
-
-
-def step_at(steps: Sequence[JobStep], at: int | None) -> str | None:
-    """Return the name of the last step that had begun at a time in epoch milliseconds, which has whole seconds."""
-    if at is None:
-        return None
-    begun = [(begin, step.number, step.name) for step in steps if (begin := _start_of_step(step)) is not None]
-    started = [step for step in begun if step[0] <= at // 1000]
-    return max(started)[2] if started else None
-
-
-def _start_of_step(step: JobStep) -> int | None:
-    try:
-        return int(datetime.fromisoformat(step.started_at or "").timestamp())
-    except (ValueError, OverflowError):
-        return None
-
-
 class ParserOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the job, which GitHub says and the log does not."""
+    """What GitHub says of the job and its log does not."""
 
     ruleset: Ruleset | None = None  # None: the log is kept, not classified, as that of a success
     steps: tuple[JobStep, ...] = ()
@@ -90,26 +68,46 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float  # of processor time
 
 
-WORKSPACE = re2.compile(r"(?:/home/[^\s:]*?/_?work/[^\s/:]+/[^\s/:]+|/__w/[^\s/:]+/[^\s/:]+)")
-TEMPORARY = re2.compile(r"/tmp/[^\s:;,'\"`)\]}>]*")  # noqa: S108 - looked for, not used
-HEX = re2.compile(r"(?:0[xX])?[0-9a-fA-F]{8,}")
-DIGITS = re2.compile(r"[0-9]{4,}")
-SPACE = re2.compile(r"\s+")
+def parse_steps(stored: object) -> tuple[JobStep, ...]:
+    """Return the steps of a job record, which are GitHub's JSON."""
+    steps = []
+    for step in stored[:STEPS_MOST] if isinstance(stored, list) else ():
+        try:
+            steps.append(msgspec.convert(step, JobStep))
+        except msgspec.ValidationError:
+            continue
+    return tuple(steps)
+
+
+def step_at(steps: Sequence[JobStep], at: int | None) -> str | None:
+    """Return the name of the step that had begun last at a time (epoch milliseconds; steps have whole seconds)."""
+    if at is None:
+        return None
+    begun = [(begin, step.number, step.name) for step in steps if (begin := _start_of_step(step)) is not None]
+    started = [step for step in begun if step[0] <= at // 1000]
+    return max(started)[2] if started else None
+
+
+def _start_of_step(step: JobStep) -> int | None:
+    try:
+        return int(datetime.fromisoformat(step.started_at or "").timestamp())
+    except (ValueError, OverflowError):
+        return None
 
 
 def normalize_capture(capture: str) -> str:
-    """Return a capture without what differs from run to run: paths of the machine, addresses, hashes, long numbers."""
+    """Remove from a capture what differs from run to run: the machine's paths, addresses, hashes, long numbers."""
     text = TEMPORARY.sub("<path>", WORKSPACE.sub("<path>", capture))
     text = HEX.sub(lambda match: "<n>" if match.group().isdigit() else "<hex>", text)
     return str(SPACE.sub(" ", DIGITS.sub("<n>", text)).strip())
 
 
 def make_signature(rule: str, captures: Sequence[str]) -> str:
-    """Return the name of a failure: equal where it is likely the same one."""
+    """Name a failure so that failures that are likely the same have the same name."""
     parts = [rule, *(normalize_capture(capture) for capture in captures)]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
 
 
 def make_title(rule: str, captures: Sequence[str]) -> str:
-    """Return what people call a failure: its rule and what was captured, normalized."""
+    """Return a readable name of a failure: its rule and its normalized captures."""
     return f"{rule}: {' '.join(normalize_capture(capture) for capture in captures)}"[:300]

@@ -37,10 +37,36 @@ DISTINCT_SEQUENCES_MOST = 6  # sequences that are removed everywhere at once; fu
 SEQUENCE_ENDS = frozenset(
     (b"\x1b]", b"\x1b_", b"\x1b\\")
 )  # sequences that may also begin or end a longer one
+DISTINCT_PREFIXES_MOST = 4  # beyond, each line is looked at by itself
+TASK = rb"(?:build|test|lint|check|ci|e2e|unit|type-?check|check-types|compile|coverage|dev|format|prepare)[\w:.-]*"
+PREFIX_KINDS = (
+    rb"\((?:[\w.:=/ -]{1,80} )?pid=\d+[^)\n]{0,80}\) ",  # (EngineCore_DP0 pid=411)
+    rb"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./-]+:\d+\] ",
+    rb"\[(?:rank|default)\d+\]: ?",
+    rb" *\[(?:junit|junitlauncher|testng|javac|java|exec)\] ?",
+    rb"#\d+ (?:\d+\.\d+ )?",  # BuildKit
+    rb"[A-Za-z][\w.-]*[-_]\d+ +\| ",  # docker compose
+    rb"\[[@\w][\w./@-]*(?::[\w.-]+)+\] ",  # [backend:ci]
+    rb"[@\w][\w./@-]*:" + TASK + rb": ",
+    rb"[\w@.-]+/[\w@./-]+ " + TASK + rb": ",
+    rb"[^\t\n]{1,200}\t[^\t\n]{1,200}\t\x{FEFF}?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z ?",
+    rb"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]? ",
+    rb"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]? ",
+    rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d ",
+)
+PREFIX = re2.compile(rb"(?m:^)(?:" + rb"|".join(PREFIX_KINDS) + rb")+")
+MASK = b"***"
+KEY_TEXT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\\-\r")
+KEY_HEADERS = (b"Proc-Type:", b"DEK-Info:", b"Version:", b"Comment:", b"Hash:")
+KEY_LINES = 200  # of one key; of a longer one the rest is no key
+# in front of a line of a key: quotes and bars, and its number, as `cat -n`, `grep -n` and diffs print them
+DECORATION = re2.compile(rb"^[\s>|'\"`,+]*(?:\d{1,5}[:|.)\s]\s*)?[\s>|'\"`]*")
+BEHIND = b" \t\r'\"`,;"
+Span = tuple[int, int]
 
 
 def valid_utf8(raw: bytes) -> bytes:
-    """Return the text with U+FFFD in place of bytes that are not UTF-8."""
+    """Replace bytes that are not UTF-8 by U+FFFD."""
     if raw.isascii():
         return raw
     try:
@@ -51,7 +77,7 @@ def valid_utf8(raw: bytes) -> bytes:
 
 
 def timestamp_length(line: bytes) -> int:
-    """Return the length of the timestamp that a line begins with, its space included; 0 where there is none."""
+    """Return the length of the timestamp at the start of a line, its space included, or 0."""
     head = line[: len(USUAL) + 2].translate(DIGITS)
     if head.startswith(USUAL):
         return len(USUAL)
@@ -72,7 +98,7 @@ def _stamp_length(line: bytes) -> int:
 
 
 def time_of(line: bytes) -> int | None:
-    """Return the time that a line begins with, in epoch milliseconds."""
+    """Return the time at the start of a line, in epoch milliseconds, or None."""
     if not (length := timestamp_length(line)):
         return None
     if line.startswith(STAMP):
@@ -106,7 +132,7 @@ def without_colours(raw: bytes, *, first: bool = False) -> bytes:
 
 
 def without_timestamps(text: bytes) -> bytes:
-    """Return lines without the timestamps that they begin with."""
+    """Remove the timestamps at the start of lines."""
     lines, length = text.split(b"\n"), len(USUAL)
     zeros = text.translate(DIGITS)
     unstamped = 0 if lines[-1] else 1  # behind the last line end
@@ -123,7 +149,7 @@ def without_timestamps(text: bytes) -> bytes:
 
 
 def without_escapes(text: bytes) -> bytes:
-    """Return valid UTF-8 without ANSI escape sequences. None of them contains a line end."""
+    """Remove ANSI escape sequences, none of which contains a line end, from valid UTF-8."""
     text = _c1_as_escapes(text)
     if ESCAPE not in text:
         return text
@@ -145,7 +171,7 @@ def _without_sequence(text: bytes) -> bytes:
 
 
 def kept_spans(text: bytes) -> list[tuple[int, int]]:
-    """Return the parts of a text that belong to no escape sequence, as offsets."""
+    """Return as offsets the parts of a text outside of escape sequences."""
     text = _c1_as_escapes(text)
     spans, start = [], 0
     while sequence := SEQUENCE.search(text, start):
@@ -155,7 +181,7 @@ def kept_spans(text: bytes) -> list[tuple[int, int]]:
 
 
 def _c1_as_escapes(text: bytes) -> bytes:
-    """Write the control characters U+0080 to U+009F as the escape sequences they stand for, which are as long."""
+    """Write the control characters U+0080 to U+009F as the escape sequences of equal length they stand for."""
     if text.isascii() or b"\xc2" not in text:
         return text
     character = C1.search(text)
@@ -166,28 +192,8 @@ def _c1_as_escapes(text: bytes) -> bytes:
     return text
 
 
-DISTINCT_PREFIXES_MOST = 4  # beyond, each line is looked at by itself
-TASK = rb"(?:build|test|lint|check|ci|e2e|unit|type-?check|check-types|compile|coverage|dev|format|prepare)[\w:.-]*"
-PREFIX_KINDS = (
-    rb"\((?:[\w.:=/ -]{1,80} )?pid=\d+[^)\n]{0,80}\) ",  # (EngineCore_DP0 pid=411)
-    rb"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./-]+:\d+\] ",
-    rb"\[(?:rank|default)\d+\]: ?",
-    rb" *\[(?:junit|junitlauncher|testng|javac|java|exec)\] ?",
-    rb"#\d+ (?:\d+\.\d+ )?",  # BuildKit
-    rb"[A-Za-z][\w.-]*[-_]\d+ +\| ",  # docker compose
-    rb"\[[@\w][\w./@-]*(?::[\w.-]+)+\] ",  # [backend:ci]
-    rb"[@\w][\w./@-]*:" + TASK + rb": ",
-    rb"[\w@.-]+/[\w@./-]+ " + TASK + rb": ",
-    rb"[^\t\n]{1,200}\t[^\t\n]{1,200}\t\x{FEFF}?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z ?",
-    rb"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]? ",
-    rb"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]? ",
-    rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d ",
-)
-PREFIX = re2.compile(rb"(?m:^)(?:" + rb"|".join(PREFIX_KINDS) + rb")+")
-
-
 def without_prefixes(text: bytes) -> bytes:
-    """Return cleaned lines without what stands in front of the lines themselves."""
+    """Remove from cleaned lines what processes put in front of them."""
     prefix, distinct = PREFIX.search(text), 0
     if not prefix:
         return text
@@ -202,19 +208,9 @@ def without_prefixes(text: bytes) -> bytes:
 
 
 def prefix_length(line: bytes) -> int:
-    """Return the length of what stands in front of a cleaned line."""
+    """Return the length of what a process put in front of a cleaned line."""
     prefix = PREFIX.match(line)
     return prefix.end() if prefix else 0
-
-
-MASK = b"***"
-KEY_TEXT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\\-\r")
-KEY_HEADERS = (b"Proc-Type:", b"DEK-Info:", b"Version:", b"Comment:", b"Hash:")
-KEY_LINES = 200  # of one key; of a longer one the rest is no key
-# in front of a line of a key: quotes and bars, and its number, as `cat -n`, `grep -n` and diffs print them
-DECORATION = re2.compile(rb"^[\s>|'\"`,+]*(?:\d{1,5}[:|.)\s]\s*)?[\s>|'\"`]*")
-BEHIND = b" \t\r'\"`,;"
-Span = tuple[int, int]
 
 
 class Masking:
@@ -226,7 +222,7 @@ class Masking:
         self._key_lines = 0  # of a key that is not at its end
 
     def block(self, raw: bytes) -> bytes:
-        """Return a block of whole lines without the secrets in it."""
+        """Mask the secrets in a block of whole lines."""
         text = valid_utf8(raw)
         cleaned = without_escapes(text)
         if not self._key_lines and self._secret.search(cleaned) is None:
@@ -248,7 +244,7 @@ class Masking:
         return b"\n".join(lines)
 
     def _numbers(self, cleaned: bytes) -> Iterator[int]:
-        """Yield the lines that hold a secret, or the beginning of a key, counted from 0."""
+        """Yield the numbers, from 0, of lines that hold a secret or the start of a key."""
         number, at = 0, 0
         while secret := self._secret.search(cleaned, at):
             number += cleaned.count(b"\n", at, secret.start())
@@ -259,7 +255,7 @@ class Masking:
             number, at = number + 1, end + 1
 
     def _spans(self, line: bytes) -> list[Span]:
-        """Return what is to be masked of a line without colours."""
+        """Return the parts of a line without colours that are to be masked."""
         at, spans = 0, list[Span]()
         if self._key_lines:
             inside = self._inside_key(line)
@@ -275,7 +271,7 @@ class Masking:
         return spans
 
     def _inside_key(self, line: bytes) -> list[Span] | None:
-        """Return what is to be masked of a line inside a key, None where the key is at its end before it."""
+        """Return the parts of a line inside a key that are to be masked, or None if the key ended before it."""
         start = timestamp_length(line)
         start += prefix_length(line[start:])
         start += DECORATION.search(line[start:]).end()
@@ -290,7 +286,7 @@ class Masking:
         return [(start, start + len(body))] if body else []
 
     def _length_of_key(self, rest: bytes) -> int:
-        """Return how much of a line belongs to the key that began on it: all, if its line ends are escaped."""
+        """Return how much of a line belongs to the key that began on it: the whole key if its line ends are escaped."""
         inner = rest.rstrip(BEHIND)
         end = inner.find(b"-----END")
         stop = inner.find(b"-----", end + 8) + 5 if end >= 0 else 0
@@ -304,7 +300,7 @@ class Masking:
 
 
 def _replaced(raw: bytes, spans: list[Span]) -> bytes:
-    """Return a raw line with parts masked that are given as offsets in the line without colours."""
+    """Mask parts of a raw line, given as offsets in the line without colours."""
     if not spans:
         return raw
     places = [at for start, end in kept_spans(raw) for at in range(start, end)]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
 
     class Measures(LogSize, LogTimes, LogChanges):
-        """What the writing of a log tells."""
+        """What is measured while a log is written."""
 
 
 NO_MATCH: LineVerdict = {
@@ -58,6 +58,9 @@ NO_MATCH: LineVerdict = {
     "excerpt_from": None,
     "hint": None,
 }
+HIT_LINE_MOST = 300  # characters of a line
+PATTERN_MEMORY = 2 * 1024 * 1024  # of one compiled pattern
+SEARCH_SECONDS = 2.0  # of processor time for one log
 
 
 def parse_log(given: ParserInput) -> ParsedLog:
@@ -74,7 +77,7 @@ def parse_log(given: ParserInput) -> ParsedLog:
 
 
 def classify_stored(given: ParserInput) -> LogFindings:
-    """Classify a log that is stored already: the file is its blob."""
+    """Classify a stored log: the file is its blob."""
     options = msgspec.convert(given.options, ParserOptions)
     with given.path.open("rb") as blob:
         log = StoredLog(lambda start, length: _read_part(blob, start, length), blob.seek(0, 2))
@@ -82,7 +85,7 @@ def classify_stored(given: ParserInput) -> LogFindings:
 
 
 def _classify_log(log: StoredLog, options: ParserOptions) -> LogFindings:
-    """Return the verdicts on a stored log; one of kind `none` where no rule matches."""
+    """Return the verdicts on a stored log, or one of kind `none` if no rule matches."""
     ruleset = options.ruleset or Ruleset()
     classification = classify(log, ruleset)
     verdicts: list[LineVerdict] = [{**verdict} for verdict in classification.verdicts]
@@ -115,7 +118,7 @@ def _raw_line(log: StoredLog, number: int) -> bytes:
 
 
 def _store_masked(file: IO[bytes], blob: IO[bytes]) -> Measures:
-    """Write a log in its stored form; returns its measures."""
+    """Write a log in its stored form, and return its measures."""
     writer, masking, digest = LogWriter(blob), Masking(), hashlib.sha256()
     longest, truncated, first_at, last_at = 0, False, None, None
     for piece, raw in PlainLog(file).measured():
@@ -144,11 +147,6 @@ def _store_masked(file: IO[bytes], blob: IO[bytes]) -> Measures:
 def _read_part(file: IO[bytes], start: int, length: int) -> bytes:
     file.seek(start)
     return file.read(length)
-
-
-HIT_LINE_MOST = 300  # characters of a line
-PATTERN_MEMORY = 2 * 1024 * 1024  # of one compiled pattern
-SEARCH_SECONDS = 2.0  # of processor time for one log
 
 
 def search_stored(given: ParserInput) -> SearchResult:
@@ -203,7 +201,7 @@ def _search_blocks(log: StoredLog, pattern: str) -> Iterator[SearchHit | None]:
 
 
 def _may_match(may_match: Any, text: bytes) -> bool:
-    """Whether the pattern may match; the set finds nothing at all where it has run out of memory."""
+    """Whether the pattern may match: a set that ran out of memory matches nothing."""
     if may_match is None:
         return True
     matches = may_match.Match(text)

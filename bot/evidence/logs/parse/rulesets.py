@@ -44,10 +44,61 @@ KIND_WORDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     ("test", ("test", "asan", "unexpected success", "sig code")),
     ("build", ("compile", "build", "linker", "msvc", "ninja", "bazel", "make", "cmake", "sccache")),
 )  # fmt: skip
+PATTERN_BYTES_MOST = 2048
+PROGRAM_MOST = 5000  # instructions; counted repetitions make a short pattern long
+LINE_START, LINE_END = "(?m:^)", "(?m:$)"
+# A raw line has its timestamp and what processes put there (bot.evidence.logs.parse.lines) in front, and \r behind it.
+# These patterns are looser: each line they match is cleaned and looked at again.
+PREFIXES = (
+    r"\([^)\n]*pid=\d+[^)\n]*\) ",
+    r"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) [\d-]+ [\d:]+ \[[\w./-]+:\d+\] ",
+    r"\[(?:rank|default)\d+\]: ?",
+    r" *\[(?:junit|junitlauncher|testng|javac|java|exec)\] ?",
+    r"#\d+ (?:\d+\.\d+ )?",
+    r"[A-Za-z][\w.-]*[-_]\d+ +\| ",
+    r"\[[@\w][\w./@-]*(?::[\w.-]+)+\] ",
+    r"[@\w][\w./@-]*:[\w:.-]+: ",
+    r"[\w@.-]+/[\w@./-]+ [\w:.-]+: ",
+    r"[^\t\n]+\t[^\t\n]+\t\x{FEFF}?[0-9][0-9T:.\-]*Z ?",
+    r"\[?[\dT][\dT.,:+Z -]*\]? ",
+    r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d [\d:]+ ",
+)
+RAW_START = r"(?:(?m:^)(?:[0-9][0-9T:.\-]*Z )?(?:" + "|".join(PREFIXES) + ")*)"
+RAW_END = r"(?:\r?(?m:$))"
+SET_MEMORY = 32 * 1024 * 1024  # of each of the two sets of a ruleset
+COMPILED_MOST = 16  # rulesets kept compiled
+BOILERPLATE = (  # said whenever a step fails, never why
+    r"\[OSDC\] Step script exited",
+    r"\[OSDC\] Step cancelled by GitHub Actions",
+    r"^##\[error\]Executing the custom container implementation failed",
+    r"^##\[error\]TypeError: Cannot read properties of null \(reading 'jobPod'\)",
+)
+SECTIONS = (  # the log of the compiler cache
+    (
+        r"={19} sccache compilation log ={19}",
+        r"={11} If your build fails, please take a look at the log above for possible reasons ={11}",
+    ),
+    (r"^##\[group\]Run", r"^##\[endgroup\]"),  # the script of a step, or what an action was given
+)
+ECHO = 1  # of these, a step's script: without an end it never began, whatever the ruleset says
+ECHOED = r"^(?:shell: |with:$)"  # a line of each such section of the runner; tools begin groups named "Run ...", too
+# lines that begin with a text are found without RE2: every step has some
+LITERALS = {
+    SECTIONS[ECHO][0]: (b"##[group]Run",),
+    SECTIONS[ECHO][1]: (b"##[endgroup]",),
+    ECHOED: (b"shell: ", b"with:\n"),
+}
+ERROR = r"^##\[error\]"
+EXITED = r"^##\[error\]Process completed with exit code "
+EXIT_CODE = EXITED + r"\d+\.?$"
+OTHER_EXIT_CODE = EXITED + r"(?:\d{1,2}|[02-9]\d\d|1[0-25-9]\d|13[0-3568]|14[0-24-9]|\d{4,})\.?$"
+COMMONEST = tuple(b"##[error]Process completed with exit code %d." % code for code in (1, 2))
+COMMAND = r"^\+"  # a command as bash prints it with -x
+SMALLEST = 16 * 1024  # a block that exhausts the set's memory is halved down to this
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One rule; of a ruleset's rules the first that matches anywhere in a log wins."""
+    """A rule; the first one of a ruleset that matches anywhere in a log wins."""
 
     name: str
     pattern: str
@@ -60,7 +111,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     )
 
     def applies(self, repo: str | None, workflow: str | None) -> bool:
-        """Whether the rule is for that repository and workflow; where these are not known, it is."""
+        """Whether the rule applies to a repository and workflow; it does where they are unknown."""
         return _matches_any(self.repos, repo) and _matches_any(self.workflows, workflow)
 
 
@@ -82,7 +133,7 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """The name of what these rules say, wherever they were read from."""
+        """A hash of what these rules say, wherever they were read from."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:DIGEST_LENGTH]
 
     def applied_to(self, repo: str | None, workflow: str | None) -> Ruleset:
@@ -99,8 +150,12 @@ class RulesetError(OotbotError):
         self.problems = problems
 
 
+class PatternError(Exception):
+    """A pattern that cannot be used; the message says why."""
+
+
 def merge_rulesets(rulesets: list[Ruleset]) -> Ruleset:
-    """Return several rulesets as one, the first with the highest priority."""
+    """Merge rulesets, the first with the highest priority."""
     return Ruleset(
         rules=tuple(rule for ruleset in rulesets for rule in ruleset.rules),
         ignore=tuple(dict.fromkeys(pattern for ruleset in rulesets for pattern in ruleset.ignore)),
@@ -111,7 +166,7 @@ def merge_rulesets(rulesets: list[Ruleset]) -> Ruleset:
 
 
 def parse_rules(content: bytes, source: str) -> Ruleset:
-    """Return the rules of a file; raises RulesetError with everything that is wrong with it."""
+    """Parse the rules of a file; raise RulesetError with everything that is wrong with it."""
     if len(content) > RULESET_BYTES_MOST:
         raise RulesetError([f"{source}: {len(content):,} bytes, at most {RULESET_BYTES_MOST:,} are allowed"])
     try:
@@ -130,7 +185,7 @@ def parse_rules(content: bytes, source: str) -> Ruleset:
 
 
 def read_rules(path: Path) -> Ruleset:
-    """Return the rules of a file on this machine; raises RulesetError."""
+    """Read the rules of a file on this machine; raise RulesetError if it is wrong."""
     with path.open("rb") as file:
         return parse_rules(file.read(RULESET_BYTES_MOST + 1), str(path))
 
@@ -141,7 +196,7 @@ def shipped_rules() -> Ruleset:
 
 
 def kind_of(name: str) -> Kind:
-    """Return the kind that a rule's name tells."""
+    """Guess the kind of a rule by its name."""
     folded = name.casefold()
     return next((kind for kind, words in KIND_WORDS if any(word in folded for word in words)), "generic")
 
@@ -247,34 +302,6 @@ class _Reader:
         self.problems.append(": ".join(filter(None, (self.source, where, problem))))
 
 
-PATTERN_BYTES_MOST = 2048
-PROGRAM_MOST = 5000  # instructions; counted repetitions make a short pattern long
-LINE_START, LINE_END = "(?m:^)", "(?m:$)"
-# A raw line has its timestamp and what processes put there (bot.evidence.logs.parse.lines) in front, and \r behind it.
-# These patterns are looser: each line they match is cleaned and looked at again.
-PREFIXES = (
-    r"\([^)\n]*pid=\d+[^)\n]*\) ",
-    r"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) [\d-]+ [\d:]+ \[[\w./-]+:\d+\] ",
-    r"\[(?:rank|default)\d+\]: ?",
-    r" *\[(?:junit|junitlauncher|testng|javac|java|exec)\] ?",
-    r"#\d+ (?:\d+\.\d+ )?",
-    r"[A-Za-z][\w.-]*[-_]\d+ +\| ",
-    r"\[[@\w][\w./@-]*(?::[\w.-]+)+\] ",
-    r"[@\w][\w./@-]*:[\w:.-]+: ",
-    r"[\w@.-]+/[\w@./-]+ [\w:.-]+: ",
-    r"[^\t\n]+\t[^\t\n]+\t\x{FEFF}?[0-9][0-9T:.\-]*Z ?",
-    r"\[?[\dT][\dT.,:+Z -]*\]? ",
-    r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d [\d:]+ ",
-)
-RAW_START = r"(?:(?m:^)(?:[0-9][0-9T:.\-]*Z )?(?:" + "|".join(PREFIXES) + ")*)"
-RAW_END = r"(?:\r?(?m:$))"
-SET_MEMORY = 32 * 1024 * 1024  # of each of the two sets of a ruleset
-
-
-class PatternError(Exception):
-    """A pattern that cannot be used; the message says why."""
-
-
 def pattern_options(*, memory: int | None = None) -> Any:
     """Return RE2's options for patterns of rules."""
     made = re2.Options()
@@ -302,12 +329,12 @@ def check_pattern(pattern: str, *, memory: int | None = None) -> None:
 
 
 def compile_pattern(pattern: str, *, memory: int | None = None) -> Any:
-    """Return the pattern compiled for searching in cleaned lines, one or many."""
+    """Compile a pattern for searching in one or many cleaned lines."""
     return re2.compile(_rewritten(pattern, LINE_START, LINE_END), pattern_options(memory=memory))
 
 
 def make_pattern_set(patterns: Sequence[str], *, memory: int = SET_MEMORY, raw: bool = False) -> Any:
-    """Return a set that finds in one pass which patterns match in cleaned lines. Its last index is always found.
+    """Compile a set that tells in one pass which patterns match in cleaned lines; its last index always matches.
 
     In `raw` lines it finds which may match once they are cleaned.
 
@@ -326,7 +353,7 @@ def make_pattern_set(patterns: Sequence[str], *, memory: int = SET_MEMORY, raw: 
 
 
 def _rewritten(pattern: str, start: str, end: str) -> str:
-    """Return the pattern with its anchors replaced."""
+    """Replace the anchors of a pattern."""
     ends = {"^": start, r"\A": start, "$": end, r"\z": end}
     return "".join(ends.get(token, token) for token in _tokens(pattern))
 
@@ -363,37 +390,6 @@ def _class_end(pattern: str, at: int) -> int:
     return at + 1
 
 
-COMPILED_MOST = 16  # rulesets kept compiled
-BOILERPLATE = (  # said whenever a step fails, never why
-    r"\[OSDC\] Step script exited",
-    r"\[OSDC\] Step cancelled by GitHub Actions",
-    r"^##\[error\]Executing the custom container implementation failed",
-    r"^##\[error\]TypeError: Cannot read properties of null \(reading 'jobPod'\)",
-)
-SECTIONS = (  # the log of the compiler cache
-    (
-        r"={19} sccache compilation log ={19}",
-        r"={11} If your build fails, please take a look at the log above for possible reasons ={11}",
-    ),
-    (r"^##\[group\]Run", r"^##\[endgroup\]"),  # the script of a step, or what an action was given
-)
-ECHO = 1  # of these, a step's script: without an end it never began, whatever the ruleset says
-ECHOED = r"^(?:shell: |with:$)"  # a line of each such section of the runner; tools begin groups named "Run ...", too
-# lines that begin with a text are found without RE2: every step has some
-LITERALS = {
-    SECTIONS[ECHO][0]: (b"##[group]Run",),
-    SECTIONS[ECHO][1]: (b"##[endgroup]",),
-    ECHOED: (b"shell: ", b"with:\n"),
-}
-ERROR = r"^##\[error\]"
-EXITED = r"^##\[error\]Process completed with exit code "
-EXIT_CODE = EXITED + r"\d+\.?$"
-OTHER_EXIT_CODE = EXITED + r"(?:\d{1,2}|[02-9]\d\d|1[0-25-9]\d|13[0-3568]|14[0-24-9]|\d{4,})\.?$"
-COMMONEST = tuple(b"##[error]Process completed with exit code %d." % code for code in (1, 2))
-COMMAND = r"^\+"  # a command as bash prints it with -x
-SMALLEST = 16 * 1024  # a block that exhausts the set's memory is halved down to this
-
-
 class Matcher:
     """Finds rules, lines to be ignored and sections in blocks of lines. Patterns are named by their index.
 
@@ -419,7 +415,7 @@ class Matcher:
         self.ignored_mask = sum(1 << index for index in self.ignored)
 
     def may_match(self, text: bytes, *, raw: bool = False) -> int:
-        """Return the patterns that may match in lines, as bits; all that do match are among them.
+        """Return as bits which patterns may match in lines; those that do are always among them.
 
         Raw lines are those without colours that still have their times and prefixes.
         """
@@ -436,7 +432,7 @@ class Matcher:
         return self.may_match(text[:middle], raw=raw) | self.may_match(text[middle:], raw=raw)
 
     def lines(self, index: int, text: bytes) -> Iterator[tuple[int, Any]]:
-        """Yield where each line begins that a pattern matches in cleaned lines, and the first match in it."""
+        """Yield the start of each cleaned line that a pattern matches, and the first match in it."""
         pattern, at = self.pattern(index), 0
         while match := pattern.search(text, at):
             yield text.rfind(b"\n", 0, match.start()) + 1, match
@@ -446,7 +442,7 @@ class Matcher:
             at = end + 1
 
     def line_starts(self, index: int, text: bytes) -> Iterator[int]:
-        """Yield where each line begins that a pattern matches in cleaned lines."""
+        """Yield the start of each cleaned line that a pattern matches."""
         texts = LITERALS.get(self._sources[index])
         if texts is None:
             yield from (start for start, _ in self.lines(index, text))
@@ -461,13 +457,13 @@ class Matcher:
         yield from sorted(starts)
 
     def pattern(self, index: int) -> Any:
-        """Return a pattern compiled for cleaned lines."""
+        """Return a pattern compiled for cleaned lines, once for each index."""
         if index not in self._compiled:
             self._compiled[index] = compile_pattern(self._sources[index])
         return self._compiled[index]
 
     def without_ignored(self, text: bytes, may_match: int) -> bytes:
-        """Return cleaned lines with those emptied that are ignored wherever they stand."""
+        """Empty those of some cleaned lines that are ignored wherever they stand."""
         if may_match >> self.ignored[0] & 1:  # each step that fails says so: most of them without RE2
             for line in COMMONEST:
                 text = text.replace(b"\n" + line + b"\n", b"\n\n")
@@ -489,5 +485,5 @@ class Matcher:
 
 @lru_cache(COMPILED_MOST)
 def compile_rules(ruleset: Ruleset) -> Matcher:
-    """Return a ruleset compiled, which takes some milliseconds."""
+    """Compile a ruleset, which takes some milliseconds."""
     return Matcher(ruleset)

@@ -28,7 +28,7 @@ LINE_MOST = 1024 * 1024  # bytes kept of one line
 
 
 class LogSource(Protocol):
-    """A log that can be read in order, and any of its blocks again."""
+    """A log that is read in order, and whose blocks can be read again."""
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the blocks in order: each of whole lines, all but the last line with its line end."""
@@ -48,7 +48,7 @@ class PlainBlock(NamedTuple):
 
     @property
     def cut(self) -> bool:
-        """Whether it is one line that is too long."""
+        """Whether it is a single line that is too long."""
         return self.kept < self.size
 
 

@@ -36,10 +36,17 @@ PERCENT_MOST = 10_000
 VALUE_MOST = 1e12
 MISSING = math.nan
 MEBIBYTES = ("allocated_mem_value", "total_mem_value")
+FORMAT = 1
+NULL_HUNDREDTHS = 65_535
+HIGHEST = 65_534
+HEADER_MOST = 4 * 1024 * 1024
+BYTES_MOST = HEADER_MOST + 4 * RECORDS_MOST * (SERIES_MOST + 1)
+HEADER_LENGTH = struct.Struct("<I")
+_PERCENTS = [*(hundredths / 100 for hundredths in range(NULL_HUNDREDTHS)), math.nan]
 
 
 class _Place:
-    """Somewhere in the data of records: known once, so that no record has to spell out its paths again."""
+    """A place in the data of records, known once, so that no record has to spell out its paths again."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -47,7 +54,7 @@ class _Place:
         self.leaves: dict[str | int, tuple[array[float], float]] = {}
 
     def take(self, value: dict[str, Any], at: int) -> bool:
-        """Add a pair of mean and maximum, as nearly all objects are; returns False for what needs a closer look."""
+        """Add a pair of mean and maximum, as nearly all objects are; return False for anything else."""
         known = self.leaves
         if len(known) != 2 or "avg" not in known or "max" not in known:
             return False
@@ -63,6 +70,48 @@ class _Place:
         means.append(mean)
         maxima.append(most)
         return True
+
+
+class DamagedBlob(Exception):
+    """These bytes are no blob of a log."""
+
+
+class StoredColumns(Mapping[str, Any]):
+    """Arrays of numbers by series, each made when it is asked for."""
+
+    def __init__(self, plain: memoryview, records: int, start: int, typecodes: Mapping[str, str]) -> None:
+        self._plain, self._records = plain, records
+        self._places: dict[str, tuple[str, int]] = {}
+        self._made: dict[str, Any] = {}
+        for name, typecode in typecodes.items():
+            self._places[name] = typecode, start
+            start += records * array(typecode).itemsize
+        if start > len(plain):
+            raise ValueError("it ends too early")
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            typecode, at = self._places[name]
+            stored = _array(typecode, self._plain, at, self._records)
+            percents = typecode == "H"
+            self._made[name] = array("d", map(_PERCENTS.__getitem__, stored)) if percents else stored
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+class StoredUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """A log's numbers, read back; NaN stands for no number."""
+
+    metadata: dict[str, Any]
+    commands: list[str]
+    details: dict[str, Any]  # what else was said of the log when it was read
+    timestamps: Any
+    series: Any  # Columns
 
 
 class RecordColumns:
@@ -93,7 +142,7 @@ class RecordColumns:
         self._collect(data, self._root, at, DEPTH_MOST)
 
     def finish(self) -> None:
-        """Give all series their full length, and all records their order in time."""
+        """Bring all series to full length, and all records into the order of time."""
         length = len(self.timestamps)
         for column in self.series.values():
             _pad(column, length)
@@ -130,7 +179,7 @@ class RecordColumns:
                     self.flags.add("series_left_out")
 
     def _of_uuid(self, value: dict[str, Any], place: _Place) -> _Place | None:
-        """Return where the fields of an object stand: under its uuid, if it has one."""
+        """Return the place of an object's fields: under its uuid, if it has one."""
         uuid = value.get("uuid")
         return self._inner(place, f"uuid:{uuid[:UUID_MOST]}") if isinstance(uuid, str) and uuid else place
 
@@ -145,7 +194,7 @@ class RecordColumns:
             column.append(value)
 
     def _leaf(self, place: _Place, key: str | int) -> tuple[array[float], float] | None:
-        """Return the column of a number, and the most it may be; None where there are too many."""
+        """Return the column of a number and its maximum, or None if there are too many."""
         series = f"{place.path}|{key}" if place.path else str(key)
         column = self.series.get(series)
         if column is None:
@@ -157,7 +206,7 @@ class RecordColumns:
         return leaf
 
     def _inner(self, place: _Place, key: str | int) -> _Place | None:
-        """Return the place of what is below a key; None where there are too many."""
+        """Return the place below a key, or None if there are too many."""
         if (known := place.inner.get(key)) is not None:
             return known
         path = f"{place.path}|{key}" if place.path else str(key)
@@ -194,58 +243,8 @@ def _pad(column: array[float], length: int) -> None:
     column.extend([MISSING] * (length - len(column)))
 
 
-FORMAT = 1
-NULL_HUNDREDTHS = 65_535
-HIGHEST = 65_534
-HEADER_MOST = 4 * 1024 * 1024
-BYTES_MOST = HEADER_MOST + 4 * RECORDS_MOST * (SERIES_MOST + 1)
-HEADER_LENGTH = struct.Struct("<I")
-
-
-class DamagedBlob(Exception):
-    """These bytes are no blob of a log."""
-
-
-class StoredColumns(Mapping[str, Any]):
-    """Arrays of numbers by series, each made when it is asked for."""
-
-    def __init__(self, plain: memoryview, records: int, start: int, typecodes: Mapping[str, str]) -> None:
-        self._plain, self._records = plain, records
-        self._places: dict[str, tuple[str, int]] = {}
-        self._made: dict[str, Any] = {}
-        for name, typecode in typecodes.items():
-            self._places[name] = typecode, start
-            start += records * array(typecode).itemsize
-        if start > len(plain):
-            raise ValueError("it ends too early")
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            typecode, at = self._places[name]
-            stored = _array(typecode, self._plain, at, self._records)
-            percents = typecode == "H"
-            self._made[name] = array("d", map(_PERCENTS.__getitem__, stored)) if percents else stored
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-
-class StoredUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """A log's numbers, read back. NaN is none."""
-
-    metadata: dict[str, Any]
-    commands: list[str]
-    details: dict[str, Any]  # what else was said of the log when it was read
-    timestamps: Any
-    series: Any  # Columns
-
-
 def encode_usage(log: UsageLog, details: Mapping[str, Any] | None = None) -> bytes:
-    """Return the blob of a log."""
+    """Encode a log as a blob."""
     units = [unit(name) for name in log.series]
     header = {
         "format": FORMAT,
@@ -269,7 +268,7 @@ def encode_usage(log: UsageLog, details: Mapping[str, Any] | None = None) -> byt
 
 
 def decode_usage(blob: bytes) -> StoredUsage:
-    """Return what a blob holds; raises DamagedBlob."""
+    """Decode a blob; raise DamagedBlob if it is none."""
     try:
         return _decode_plain(memoryview(zlib.decompressobj().decompress(blob, BYTES_MOST)))
     except (zlib.error, struct.error, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -295,9 +294,6 @@ def _decode_plain(plain: memoryview) -> StoredUsage:
         timestamps=array("q", accumulate(deltas)),
         series=StoredColumns(plain, records, at + records * deltas.itemsize, typecodes),
     )
-
-
-_PERCENTS = [*(hundredths / 100 for hundredths in range(NULL_HUNDREDTHS)), math.nan]
 
 
 def _hundredths(column: array[float]) -> array[int]:

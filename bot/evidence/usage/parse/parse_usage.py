@@ -33,7 +33,7 @@ SEGMENTS_MOST = 2_000
 
 
 def parse_log(given: ParserInput) -> ParsedUsage:
-    """Store the series beside the answer, and return what they come to; raises Broken without a usage log."""
+    """Store the series beside the answer, and return their summary; raise Broken without a usage log."""
     if not archives.is_archive(given.path):
         with given.path.open("rb") as file:
             return _keep(usage_log.read_log(file), given)
@@ -68,7 +68,7 @@ class _Pieces(io.RawIOBase):
 
 
 def _member(archive: Archive) -> Member | None:
-    """Return the member that is the log: the one of that name, else the only one that begins like one."""
+    """Return the member that is the log: by its name, else the only one that begins like a log."""
     members = list(archives.readable_members(archive))
     for member in members:
         if member.name.rpartition("/")[2] == NAME:
@@ -88,7 +88,7 @@ def _begins_as_log(member: Member) -> bool:
 
 
 def _keep(log: UsageLog, given: ParserInput) -> ParsedUsage:
-    """Return what a log comes to; one with records leaves its series as a blob."""
+    """Summarize a log, and store its series as a blob if it has records."""
     pieces = segments.find_segments(log) if log.charted else []
     chosen = _longest(pieces)
     outcome = log.outcome

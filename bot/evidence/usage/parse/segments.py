@@ -24,6 +24,9 @@ BACKGROUND = re.compile(r"tools\.stats\.monitor|\bpip3? install|filter_test_conf
 PYTHON = re.compile(r"^(?:\S*/)?python[\d.]*\s+(?:-m\s+)?")
 PATHS = re.compile(r"(?<!\S)/(?:[^\s/]+/)+")
 SHARD = re.compile(r"\s*--shard-id(?:=|\s+)\S+")
+PAIR_SECONDS = 30  # a shorter overlap is not worth a line
+PAIRS_MOST = 50
+SEGMENTS_MOST = 500  # the longest; pairs grow with the square
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,8 +44,25 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
         return self.end_at - self.start_at
 
 
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two commands that ran at the same time."""
+
+    first: str
+    second: str
+    seconds: int
+
+
+class CommandUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """One command: the time it ran alone and beside others, and the most memory in use while it was alone."""
+
+    command: str
+    alone_s: float
+    shared_s: float
+    memory: float | None  # percent; None if it was never alone
+
+
 def find_segments(log: UsageLog, gap: int = GAP) -> list[Segment]:
-    """Return the segments of every Python command, commands in the order they were first seen."""
+    """Return the segments of Python commands, in the order in which the commands were first seen."""
     seen: dict[int, list[int]] = {}
     for at, running in zip(log.timestamps, log.running, strict=True):
         for number in running:
@@ -66,35 +86,13 @@ def _split_times(times: Sequence[int], gap: int) -> list[tuple[int, int]]:
 
 
 def shown_name(command: str) -> str:
-    """Return what of a command is worth reading."""
+    """Return the part of a command that is worth reading."""
     return PATHS.sub("", SHARD.sub("", PYTHON.sub("", command))).strip() or command
 
 
 def in_background(command: str) -> bool:
     """Say whether a command is not what the job is about."""
     return BACKGROUND.search(command) is not None
-
-
-PAIR_SECONDS = 30  # a shorter overlap is not worth a line
-PAIRS_MOST = 50
-SEGMENTS_MOST = 500  # the longest; pairs grow with the square
-
-
-class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """Two commands that ran at the same time."""
-
-    first: str
-    second: str
-    seconds: int
-
-
-class CommandUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """One command: the time it ran alone and beside others, and the most memory in use while it was alone."""
-
-    command: str
-    alone_s: float
-    shared_s: float
-    memory: float | None  # percent; None if it was never alone
 
 
 class Overlap(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +104,7 @@ class Overlap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_overlap(log: UsageLog, segments: Sequence[Segment]) -> Overlap:
-    """Return what of a log's segments ran at the same time; without what runs beside every job."""
+    """Find what ran at the same time in a log, without what runs beside every job."""
     counted = [segment for segment in segments if not in_background(segment.name)]
     return Overlap(
         most_at_once=most_at_once(counted), pairs=find_pairs(counted), commands=command_usages(log)
@@ -114,7 +112,7 @@ def find_overlap(log: UsageLog, segments: Sequence[Segment]) -> Overlap:
 
 
 def most_at_once(segments: Sequence[Segment]) -> int:
-    """Return how many segments there are at the fullest second; both ends belong to a segment."""
+    """Return how many segments overlap at the fullest second; both ends belong to a segment."""
     turns = sorted(
         [(segment.start_at, 0) for segment in segments] + [(segment.end_at, 1) for segment in segments]
     )
@@ -146,7 +144,7 @@ def find_pairs(segments: Sequence[Segment]) -> list[Pair]:
 
 
 def command_usages(log: UsageLog) -> list[CommandUsage]:
-    """Return every Python command with what its records say, in the order they were first seen."""
+    """Return the usage of each Python command, in the order in which they were first seen."""
     counted = [name.startswith("python") and not in_background(name) for name in log.commands]
     memory = log.series.get(MEMORY)
     alone: dict[int, float] = {}

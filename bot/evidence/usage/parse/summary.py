@@ -31,10 +31,19 @@ IDLE = 5
 IDLE_SECONDS = 60  # a shorter run is a pause
 HOLE = 3  # median gaps; from there on nothing is known
 CPU, MEMORY = "cpu|max", "memory|max"
+BINS = 101  # bin b holds what rounds down to b; the last one holds 100 and everything above
+METRIC_COLUMNS = {"cpu": "cpu", "memory": "mem", "gpu": "gpu", "gpu_mem": "gpu_bw", "gpu_alloc": "gpu_alloc"}
+METRICS = tuple(METRIC_COLUMNS)  # in this order in packed histograms; their columns begin with other names
+BIN_BYTES = 8  # bytes of a bin: no sum of any number of jobs overflows it
+ACCELERATOR_FIELDS = {
+    "gpu": "util_percent",
+    "gpu_mem": "mem_util_percent",
+    "gpu_alloc": "allocated_mem_percent",
+}
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """One series. Percentiles are of the points, none in between."""
+    """The summary of one series; percentiles are points of it, never values in between."""
 
     avg: float
     p10: float
@@ -65,8 +74,59 @@ class MemoryPeak(msgspec.Struct, frozen=True, kw_only=True):
     oom_risk: bool
 
 
+class Histogram(NamedTuple):
+    """Counts by bin, and the sum of the values in hundredths of a percent, from which the mean is exact."""
+
+    bins: tuple[int, ...]
+    total: int
+
+    @classmethod
+    def of(cls, values: Iterable[float], *, means: Iterable[float] | None = None) -> Self:
+        """Count values in a histogram, without NaN; `means` are summed instead where they differ."""
+        known = [value for value in values if value == value]  # noqa: PLR0124 - only NaN is not itself
+        counts = Counter(map(int, known))
+        bins = [counts.get(number, 0) for number in range(BINS - 1)]
+        bins.append(len(known) - sum(bins))
+        summed = known if means is None else (value for value in means if value == value)  # noqa: PLR0124
+        return cls(tuple(bins), sum(round(value * 100) for value in summed))
+
+    @property
+    def points(self) -> int:
+        """Return how many values it holds."""
+        return sum(self.bins)
+
+    @property
+    def mean(self) -> float | None:
+        """Return the mean of the values."""
+        return self.total / 100 / self.points if self.points else None
+
+    def quantiles(self, *shares: float) -> list[int | None]:
+        """Return for each share the smallest bin at which it is reached; at most one point too low."""
+        reached = list(accumulate(self.bins))
+        count = reached[-1]
+        if not count:
+            return [None] * len(shares)
+        # 0.07 * 100 is a little more than 7
+        return [bisect_left(reached, max(1, math.ceil(share * count - 1e-9))) for share in shares]
+
+
+class Measure(NamedTuple):
+    """What a metric comes to: its mean over time, a percentile and the most of the records' maxima."""
+
+    avg: float | None
+    p90: float
+    max: float
+
+
+class Measured(NamedTuple):
+    """A metric of a log."""
+
+    measure: Measure | None
+    histogram: Histogram
+
+
 def summarize_log(log: UsageLog, *, ends: str = "") -> dict[str, Summary]:
-    """Return the summary of every series that has points and whose id ends like this."""
+    """Summarize every series that has points and an id with this end."""
     summaries = {
         series: summarize_series(column, unit(series))
         for series, column in log.series.items()
@@ -76,7 +136,7 @@ def summarize_log(log: UsageLog, *, ends: str = "") -> dict[str, Summary]:
 
 
 def summarize_series(column: Iterable[float], counted_in: str = "percent") -> Summary | None:
-    """Return the summary of points; NaN is none."""
+    """Summarize points; NaN is no point."""
     points = sorted(value for value in column if value == value)  # noqa: PLR0124 - only NaN is not itself
     if not points:
         return None
@@ -92,12 +152,12 @@ def summarize_series(column: Iterable[float], counted_in: str = "percent") -> Su
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """Return the point at this place of ascending ones."""
+    """Return the point at a percentile of ascending ones."""
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
 def time_weights(timestamps: Sequence[int]) -> tuple[list[float], float, list[bool]]:
-    """Return how many seconds each record stands for, how many none does, and which records come after a hole.
+    """Return the seconds that each record stands for, those that none does, and which records follow a hole.
 
     A record stands for the time since the one before it. The first one stands for the median of these.
     """
@@ -112,7 +172,7 @@ def time_weights(timestamps: Sequence[int]) -> tuple[list[float], float, list[bo
 
 
 def weighted_mean(column: Sequence[float] | None, weight: Sequence[float]) -> float | None:
-    """Return the mean weighted by time; of one record that stands for no time, its value."""
+    """Return the mean weighted by time, or the value of a record that stands for no time."""
     pairs = [(value, w) for value, w in zip(column or (), weight, strict=False) if value == value]  # noqa: PLR0124
     total = sum(w for _, w in pairs)
     if total:
@@ -144,7 +204,7 @@ def measure_times(log: UsageLog) -> Times:
 
 
 def find_peak(log: UsageLog) -> MemoryPeak | None:
-    """Return the first record with the most memory in use, and who ran then."""
+    """Return the first record with the most memory in use, and the commands that ran then."""
     column = log.series.get(MEMORY)
     points = [(value, -at) for at, value in enumerate(column or ()) if value == value]  # noqa: PLR0124
     if not points:
@@ -164,7 +224,7 @@ def _is_utilization(series: str) -> bool:
 
 
 def _idle_seconds(column: Sequence[float], weight: Sequence[float], holes: Sequence[bool]) -> float:
-    """Return the seconds of runs without work; a run ends where nothing is known."""
+    """Return the seconds of idle stretches; a stretch ends where nothing is known."""
     total = run = 0.0
     for value, w, hole in zip(column, weight, holes, strict=True):
         if hole or not value < IDLE:
@@ -175,101 +235,37 @@ def _idle_seconds(column: Sequence[float], weight: Sequence[float], holes: Seque
     return total + (run if run >= IDLE_SECONDS else 0)
 
 
-BINS = 101  # bin b holds what rounds down to b; the last one holds 100 and everything above
-METRIC_COLUMNS = {"cpu": "cpu", "memory": "mem", "gpu": "gpu", "gpu_mem": "gpu_bw", "gpu_alloc": "gpu_alloc"}
-METRICS = tuple(METRIC_COLUMNS)  # in this order in packed histograms; their columns begin with other names
-BIN_BYTES = 8  # bytes of a bin: no sum of any number of jobs overflows it
-
-
-class Histogram(NamedTuple):
-    """Counts by bin, and the sum of the values in hundredths of a percent, from which the mean is exact."""
-
-    bins: tuple[int, ...]
-    total: int
-
-    @classmethod
-    def of(cls, values: Iterable[float], *, means: Iterable[float] | None = None) -> Self:
-        """Return the histogram of values, NaN is none; `means` are summed in their place where they differ."""
-        known = [value for value in values if value == value]  # noqa: PLR0124 - only NaN is not itself
-        counts = Counter(map(int, known))
-        bins = [counts.get(number, 0) for number in range(BINS - 1)]
-        bins.append(len(known) - sum(bins))
-        summed = known if means is None else (value for value in means if value == value)  # noqa: PLR0124
-        return cls(tuple(bins), sum(round(value * 100) for value in summed))
-
-    @property
-    def points(self) -> int:
-        """Return how many values it holds."""
-        return sum(self.bins)
-
-    @property
-    def mean(self) -> float | None:
-        """Return the mean of the values."""
-        return self.total / 100 / self.points if self.points else None
-
-    def quantiles(self, *shares: float) -> list[int | None]:
-        """Return for each share the smallest bin at which it is reached; at most one point too low."""
-        reached = list(accumulate(self.bins))
-        count = reached[-1]
-        if not count:
-            return [None] * len(shares)
-        # 0.07 * 100 is a little more than 7
-        return [bisect_left(reached, max(1, math.ceil(share * count - 1e-9))) for share in shares]
-
-
 def pack_histograms(histograms: Sequence[Histogram]) -> int:
-    """Return the bins of some histograms as one number: to add or subtract it does so with every bin."""
+    """Pack the bins of histograms into one number: adding it adds every bin."""
     bins = [many for histogram in histograms for many in histogram.bins]
     return int.from_bytes(struct.pack(f"<{len(bins)}Q", *bins), "little")
 
 
 def unpack_histograms(number: int, totals: Sequence[int]) -> list[Histogram]:
-    """Return the histograms of a packed number, given their sums of values."""
+    """Unpack the histograms of a number, given their sums of values."""
     count = len(totals) * BINS
     bins = struct.unpack(f"<{count}Q", number.to_bytes(count * BIN_BYTES, "little"))
     return [Histogram(bins[at * BINS : (at + 1) * BINS], total) for at, total in enumerate(totals)]
 
 
 def encode_bins(number: int, count: int) -> bytes:
-    """Return the packed number of `count` histograms as it is stored."""
+    """Encode the packed number of `count` histograms for the database."""
     return zlib.compress(number.to_bytes(count * BINS * BIN_BYTES, "little"), 6)
 
 
 def decode_bins(stored: bytes, count: int) -> int:
-    """Return a stored number."""
+    """Decode a stored number."""
     return int.from_bytes(zlib.decompressobj().decompress(stored, count * BINS * BIN_BYTES), "little")
 
 
-ACCELERATOR_FIELDS = {
-    "gpu": "util_percent",
-    "gpu_mem": "mem_util_percent",
-    "gpu_alloc": "allocated_mem_percent",
-}
-
-
-class Measure(NamedTuple):
-    """What a metric comes to: its mean over time, a percentile and the most of the records' maxima."""
-
-    avg: float | None
-    p90: float
-    max: float
-
-
-class Measured(NamedTuple):
-    """A metric of a log."""
-
-    measure: Measure | None
-    histogram: Histogram
-
-
 def measure_log(log: UsageLog) -> dict[str, Measured]:
-    """Return every metric; of accelerators, the busiest one of a record counts, and their mean in averages."""
+    """Measure every metric; of accelerators, the busiest one of a record counts, and their mean in averages."""
     weight = time_weights(log.timestamps)[0]
     return {metric: _measure_metric(*_columns_of_metric(log, metric), weight) for metric in METRICS}
 
 
 def as_columns(measured: Mapping[str, Measured]) -> Measures:
-    """Return the columns of metrics in a job's row, null where nothing was measured."""
+    """Return the columns of a job's row for its metrics, null where nothing was measured."""
     measures = {
         METRIC_COLUMNS[metric]: metric_measured.measure for metric, metric_measured in measured.items()
     }
@@ -284,7 +280,7 @@ def as_columns(measured: Mapping[str, Measured]) -> Measures:
 def _columns_of_metric(
     log: UsageLog, metric: str
 ) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
-    """Return the records' maxima, the means of these over accelerators, and the means of means."""
+    """Return the records' maxima, their means over accelerators, and the means of means."""
     if metric not in ACCELERATOR_FIELDS:
         most = log.series.get(f"{metric}|max", ())
         return most, most, log.series.get(f"{metric}|avg", ())
@@ -301,7 +297,7 @@ def _columns_of_metric(
 
 
 def _combine(columns: Sequence[Sequence[float]], *, most: bool = False) -> Sequence[float]:
-    """Return the mean of every record over some columns, or the most."""
+    """Return the mean of every record over some columns, or its maximum."""
     if len(columns) < 2:
         return columns[0] if columns else ()
     whole = not any(math.isnan(sum(column)) for column in columns)

@@ -29,7 +29,7 @@ TEXT_MOST = 512
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line, every field of its type. Its ids and names are claims of the job that wrote it."""
+    """The first line, with every field of its type; ids and names are claims of the job that wrote it."""
 
     level: str = "metadata"
     workflow_id: str = ""
@@ -47,6 +47,14 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 KNOWN_FIELDS = frozenset(Metadata.__struct_fields__) - {"extra"}
+LINE_MOST = 1024 * 1024  # bytes; a longer line is broken
+BROKEN = object()  # what a line that is no JSON is read as
+COMMAND_MOST = 512
+COMMANDS_MOST = 2_000
+COMMANDS_OF_RECORD_MOST = 256  # commands of one record
+SEEN_MOST = 4_000
+MASK = "***"
+COMPACT = (",", ":")
 
 
 class NotReadable(Exception):
@@ -58,8 +66,108 @@ class NotReadable(Exception):
         self.reason = reason
 
 
+@dataclass(frozen=True, kw_only=True)
+class UsageLog:
+    """A usage log as read. Its status is ok, no_records, legacy or refused; the reason says why it is not ok."""
+
+    outcome: Outcome
+    metadata: Metadata | None
+    columns: RecordColumns
+    commands: list[str]
+    errors: int  # records that hold an error
+
+    @property
+    def charted(self) -> bool:
+        """Whether it holds records."""
+        return self.outcome["status"] == "ok"
+
+    @property
+    def timestamps(self) -> array[int]:
+        """Return the times of the records, in order."""
+        return self.columns.timestamps
+
+    @property
+    def series(self) -> dict[str, array[float]]:
+        """Return a column of numbers by series, NaN where there is none."""
+        return self.columns.series
+
+    @property
+    def running(self) -> list[tuple[int, ...]]:
+        """Return the numbers of the commands of every record."""
+        return self.columns.running
+
+    @property
+    def start_at(self) -> int:
+        """Return when the log begins by its metadata, else by its first record."""
+        return (self.metadata.start_at if self.metadata else 0) or (
+            self.timestamps[0] if self.timestamps else 0
+        )
+
+    @property
+    def end_at(self) -> int:
+        """Return the time of the last valid record, or the beginning of a log without one."""
+        return self.timestamps[-1] if self.timestamps else self.start_at
+
+    @property
+    def extent(self) -> Extent:
+        """Return the times that the log spans and how many records it holds, before thinning."""
+        return {
+            "start_at": self.start_at,
+            "end_at": self.end_at,
+            "records": self.columns.added,
+            "error_records": self.errors,
+        }
+
+
+class Commands:
+    """The distinct commands of one log."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.flags: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        self._seen: dict[str, int] = {}  # as written in the log
+        self._sets: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._secret = re2.compile("|".join((*TOKENS, rf"(?s){PRIVATE_KEY}.*")))
+
+    def of_record(self, names: Any) -> tuple[int, ...]:
+        """Return the numbers of a record's commands, each once."""
+        if not isinstance(names, list):
+            return ()
+        if len(names) > COMMANDS_OF_RECORD_MOST:
+            self.flags.add("commands_left_out")
+        numbers = [self._number(name) for name in names[:COMMANDS_OF_RECORD_MOST] if isinstance(name, str)]
+        commands = tuple(dict.fromkeys(number for number in numbers if number is not None))
+        if len(self._sets) >= SEEN_MOST:
+            self._sets.clear()
+        return self._sets.setdefault(commands, commands)
+
+    def _number(self, written: str) -> int | None:
+        if (known := self._seen.get(written)) is not None:
+            return known
+        name = self.masked(written)[:COMMAND_MOST]
+        number = self._numbers.get(name)
+        if number is None:
+            if len(self.names) == COMMANDS_MOST:
+                self.flags.add("commands_left_out")
+                return None
+            number = self._numbers[name] = len(self.names)
+            self.names.append(name)
+        if len(self._seen) < SEEN_MOST:
+            self._seen[written] = number
+        return number
+
+    def masked(self, written: str) -> str:
+        """Return a command without the secrets in it."""
+        text = written.encode("utf-8", "replace").decode()
+        masked: str = self._secret.sub(MASK, text)
+        if masked != text:
+            self.flags.add("secrets_masked")
+        return masked
+
+
 def metadata_of(line: Any) -> Metadata:
-    """Return what a decoded first line says; raises NotReadable."""
+    """Read a decoded first line; raise NotReadable if no log begins with it."""
     if not isinstance(line, dict):
         raise NotReadable("refused", "no metadata: the first line is not a JSON object")
     if model := legacy_model(line):
@@ -127,7 +235,7 @@ def moment(value: Any) -> tuple[int, bool] | None:
 
 
 def finite_number(value: Any) -> float | None:
-    """Return a finite number that is not negative, else None."""
+    """Return a finite number that is not negative, or None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -138,7 +246,7 @@ def finite_number(value: Any) -> float | None:
 
 
 def whole_number(value: Any) -> int | None:
-    """Return a whole number of things, else None: unknown."""
+    """Return a whole number of things, or None if it is unknown."""
     count = finite_number(value)
     return int(count) if count is not None and count <= 1_000_000 else None
 
@@ -148,63 +256,6 @@ def bounded_text(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
         return str(value)
     return value[:TEXT_MOST] if isinstance(value, str) else ""
-
-
-LINE_MOST = 1024 * 1024  # bytes; a longer line is broken
-BROKEN = object()  # what a line that is no JSON is read as
-
-
-@dataclass(frozen=True, kw_only=True)
-class UsageLog:
-    """A usage log as read. Its status is ok, no_records, legacy or refused; the reason says why it is not ok."""
-
-    outcome: Outcome
-    metadata: Metadata | None
-    columns: RecordColumns
-    commands: list[str]
-    errors: int  # records that hold an error
-
-    @property
-    def charted(self) -> bool:
-        """Whether it holds records."""
-        return self.outcome["status"] == "ok"
-
-    @property
-    def timestamps(self) -> array[int]:
-        """Return the times of the records, in order."""
-        return self.columns.timestamps
-
-    @property
-    def series(self) -> dict[str, array[float]]:
-        """Return a column of numbers by series, NaN where there is none."""
-        return self.columns.series
-
-    @property
-    def running(self) -> list[tuple[int, ...]]:
-        """Return the numbers of the commands of every record."""
-        return self.columns.running
-
-    @property
-    def start_at(self) -> int:
-        """Return when the log begins; of one whose metadata do not say it, its first record."""
-        return (self.metadata.start_at if self.metadata else 0) or (
-            self.timestamps[0] if self.timestamps else 0
-        )
-
-    @property
-    def end_at(self) -> int:
-        """Return the time of the last valid record, or the beginning of a log without one."""
-        return self.timestamps[-1] if self.timestamps else self.start_at
-
-    @property
-    def extent(self) -> Extent:
-        """Return from when to when it reaches, and how many records it holds, before thinning."""
-        return {
-            "start_at": self.start_at,
-            "end_at": self.end_at,
-            "records": self.columns.added,
-            "error_records": self.errors,
-        }
 
 
 class _Reader:
@@ -278,12 +329,12 @@ class _Reader:
 
 
 def read_log(file: IO[bytes], *, force: bool = False) -> UsageLog:
-    """Read a usage log; with `force` also one whose metadata are missing or of another version."""
+    """Read a usage log; with `force` also one whose metadata is missing or of another version."""
     return _Reader(force=force).read(file)
 
 
 def decode_lines(file: IO[bytes], flags: set[str]) -> Iterator[Any]:
-    """Yield every line that is not blank, decoded, or BROKEN; a last line that was cut off is left out."""
+    """Decode every line that is not blank, or yield BROKEN; a last line that was cut off is skipped."""
     while line := file.readline(LINE_MOST + 1):
         whole = line.endswith(b"\n")
         if len(line) > LINE_MOST and not whole:
@@ -305,7 +356,7 @@ def is_error(line: Any) -> bool:
 
 
 def valid_record(line: Any) -> tuple[int, bool, dict[str, Any]] | None:
-    """Return time, whether that was in milliseconds, and data of a record; None if it is not valid."""
+    """Return a record's time, whether it was in milliseconds, and its data; None if it is invalid."""
     if not isinstance(line, dict) or line.get("level") != "record" or not isinstance(line.get("data"), dict):
         return None
     at = moment(line.get("timestamp"))
@@ -331,68 +382,11 @@ def _skip_line(file: IO[bytes]) -> None:
 
 
 def _forced_metadata(line: dict[str, Any]) -> Metadata | None:
-    """Return the metadata of another version, read as if it were ours."""
+    """Read metadata of another version as if it were ours."""
     try:
         return metadata_of(line | {"data_model_version": 1.5})
     except NotReadable:
         return None
-
-
-COMMAND_MOST = 512
-COMMANDS_MOST = 2_000
-COMMANDS_OF_RECORD_MOST = 256  # commands of one record
-SEEN_MOST = 4_000
-MASK = "***"
-
-
-class Commands:
-    """The distinct commands of one log."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.flags: set[str] = set()
-        self._numbers: dict[str, int] = {}
-        self._seen: dict[str, int] = {}  # as written in the log
-        self._sets: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._secret = re2.compile("|".join((*TOKENS, rf"(?s){PRIVATE_KEY}.*")))
-
-    def of_record(self, names: Any) -> tuple[int, ...]:
-        """Return the numbers of a record's commands, each once."""
-        if not isinstance(names, list):
-            return ()
-        if len(names) > COMMANDS_OF_RECORD_MOST:
-            self.flags.add("commands_left_out")
-        numbers = [self._number(name) for name in names[:COMMANDS_OF_RECORD_MOST] if isinstance(name, str)]
-        commands = tuple(dict.fromkeys(number for number in numbers if number is not None))
-        if len(self._sets) >= SEEN_MOST:
-            self._sets.clear()
-        return self._sets.setdefault(commands, commands)
-
-    def _number(self, written: str) -> int | None:
-        if (known := self._seen.get(written)) is not None:
-            return known
-        name = self.masked(written)[:COMMAND_MOST]
-        number = self._numbers.get(name)
-        if number is None:
-            if len(self.names) == COMMANDS_MOST:
-                self.flags.add("commands_left_out")
-                return None
-            number = self._numbers[name] = len(self.names)
-            self.names.append(name)
-        if len(self._seen) < SEEN_MOST:
-            self._seen[written] = number
-        return number
-
-    def masked(self, written: str) -> str:
-        """Return a command without the secrets in it."""
-        text = written.encode("utf-8", "replace").decode()
-        masked: str = self._secret.sub(MASK, text)
-        if masked != text:
-            self.flags.add("secrets_masked")
-        return masked
-
-
-COMPACT = (",", ":")
 
 
 def metadata_line(log: UsageLog, segments: Sequence[Segment], *, created_at: int) -> str:
@@ -434,7 +428,7 @@ def record_lines(file: IO[bytes], log: UsageLog, *, created_at: int) -> Iterator
 
 
 def _claims(log: UsageLog) -> dict[str, Any]:
-    """Return whose log it is. Without a run to belong to, that is what it says itself."""
+    """Return whose log it is: without a run, what the log itself claims."""
     said = log.metadata
     return {
         "repo": "",
@@ -451,7 +445,7 @@ def _whole_id(text: str) -> int:
 
 
 def _plausible(value: Any, most: float) -> Any:
-    """Return data with null for every number that the charts would not show either."""
+    """Replace numbers that charts would not show by null."""
     if isinstance(value, dict):
         return {
             key: _plausible(inner, VALUE_MOST if key in MEBIBYTES else most) for key, inner in value.items()
