@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 async def describe_demotion(tx: Transaction, subject: BackendPageSubject) -> list[Block]:
-    """Return why a backend begins no check runs, if it is demoted."""
+    """Explain why a demoted backend starts no check runs."""
     lines = []
     for upstream in subject.upstreams:
         number = (await read_demoting_pulls(tx, upstream)).get(subject.repo.casefold())
@@ -77,7 +77,7 @@ CELL = Parameter("cell", lambda request: request.query.get("cell", ""), "")
 
 @dataclass(kw_only=True)
 class OpenCell:
-    """What an open cell shows; nothing when it is not among the commits shown."""
+    """The contents of an open cell; empty when its commit is not shown."""
 
     line: MatrixRow | None = None
     cell: MatrixCell | None = None
@@ -87,7 +87,7 @@ class OpenCell:
 
 @dataclass(kw_only=True)
 class FailingTest:
-    """A test: how often it failed, on which commits, when first and last, and the last run."""
+    """A test, how often and on which commits it failed, when first and last, and the last run."""
 
     classname: str | None
     name: str
@@ -165,7 +165,7 @@ async def read_backend_page(query: Query) -> BackendOnPage:
 async def _read_tab(
     query: Query, repo: str, window: Window, on: int | None
 ) -> tuple[str, JobFilter, list[GridJob]]:
-    """Return the tab asked for and its jobs; where none is, nightlies if the backend reports nothing else.
+    """Return the requested tab and its jobs; by default the nightlies of a backend that reports nothing else.
 
     Jobs are those of a day where one was asked for, the filter is that of the window.
     """
@@ -182,7 +182,7 @@ async def _read_tab(
 
 
 async def _read_blocks(query: Query, repo: str) -> list[Block]:
-    """Return what is said below the jobs."""
+    """Return the blocks below the jobs."""
     tx = query.tx
     shown = tuple(upstream for upstream in query.settings.upstream_repo if not query.hidden.has(upstream))
     subject = BackendPageSubject(repo=repo, upstreams=shown)
@@ -257,7 +257,7 @@ def most_failing(failed: Iterable[JobRow]) -> list[FailingTest]:
 
 
 async def _read_open_cell(tx: Transaction, grid: Matrix, key: str, names: PrivateNames) -> OpenCell | None:
-    """Return what an open cell shows: its jobs in full, and their earlier attempts."""
+    """Read the jobs of an open cell in full, with their earlier attempts."""
     opened = grid.find(key)
     if opened is None:
         return OpenCell() if key else None
@@ -302,7 +302,7 @@ MOST_LEVELS = 20
 
 
 async def describe_backend(query: Query, subject: BackendPageSubject) -> list[Block]:
-    """Return the history of its levels, and what degraded its numbers in the last week."""
+    """Describe the history of its levels, and which runs lowered its pass rate in the last week."""
     return [*await _levels(query.tx, subject.repo), *await _lowering(query, subject)]
 
 

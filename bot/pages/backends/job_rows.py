@@ -93,7 +93,7 @@ async def jobs_of_pull(
 
 
 async def jobs_without_dispatch(tx: Transaction, names: Iterable[str], number: int) -> list[JobRow]:
-    """Return the newest jobs of a pull request that an outside relay reported and we had not dispatched."""
+    """Return the newest jobs of a pull request that an outside relay reported without a dispatch of ours."""
     return await _newest_jobs(tx, _of_pull(names, number).where(JOB.dispatch_id.is_(None)), MOST_RELAYED)
 
 
@@ -143,7 +143,7 @@ async def grid_jobs(tx: Transaction, wanted: JobFilter, *, commits: int, limit: 
 
 
 async def _on_newest_commits(tx: Transaction, wanted: JobFilter, most: int) -> sa.ColumnElement[bool]:
-    """Return the condition of being on one of the newest commits; searches few jobs where these are enough."""
+    """Return the condition for being on one of the newest commits; searches as few jobs as possible."""
     shas: list[str | None] = []
     for searched in SEARCHED:
         part = _matching(sa.select(JOB.head_sha, JOB.received_at), wanted).order_by(JOB.received_at.desc())
@@ -190,7 +190,7 @@ async def unanswered_dispatches(
 
 
 async def titles_of_pulls(tx: Transaction, repo: str, numbers: Collection[int]) -> dict[int, PullTitle]:
-    """Return title and author of pull requests, by number."""
+    """Return the title and author of pull requests, by number."""
     query = sa.select(PULL.number, PULL.title, PULL.user_login).where(
         sa.func.lower(PULL.repo) == repo.lower(), PULL.number.in_(sorted(numbers))
     )
@@ -198,7 +198,7 @@ async def titles_of_pulls(tx: Transaction, repo: str, numbers: Collection[int]) 
 
 
 async def titles_of_commits(tx: Transaction, repo: str, shas: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Return title and author of commits: of those pushed, the commit's own; of heads, their pull request's."""
+    """Return the title and author of pushed commits, and of the pull requests of heads."""
     push, head = records["push"].c, records["pull_head"].c
     title_of_pull = (
         sa.select(head.head_sha, PULL.title, PULL.user_login)
@@ -233,7 +233,7 @@ async def pull_of_head(tx: Transaction, repo: str, sha: str) -> PullHead | None:
 
 
 async def full_sha(tx: Transaction, repo: str, sha: str) -> str | None:
-    """Return the whole SHA of a commit that any of our rows is about, given its beginning."""
+    """Complete the SHA of a commit that any of our rows is about."""
     push = records["push"].c
     for column, name in (
         (DISPATCH.head_sha, DISPATCH.upstream_repo), (JOB.head_sha, JOB.upstream_repo),
@@ -301,7 +301,7 @@ class LoweringJob(JobIdentity, JobOutcome, JobSubject, JobPage, JobName, JobOrig
 async def lowering_jobs(
     tx: Transaction, backend: str, *, since: int, upstreams: Collection[str], limit: int
 ) -> list[LoweringJob]:
-    """Return a backend's newest jobs that count as failed, of these upstream repositories."""
+    """Return a backend's newest jobs for these upstream repositories that count as failed."""
     query = select(LoweringJob, oot_workflow_job).where(
         sa.func.lower(JOB.downstream_repo) == backend.casefold(),
         JOB.received_at >= since,
@@ -352,7 +352,7 @@ def _pull_jobs_of(backend: str, since: int, hidden: Collection[str]) -> tuple[sa
 
 
 class EndedJob(JobOutcome, JobSubject, JobTimes):
-    """What tells how a run ended."""
+    """The columns that tell how a run ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -376,7 +376,7 @@ class BackendRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Streak:
-    """The runs in a row of a backend that failed, up to the newest, and the run before them that passed."""
+    """A backend's newest failures in a row, and the run that passed before them."""
 
     failing: int
     first_bad: BackendRun | None
@@ -389,7 +389,7 @@ class Streak:
 
 
 async def read_streak(tx: Transaction, backend: str, *, hidden: Collection[str]) -> Streak:
-    """Return since when a backend's runs fail, as far as its newest jobs tell; those of `hidden` upstreams aside."""
+    """Find out since when a backend fails, from its newest jobs; ignores those of `hidden` upstreams."""
     query = select(EndedJob, oot_workflow_job).where(
         sa.func.lower(JOB.downstream_repo) == backend.lower(),
         sa.func.lower(JOB.upstream_repo).not_in(sorted(hidden)),
@@ -401,7 +401,7 @@ async def read_streak(tx: Transaction, backend: str, *, hidden: Collection[str])
 
 
 def find_streak(runs: Sequence[BackendRun]) -> Streak:
-    """Return the failures in a row among runs, newest first."""
+    """Find the newest failures in a row; `runs` are newest first."""
     good = next((at for at, run in enumerate(runs) if not run.failed), None)
     failing = runs[:good]
     return Streak(
@@ -412,7 +412,7 @@ def find_streak(runs: Sequence[BackendRun]) -> Streak:
 
 
 def _runs(jobs: Iterable[EndedJob]) -> list[BackendRun]:
-    """Return runs with a result, newest first: one with a failed job failed, one that only passed passed."""
+    """Return the runs with a result, newest first: a run failed if any of its jobs did."""
     by_delivery: dict[str, BackendRun] = {}
     for job in jobs:
         outcome = OUTCOMES.get(job["conclusion"] or "")

@@ -51,9 +51,9 @@ async def measure_backend(query: Query, entry: Entry, *, days: int) -> RelayMeas
 
 
 async def read_shared(query: Query, entry: Entry, *, since: int) -> frozenset[str]:
-    """Return the keys of failed jobs all of whose failed tests also failed in upstream's own jobs on that commit.
+    """Return the keys of failed jobs whose failed tests all failed in upstream's own jobs on that commit, too.
 
-    A job that named fewer tests than failed, or none, is not among them: that it is upstream's fault has to be seen.
+    A job that named fewer tests than failed, or none, is not among them: it must be visible that upstream is to blame.
     """
     failed = await job_rows.failed_pull_jobs(query.tx, entry.repo, since=since, hidden=query.hidden.names)
     subject = SharedFailuresSubject(
@@ -64,7 +64,7 @@ async def read_shared(query: Query, entry: Entry, *, since: int) -> frozenset[st
 
 
 def _with_all_tests(job: FailedJobRow) -> FailedJob | None:
-    """Return a failed job with the tests that failed in it; None where it did not name all."""
+    """Return a failed job with its failed tests; None unless it named all of them."""
     named = job["failed_tests_json"] or []
     if not named or job["head_sha"] is None or len(named) < (job["failed_tests"] or 0):
         return None
@@ -167,7 +167,7 @@ async def read_levels(query: Query) -> SelectedLevels:
 async def _by_relay(
     query: Query, in_force: Allowlist | None
 ) -> list[tuple[Entry_of_entry, tuple[Criterion, ...]]]:
-    """Return the backends at L2 and L3 by the criteria of the relay, under its preset."""
+    """Judge the backends at L2 and L3 by the criteria of the relay; only under its preset."""
     if query.settings.preset != "crcr" or in_force is None:
         return []
     tx, by_relay = query.tx, []
@@ -221,7 +221,7 @@ def thresholds(settings: Settings) -> Thresholds:
 async def _judge_backends(
     query: Query, in_force: Allowlist | None, cache: DaySumsCache
 ) -> list[BackendReadiness]:
-    """Return every listed backend that reports: those due for demotion first."""
+    """Judge every listed backend that reports; those due for demotion come first."""
     tx, hidden, settings = query.tx, query.hidden, query.settings
     entries = [entry for entry in in_force.entries if entry.level > 1] if in_force else []
     today, limits = tx.now // DAY, thresholds(settings)

@@ -21,7 +21,6 @@ from bot.web import addresses, charts
 from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, fill_struct
-from bot.web.blocks import QueueSubject
 from bot.web.openapi import NOT_FOUND, UNKNOWN_REPOSITORY
 from bot.web.parameters import REPO, REPOSITORY
 from bot.web.view import Json, Page, View
@@ -296,14 +295,12 @@ async def read_queues(query: Query) -> Queues:
     branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], "")
     first = tx.now // DAY - runner_queues.WEEK
     identifier = branch.repository["repository_id"]
-    subject = QueueSubject(
-        repo=branch.repository["full_name"], repository_id=identifier, settings=query.settings
-    )
+    repo = branch.repository["full_name"]
     return Queues(
-        repo=subject.repo,
+        repo=repo,
         runners=await read_runner_queues(tx, query.settings, branch),
         counted_until=await sums.counted_until(tx, RUNNERS, [identifier], first=first),
-        added=await describe_queue(tx, subject) if query.for_page else [],
+        added=await describe_queue(tx, query.settings, repo) if query.for_page else [],
     )
 
 

@@ -53,7 +53,7 @@ class BrokenJob:
 
 @dataclass(frozen=True, kw_only=True)
 class RedBackend:
-    """A backend most of whose runs of the last 24 hours do not pass as they should."""
+    """A backend whose pass rate of the last 24 hours is red, or has turned red."""
 
     health: Health  # with the numbers of 24 hours
     streak: Streak
@@ -67,7 +67,7 @@ class RedBackend:
 
 @dataclass(frozen=True, kw_only=True)
 class SilentBackend:
-    """A backend that has reported before, and not for a day and a half."""
+    """A backend that has reported before, but not in the last 36 hours."""
 
     health: Health
     since: int  # its last report
@@ -80,7 +80,7 @@ class SilentBackend:
 
 @dataclass(frozen=True, kw_only=True)
 class LongQueue:
-    """Jobs or dispatches that wait longer than nine of ten did in the last week."""
+    """Jobs or dispatches that have waited longer than nine in ten of the last week."""
 
     name: str  # of the runners' label, or what the backend goes by
     repo: str  # whose runners, or the backend
@@ -98,7 +98,7 @@ class LongQueue:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokenNow:
-    """Everything that is red now, what blocks first."""
+    """Everything that is broken now; what blocks merging comes first."""
 
     branches: tuple[StandingBranch, ...]  # all that were looked at, red or not
     broken: tuple[BrokenJob, ...]
@@ -121,21 +121,21 @@ class BrokenNow:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokenFilter:
-    """Who asks for what: `oncall` (case folded) for one person's backends, `repo` for one upstream's jobs."""
+    """A filter: `oncall` (case folded) selects one person's backends, `repo` one upstream's jobs."""
 
     hidden: Hidden
     oncall: str = ""
     repo: str = ""
 
     def has(self, subject: BrokenJob | Health | LongQueue) -> bool:
-        """Whether it is wanted: anything, or what this person is on call for."""
+        """Whether this filter selects it: without a person it selects everything."""
         return not self.oncall or self.oncall in map(str.casefold, subject.oncalls)
 
 
 async def read_broken(
     tx: Transaction, settings: Settings, cache: DaySumsCache, wanted: BrokenFilter
 ) -> BrokenNow:
-    """Read everything that is red now."""
+    """Read everything that is broken now."""
     oncalls = await _oncalls(tx)
     branches = await read_standings(tx, settings, wanted.hidden, repo=wanted.repo)
     broken = [job for each in branches for job in await _broken_jobs(tx, settings, each, oncalls)]
@@ -155,7 +155,7 @@ async def read_broken(
 
 
 async def _oncalls(tx: Transaction) -> dict[str, tuple[str, ...]]:
-    """Return who is on call by what the backends go by in the grid, case folded; some share a device."""
+    """Return who is on call, by the backends' names in the grid (case folded); some share a device."""
     allowlist = await allowlists.read_in_force(tx)
     oncalls: dict[str, tuple[str, ...]] = {}
     for entry in allowlist.entries if allowlist else ():
