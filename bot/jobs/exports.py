@@ -191,10 +191,7 @@ def copy_row(export: Export, row: ExportedRow) -> list[StoredObject]:
 
 
 def _of_day(make: str) -> Shape:
-    module = "bot.ci.trunk"
-    return Shape(
-        make=f"{module}.exported_days:{make}", read=f"{module}.store.exported_rows:read_days", most=50
-    )
+    return Shape(make=f"bot.jobs.exports:{make}", read="bot.jobs.exports:read_days", most=50)
 
 
 SHAPES = {

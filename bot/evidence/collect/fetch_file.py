@@ -130,7 +130,7 @@ EMPTY_WAIT = 600.0  # until GitHub is asked again for what came empty
 # (where to write it) -> what is known of the file then; raises NotThere, or what `Downloads.fetch` does
 Download = Callable[[Path], Awaitable[Fetched]]
 
-log = structlog.get_logger("bot.ci.collect")
+log = structlog.get_logger("bot.evidence.collect")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -201,7 +201,7 @@ KILLED = {  # by signal
     signal.SIGXCPU: f"reading it took too long: over {CPU} s of processor time",
 }
 
-log = structlog.get_logger("bot.ci.collect")
+log = structlog.get_logger("bot.evidence.collect")
 
 
 @dataclass(kw_only=True)
