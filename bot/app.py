@@ -12,7 +12,7 @@ from aiohttp import web
 import handlers
 from bot.context import Context, Resources
 from bot.core.clock import Clock, SystemClock
-from bot.core.feature import Features, folder, load, load_each
+from bot.core.feature import Features, folder, load, load_each, references_of
 from bot.core.files import PACKAGE
 from bot.database import make_store
 from bot.features import FEATURES
@@ -128,8 +128,8 @@ def read_program(features: Features) -> None:
 def operations(features: Features) -> list[Operation]:
     """Return the operations of the OpenAPI document."""
     described: list[Operation] = []
-    for feature in features:
-        described += view.operations(load(feature.views)) if feature.views else ()
+    for views in load_each(features, "views"):
+        described += view.operations(views)
     return [*described, *health.OPERATIONS]
 
 
@@ -154,11 +154,11 @@ def make_app(
         for templates in sorted((*PACKAGE.glob("*/templates"), *PACKAGE.glob("pages/*/templates"))):
             html.add_templates(app, templates)
         for feature in context.features:
-            if feature.views:
-                html.add_templates(app, folder(feature.views) / "templates")
-                app.add_routes(view.routes(load(feature.views)))
-            if feature.routes:
-                load(feature.routes)(app)
+            for reference in references_of(feature, "views"):
+                html.add_templates(app, folder(reference) / "templates")
+                app.add_routes(view.routes(load(reference)))
+            for add in load_each((feature,), "routes"):
+                add(app)
         openapi_document.setup(app, partial(operations, context.features))
     return app
 

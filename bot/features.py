@@ -16,7 +16,6 @@ from bot.notify.feature import FEATURE as NOTIFY
 from bot.oot.culprits.feature import FEATURE as CULPRITS
 from bot.oot.feature import FEATURE as OOT
 from bot.ops.feature import FEATURE as OPS
-from bot.pages.feature import BROKEN_NOW_FEATURE as RED
 from bot.pages.feature import FEATURE as PAGES
 from bot.providers.feature import FEATURE as PROVIDERS
 from bot.sinks.feature import FEATURE as SINKS
@@ -37,7 +36,6 @@ FEATURES = (
     TRUNK,
     PROVIDERS,
     PAGES,
-    RED,
     DISABLED,
     LOGS,
     TEST_RESULTS,

@@ -45,8 +45,10 @@ class Feature:
     sums: tuple[str, ...] = ()  # daily sums, each a `bot.queue.sums.Sum`
     periodic: str = ""  # (settings) -> {task kind: seconds between two runs}
     # a tuple of `bot.web.view`: pages and JSON; their templates are in the folder `templates` beside its module
-    views: str = ""
-    routes: str = ""  # (aiohttp application): adds what is no view, and what templates and handlers need
+    views: References = ""
+    routes: References = (
+        ""  # (aiohttp application): adds what is no view, and what templates and handlers need
+    )
     # where other senders than GitHub deliver: a tuple of `bot.ingest.webhooks.Sender`
     senders: str = ""
     # event of their deliveries, with a dot in its name -> async (delivery, tx), as `handlers` are for GitHub's
@@ -88,7 +90,7 @@ class Feature:
     additions: str = ""
     navigation: tuple[NavigationEntry, ...] = ()  # its pages in the bars of links, see `bot.web.html`
     # async (query, words, limit) -> what is called by these words, see `bot.web.search`
-    search: str = ""
+    search: References = ""
     # texts of what lies below its owner, place -> async (tx, subject) -> what it says; places: failures: what is known
     # of a commit's failures, for check runs; comment: job lines, for check runs as well; head: the tests of a pull
     # request's head, for both; remarks: further lines of its comment; missing: blocks, what there is where a page is
@@ -115,18 +117,20 @@ def folder(reference: str) -> Path:
 def load_each(features: Iterable[Feature], part: str) -> Iterator[Any]:
     """Yield one part of every feature that has it, in their order."""
     for feature in features:
-        yield from map(load, _listed(getattr(feature, part)))
+        yield from map(load, references_of(feature, part))
+
+
+def references_of(feature: Feature, part: str) -> tuple[str, ...]:
+    """Return the references of one part of a feature."""
+    references: References = getattr(feature, part)
+    return references if isinstance(references, tuple) else (references,) if references else ()
 
 
 def import_tables(features: Iterable[Feature]) -> None:
     """Add the tables of some features to the schema."""
     for feature in features:
-        for module in _listed(feature.tables):
+        for module in references_of(feature, "tables"):
             importlib.import_module(module)
-
-
-def _listed(references: References) -> tuple[str, ...]:
-    return references if isinstance(references, tuple) else (references,) if references else ()
 
 
 def sections(features: Iterable[Feature], place: str) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Is a benchmark worse? Which direction is better by a metric's name, and how a series stands. Pure."""
+"""Is a benchmark worse? Which direction is better, by a metric's name, and how a series stands. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPEEDUP = "*speedup*"
 
 
 def better_direction(metric: str, chosen: Directions = ()) -> Direction | None:
-    """Return what is better of a metric; None where its name does not tell.
+    """Return which direction of a metric is better; None if its name does not tell.
 
     >>> [better_direction(metric) for metric in ("abs_latency", "speedup", "frobs")]
     ['lower', 'higher', None]
@@ -52,7 +52,7 @@ def least_change(metric: str) -> float:
 
 
 def is_worse(metric: str, by: float, chosen: Directions = ()) -> bool | None:
-    """Whether a change makes a metric worse; None where its name does not tell."""
+    """Whether a change makes a metric worse; None if its name does not tell."""
     better = better_direction(metric, chosen)
     return None if better is None else (by > 0) == (better == "lower")
 
@@ -78,7 +78,7 @@ def change_in_words(metric: str, by: float, chosen: Directions = ()) -> str:
 def judge_series(
     repository_id: int, series: SeriesRow, points: Sequence[SeriesPoint], chosen: Directions
 ) -> SeriesTrendRow:
-    """Return how a series stands by its trusted points, oldest first, at least one."""
+    """Judge a series by its trusted points: at least one, oldest first."""
     newest = points[-1]
     known = [point for point in points if point["median"] is not None]
     values = [point["median"] for point in known if point["median"] is not None]
@@ -105,8 +105,10 @@ def judge_series(
 def compare_point(
     series: SeriesName, point: SeriesPoint, before: Sequence[SeriesPoint]
 ) -> ValueChange | None:
-    """Return a point beside the newest trusted ones before it; None where these are too few."""
-    usual = [one["median"] for one in before[-SEEN_BEFORE:] if one["median"] is not None]
+    """Compare a point with the newest trusted ones before it; None if these are too few."""
+    usual = [
+        point_before["median"] for point_before in before[-SEEN_BEFORE:] if point_before["median"] is not None
+    ]
     if point["median"] is None:
         return None
     return compare_value(point["median"], usual, least=least_change(series["metric"]))

@@ -46,11 +46,11 @@ def digest_of(names: Mapping[str, Any]) -> bytes:
 
 async def known_ids(tx: Transaction, digests: Collection[bytes]) -> dict[bytes, int]:
     """Return the ids of those series that are known, by digest."""
-    found: dict[bytes, int] = {}
+    ids: dict[bytes, int] = {}
     for some in _chunks(sorted(digests)):
         rows = await tx.run(sa.select(SERIES.digest, SERIES.id).where(SERIES.digest.in_(some)))
-        found |= {bytes(digest): identifier for digest, identifier in rows}
-    return found
+        ids |= {bytes(digest): identifier for digest, identifier in rows}
+    return ids
 
 
 async def add_series(tx: Transaction, new: Mapping[bytes, Mapping[str, str]]) -> dict[bytes, int]:
@@ -62,7 +62,7 @@ async def add_series(tx: Transaction, new: Mapping[bytes, Mapping[str, str]]) ->
 
 
 async def series_of_source(tx: Transaction, repository_id: int, object_id: int) -> set[int]:
-    """Return the series that a file has points of."""
+    """Return the series of a file's points."""
     query = sa.select(POINT.series_id).where(
         POINT.repository_id == repository_id, POINT.object_id == object_id
     )
@@ -78,7 +78,7 @@ async def newest_points(
     before: int | None = None,
 ) -> dict[int, list[SeriesPoint]]:
     """Return the newest trusted points of some series in a repository, oldest first."""
-    found: dict[int, list[SeriesPoint]] = {}
+    points: dict[int, list[SeriesPoint]] = {}
     place = sa.func.row_number().over(
         partition_by=POINT.series_id, order_by=(POINT.at.desc(), POINT.object_id.desc())
     )
@@ -89,35 +89,35 @@ async def newest_points(
         ranked = sa.select(benchmark_point, place.label("place")).where(*these).subquery()
         query = select(SeriesPoint, ranked).where(ranked.c.place <= limit)
         for point in await tx.fetch(query.order_by(ranked.c.at, ranked.c.object_id)):
-            found.setdefault(point["series_id"], []).append(point)
-    return found
+            points.setdefault(point["series_id"], []).append(point)
+    return points
 
 
 async def series_by_id(tx: Transaction, ids: Collection[int]) -> dict[int, SeriesRow]:
     """Return some series."""
-    found: dict[int, SeriesRow] = {}
+    series: dict[int, SeriesRow] = {}
     for some in _chunks(sorted(ids)):
         rows = await tx.fetch(select(SeriesRow, benchmark_series).where(SERIES.id.in_(some)))
-        found |= {row["id"]: row for row in rows}
-    return found
+        series |= {row["id"]: row for row in rows}
+    return series
 
 
 async def store_trends(
     tx: Transaction, repository_id: int, series: Collection[int], trends: Sequence[SeriesTrendRow]
 ) -> None:
-    """Replace how some series stand."""
+    """Replace the trends of some series."""
     for some in _chunks(sorted(series)):
         await tx.run(
             sa.delete(benchmark_trend).where(TREND.repository_id == repository_id, TREND.series_id.in_(some))
         )
     if trends:
-        await tx.run(sa.insert(benchmark_trend), [dict(one) for one in trends])
+        await tx.run(sa.insert(benchmark_trend), [dict(trend) for trend in trends])
 
 
 async def read_trends(
     tx: Transaction, owners: Collection[int], asked: SeriesSubject, *, since: int, limit: int = TRENDS_MOST
 ) -> list[NamedSeriesTrend]:
-    """Return how series stand that were measured lately, regressions first; empty names of `asked` stand for any."""
+    """Return the trends of series measured lately, regressions first; empty names of `asked` match any."""
     query = select(NamedSeriesTrend, benchmark_series, benchmark_trend).select_from(
         benchmark_trend.join(benchmark_series, SERIES.id == TREND.series_id)
     )
@@ -131,7 +131,7 @@ async def read_trends(
 
 
 async def read_trend(tx: Transaction, owners: Collection[int], series_id: int) -> SeriesTrendRow | None:
-    """Return how a series stands in a repository."""
+    """Return the trend of a series in a repository."""
     query = select(SeriesTrendRow, benchmark_trend).where(
         TREND.repository_id.in_(sorted(owners)), TREND.series_id == series_id
     )
@@ -145,7 +145,7 @@ def _matches_subject(asked: SeriesSubject) -> list[sa.ColumnElement[bool]]:
 async def read_measured(
     tx: Transaction, owners: Collection[int], *, since: int
 ) -> list[tuple[str, str, int, int]]:
-    """Return what was measured lately: benchmark, metric, how many series and regressions each has, the worst first."""
+    """Return benchmarks and metrics measured lately, with their numbers of series and regressions, worst first."""
     worse = sa.func.sum(sa.case((TREND.worse, 1), else_=0))
     query = (
         sa.select(SERIES.benchmark, SERIES.metric, sa.func.count(), worse)
@@ -158,7 +158,7 @@ async def read_measured(
 
 
 async def series_by_digest(tx: Transaction, shown: str) -> SeriesRow | None:
-    """Return a series by the digits of its digest that addresses have."""
+    """Return a series by the beginning of its digest, as in addresses."""
     first = bytes.fromhex(shown)
     last = first + b"\xff" * (16 - len(first))
     return await tx.fetch_first(
@@ -167,7 +167,7 @@ async def series_by_digest(tx: Transaction, shown: str) -> SeriesRow | None:
 
 
 async def series_beside(tx: Transaction, of: SeriesRow, *, limit: int) -> list[SeriesRow]:
-    """Return the series of the same model and metric on any device, the one itself among them."""
+    """Return the series of the same model and metric on any device, itself included."""
     same = [SERIES[name] == of[name] for name in ("benchmark", "model", "metric", "mode", "dtype")]
     query = select(SeriesRow, benchmark_series).where(*same)
     return await tx.fetch(
@@ -188,7 +188,7 @@ async def points_of_series(
 
 
 async def points_on_commit(tx: Transaction, owners: Collection[int], sha: str) -> list[SeriesPoint]:
-    """Return what was measured on a commit, which may be told by its beginning; the newest first."""
+    """Return the points on a commit, given in full or by its beginning; the newest first."""
     query = select(SeriesPoint, benchmark_point).where(
         POINT.repository_id.in_(sorted(owners)), POINT.head_sha >= sha, POINT.head_sha < sha + "g"
     )
@@ -216,7 +216,7 @@ async def points_of_sources(tx: Transaction, keys: Collection[tuple[int, int]]) 
 
 
 async def delete_unused(context: Context) -> dict[str, int]:
-    """Delete series without any point that do not stand anywhere."""
+    """Delete series without points and trends."""
     unused = ~sa.exists().where(POINT.series_id == SERIES.id) & ~sa.exists().where(
         TREND.series_id == SERIES.id
     )

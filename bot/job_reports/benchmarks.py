@@ -1,4 +1,4 @@
-"""Benchmarks that jobs leave: storing and judging their series, and what a pull request makes slower, in words."""
+"""Benchmarks that jobs leave: their series are stored and judged, and what a pull request changes is told in words."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ BENCHMARK_DOCUMENT = SmallDocument(
 async def store_benchmarks(
     tx: Transaction, context: Context, fetched: Fetched, parsed: Parsed[BenchmarkRecord], _blob: str | None
 ) -> None:
-    """Store what a job measured; of trusted runs, the series are judged afterwards."""
-    records = {benchmark_rows.digest_of(msgspec.structs.asdict(one)): one for one in parsed.rows}
+    """Store what a job measured; series of trusted runs are judged afterwards."""
+    records = {benchmark_rows.digest_of(msgspec.structs.asdict(record)): record for record in parsed.rows}
     ids = await _identify_series(tx, fetched, parsed, records)
     stored = await documents.store_source(tx, context, fetched, parsed)
     if stored is None:
@@ -69,7 +69,7 @@ async def store_benchmarks(
 
 
 def _request_comment(tx: Transaction, context: Context, source: SourceRow) -> None:
-    """Bring the comment of a pull request up to date, where it tells of benchmarks."""
+    """Request the comment of a pull request, if it tells of benchmarks."""
     told = context.settings.of(JobReportSettings).ci_benchmark_comment == "changes"
     if told and source["upstream_repo"] and source["pr_number"]:
         request_publish(tx, source["upstream_repo"], source["pr_number"])
@@ -81,14 +81,14 @@ async def _identify_series(
     parsed: Parsed[BenchmarkRecord],
     records: dict[bytes, BenchmarkRecord],
 ) -> dict[bytes, int]:
-    """Return the ids of series by digest, new ones among them; some new ones may be left out of what is not trusted."""
+    """Return the ids of series by digest; adds new ones, but only some of untrusted runs."""
     ids = await benchmark_rows.known_ids(tx, records)
     new = [digest for digest in records if digest not in ids]
     if not fetched.trusted and len(new) > NEW_SERIES_MOST:
         _note_skipped_series(parsed, fetched.name, len(new) - NEW_SERIES_MOST)
         new = new[:NEW_SERIES_MOST]
     return ids | await benchmark_rows.add_series(
-        tx, {one: msgspec.structs.asdict(records[one]) for one in new}
+        tx, {digest: msgspec.structs.asdict(records[digest]) for digest in new}
     )
 
 
@@ -100,7 +100,7 @@ def _note_skipped_series(parsed: Parsed[BenchmarkRecord], name: str, count: int)
 
 
 async def judge_source(context: Context, task: Task) -> None:
-    """Judge the series that a file has points of. Key: `repository id/object id`."""
+    """Judge the series of a file's points. Key: `repository id/object id`."""
     repository_id, object_id = _parse_key(task.key)
     async with context.store.read() as tx:
         series = sorted(await benchmark_rows.series_of_source(tx, repository_id, object_id))
@@ -116,9 +116,9 @@ async def _judge_and_store(
     names = await benchmark_rows.series_by_id(tx, series)
     points = await benchmark_rows.newest_points(tx, repository_id, series)
     trends = [
-        benchmark_judgement.judge_series(repository_id, names[one], points[one], chosen)
-        for one in sorted(series)
-        if one in names and one in points
+        benchmark_judgement.judge_series(repository_id, names[series_id], points[series_id], chosen)
+        for series_id in sorted(series)
+        if series_id in names and series_id in points
     ]
     await benchmark_rows.store_trends(tx, repository_id, series, trends)
 
@@ -166,13 +166,13 @@ class ChangedSeries(NamedTuple):
 
 
 async def show_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return what the shown head changes against the newest trusted points, worst first."""
+    """Return what the head changes against the newest trusted points, worst first."""
     head = await _read_head(tx, subject.repo, subject.head_sha, subject.settings)
     if head is None:
         return []
     judged = await _find_changed_series(tx, head)
     page = f"/{subject.repo}/benchmarks"
-    lines = [_changed_series_line(one, head) for one in judged[:LINES_SHOWN]]
+    lines = [_changed_series_line(change, head) for change in judged[:LINES_SHOWN]]
     if len(judged) > LINES_SHOWN:
         lines.append(BlockLine(text=f"and {len(judged) - LINES_SHOWN:,} more", url=page))
     if not judged:
@@ -182,12 +182,12 @@ async def show_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
 
 
 async def tell_comment(tx: Transaction, subject: HeadSubject) -> list[BlockLine]:
-    """Return the same for the comment, where the settings ask for it and something changed."""
+    """Return lines for the comment, if the settings ask for them and something changed."""
     if subject.settings.of(JobReportSettings).ci_benchmark_comment != "changes":
         return []
     head = await _read_head(tx, subject.repo, subject.head_sha, subject.settings)
     judged = await _find_changed_series(tx, head) if head else []
-    lines = [_changed_series_line(one, head, subject.url) for one in judged[:LINES_TOLD] if head]
+    lines = [_changed_series_line(change, head, subject.url) for change in judged[:LINES_TOLD] if head]
     if len(judged) > LINES_TOLD:
         text = f"and {len(judged) - LINES_TOLD:,} more benchmarks changed"
         lines.append(BlockLine(text=text, url=f"{subject.url}/{subject.repo}/benchmarks"))
@@ -195,10 +195,12 @@ async def tell_comment(tx: Transaction, subject: HeadSubject) -> list[BlockLine]
 
 
 async def _read_head(tx: Transaction, repo: str, sha: str | None, settings: Settings) -> MeasuredHead | None:
-    """Return what runs measured of a commit; None where they measured nothing."""
-    found = await documents.sources_testing(tx, sha, BENCHMARK_KIND, limit=FILES_MOST) if sha else []
+    """Return what runs measured on a commit; None if they measured nothing."""
+    sources = await documents.sources_testing(tx, sha, BENCHMARK_KIND, limit=FILES_MOST) if sha else []
     files = {
-        (one["repository_id"], one["object_id"]): one for one in found if await _may_be_shown(tx, one, repo)
+        (file["repository_id"], file["object_id"]): file
+        for file in sources
+        if await _may_be_shown(tx, file, repo)
     }
     points = await benchmark_rows.points_of_sources(tx, files)
     if not points:
@@ -209,7 +211,7 @@ async def _read_head(tx: Transaction, repo: str, sha: str | None, settings: Sett
 
 
 async def _may_be_shown(tx: Transaction, source: SourceRow, repo: str) -> bool:
-    """Whether a file is of this upstream's commit, and its repository is public."""
+    """Whether a file is about this upstream's commit, and its repository is public."""
     same = (source["upstream_repo"] or "").casefold() == repo.casefold()
     return same and (await runs.repository_facts(tx, source["repository_id"])).private is False
 
@@ -217,37 +219,39 @@ async def _may_be_shown(tx: Transaction, source: SourceRow, repo: str) -> bool:
 async def _find_changed_series(tx: Transaction, head: MeasuredHead) -> list[ChangedSeries]:
     """Return the series that changed by more than noise, the worst first."""
     chosen = head.settings.of(JobReportSettings).ci_benchmark_directions
-    series = await benchmark_rows.series_by_id(tx, {one["series_id"] for one in head.points})
+    series = await benchmark_rows.series_by_id(tx, {point["series_id"] for point in head.points})
     by_repository: defaultdict[int, list[SeriesPoint]] = defaultdict(list)
     for point in head.points:
         by_repository[point["repository_id"]].append(point)
-    found = []
+    changed = []
     for repository_id, mine in sorted(by_repository.items()):
-        ids = {one["series_id"] for one in mine}
-        began = min(one["at"] for one in mine)
+        ids = {point["series_id"] for point in mine}
+        began = min(point["at"] for point in mine)
         usual = await benchmark_rows.newest_points(tx, repository_id, ids, limit=SEEN_BEFORE, before=began)
         for point in mine:
-            one = series[point["series_id"]]
-            change = benchmark_judgement.compare_point(one, point, usual.get(one["id"], []))
+            measured = series[point["series_id"]]
+            change = benchmark_judgement.compare_point(measured, point, usual.get(measured["id"], []))
             if change and change.counts:
-                worse = benchmark_judgement.is_worse(one["metric"], change.by, chosen)
-                found.append(ChangedSeries(head.files[repository_id, point["object_id"]], one, change, worse))
-    return sorted(found, key=lambda one: (one.worse is not True, -abs(one.change.by), one.series["id"]))
+                worse = benchmark_judgement.is_worse(measured["metric"], change.by, chosen)
+                changed.append(
+                    ChangedSeries(head.files[repository_id, point["object_id"]], measured, change, worse)
+                )
+    return sorted(
+        changed, key=lambda change: (change.worse is not True, -abs(change.change.by), change.series["id"])
+    )
 
 
-def _changed_series_line(one: ChangedSeries, head: MeasuredHead, address: str = "") -> BlockLine:
+def _changed_series_line(changed: ChangedSeries, head: MeasuredHead, address: str = "") -> BlockLine:
     """Return a change in words; `address` is that of this bot, where the line is shown elsewhere."""
-    series, repo = one.series, one.source["repo"]
+    series, repo = changed.series, changed.source["repo"]
     whose = "" if repo.casefold() == head.repo.casefold() else head.labels.get(repo.casefold(), repo)
     chosen = head.settings.of(JobReportSettings).ci_benchmark_directions
     device = f"on {series['device']}" if series["device"] else ""
     where = " ".join(part for part in (series["model"], device) if part) or series["benchmark"]
-    words = (
-        f"{series['metric']} {benchmark_judgement.change_in_words(series['metric'], one.change.by, chosen)}"
-    )
+    words = f"{series['metric']} {benchmark_judgement.change_in_words(series['metric'], changed.change.by, chosen)}"
     text = " · ".join(part for part in (whose, where, words) if part)
     return BlockLine(
         text=shorten(" ".join(clean(text).split()), NAME_MOST),
         url=f"{address}/{repo}/benchmarks/{series['digest'].hex()[:DIGEST_DIGITS]}",
-        tone="bad" if one.worse else "good" if one.worse is False else "idle",
+        tone="bad" if changed.worse else "good" if changed.worse is False else "idle",
     )

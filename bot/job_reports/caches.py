@@ -1,4 +1,4 @@
-"""Compiler caches: what each build's jobs looked up and had, by day and language, and since when a build has less."""
+"""Compiler caches: hits and misses of each build by day and language, and since when its rate has fallen."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FALL = 0.2  # 20 points
 
 
 class HitRate(NamedTuple):
-    """What a cache had, and what not."""
+    """Hits and misses of a cache."""
 
     hits: int
     misses: int
@@ -64,15 +64,15 @@ def hit_rates(hits: Mapping[str, int], misses: Mapping[str, int]) -> dict[str, H
     >>> hit_rates({"C/C++": 300, "Rust": 0}, {"C/C++": 19, "Rust": 264})[""]
     HitRate(hits=300, misses=283)
     """
-    found = {
-        one: HitRate(hits.get(one, 0), misses.get(one, 0))
-        for one in sorted({*hits, *misses} - {ALL_LANGUAGES})
+    by_language = {
+        language: HitRate(hits.get(language, 0), misses.get(language, 0))
+        for language in sorted({*hits, *misses} - {ALL_LANGUAGES})
     }
-    return {ALL_LANGUAGES: HitRate(sum(hits.values()), sum(misses.values()))} | found
+    return {ALL_LANGUAGES: HitRate(sum(hits.values()), sum(misses.values()))} | by_language
 
 
 def judge_shares(shares: Sequence[float]) -> CacheStanding:
-    """Return how the newest of some rates stands, oldest first.
+    """Compare the newest of some rates with those before; oldest first.
 
     A run that is 20 points below the median of the ten before is a fall; it ends once a run is near that median again.
 
@@ -96,23 +96,23 @@ def judge_shares(shares: Sequence[float]) -> CacheStanding:
 
 
 def add_up_builds(rows: Collection[CacheJob | CacheDayRow]) -> dict[str, Any]:
-    """Return what jobs, or days, come to together."""
+    """Return the sums of jobs or days."""
     return {
-        "hits": add_counts(one["hits"] for one in rows),
-        "misses": add_counts(one["misses"] for one in rows),
-        "errors": sum(one["errors"] for one in rows),
-        "not_cacheable": sum(one["not_cacheable"] for one in rows),
-        "reasons": add_counts(one["reasons"] for one in rows),
+        "hits": add_counts(row["hits"] for row in rows),
+        "misses": add_counts(row["misses"] for row in rows),
+        "errors": sum(row["errors"] for row in rows),
+        "not_cacheable": sum(row["not_cacheable"] for row in rows),
+        "reasons": add_counts(row["reasons"] for row in rows),
     }
 
 
 def add_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the sums by name, the largest first."""
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for each in counts:
         for name, number in each.items():
-            found[name] = found.get(name, 0) + number
-    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+            sums[name] = sums.get(name, 0) + number
+    return dict(sorted(sums.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
 NEWEST_RUNS = 60  # runs that say how a build stands
@@ -130,7 +130,7 @@ async def stats_of_source(tx: Transaction, source: SourceRow) -> list[CacheStats
 
 
 async def jobs_of_day(tx: Transaction, repository_id: int, base_name: str, day: int) -> list[CacheJob]:
-    """Return what the caches of a build said in trusted runs of a day."""
+    """Return the statistics of a build's caches in trusted runs of a day."""
     query = select(CacheJob, ci_cache_stats).where(
         STAT.repository_id == repository_id, STAT.base_name == base_name, STAT.day == day, STAT.trusted
     )
@@ -138,7 +138,7 @@ async def jobs_of_day(tx: Transaction, repository_id: int, base_name: str, day: 
 
 
 async def seconds_of_day(tx: Transaction, repository_id: int, base_name: str, day: int) -> int:
-    """Return how long the jobs of a build took that told of their caches, each counted once."""
+    """Return how long a build's jobs with statistics took, each counted once."""
     jobs = (
         sa.select(SOURCE.job_id, SOURCE.run_attempt, sa.func.max(SOURCE.seconds).label("seconds"))
         .select_from(
@@ -157,7 +157,7 @@ async def seconds_of_day(tx: Transaction, repository_id: int, base_name: str, da
 
 
 async def judge_build(tx: Transaction, place: SumPlace) -> None:
-    """Store how a build of a repository stands, language by language, once one of its days was counted."""
+    """Judge a build of a repository by language, once one of its days was counted."""
     repository_id, base_name = place.group
     query = select(CacheJob, ci_cache_stats).where(
         STAT.repository_id == repository_id, STAT.base_name == base_name, STAT.trusted
@@ -168,12 +168,12 @@ async def judge_build(tx: Transaction, place: SumPlace) -> None:
     await tx.run(
         sa.delete(ci_cache_trend).where(TREND.repository_id == repository_id, TREND.base_name == base_name)
     )
-    if found := [{"repository_id": repository_id, **one} for one in _language_trends(newest[::-1])]:
-        await tx.run(sa.insert(ci_cache_trend), found)
+    if trends := [{"repository_id": repository_id, **trend} for trend in _language_trends(newest[::-1])]:
+        await tx.run(sa.insert(ci_cache_trend), trends)
 
 
 def _language_trends(jobs: Sequence[CacheJob]) -> list[CacheTrend]:
-    """Return how each language stands; `jobs` are oldest first."""
+    """Return the trend of each language; `jobs` are oldest first."""
     by_language: dict[str, list[tuple[CacheJob, HitRate]]] = {}
     for job in jobs:
         for language, rate in hit_rates(job["hits"], job["misses"]).items():
@@ -181,11 +181,11 @@ def _language_trends(jobs: Sequence[CacheJob]) -> list[CacheTrend]:
     return [_language_trend(language, by_language[language]) for language in sorted(by_language)]
 
 
-def _language_trend(language: str, found: Sequence[tuple[CacheJob, HitRate]]) -> CacheTrend:
-    known = [(job, rate.share) for job, rate in found if rate.share is not None]
+def _language_trend(language: str, rated_jobs: Sequence[tuple[CacheJob, HitRate]]) -> CacheTrend:
+    known = [(job, rate.share) for job, rate in rated_jobs if rate.share is not None]
     judged: CacheStanding | None = judge_shares([share for _, share in known]) if known else None
     fell = known[judged.fell_at][0] if judged and judged.fell_at is not None else None
-    (newest, rate) = found[-1]
+    (newest, rate) = rated_jobs[-1]
     return {
         "base_name": newest["base_name"],
         "language": language,
@@ -201,7 +201,7 @@ def _language_trend(language: str, found: Sequence[tuple[CacheJob, HitRate]]) ->
 
 
 async def read_builds(tx: Transaction, owners: Collection[int], *, since: int) -> list[CacheTrendRow]:
-    """Return how builds stand that ran lately; those that fell first, then the lowest rates."""
+    """Return the trends of builds that ran lately; fallen ones first, then the lowest rates."""
     query = select(CacheTrendRow, ci_cache_trend).where(
         TREND.repository_id.in_(sorted(owners)), TREND.at >= since
     )
@@ -212,7 +212,7 @@ async def read_builds(tx: Transaction, owners: Collection[int], *, since: int) -
 async def read_days(
     tx: Transaction, owners: Collection[int], *, first: int, base_name: str | None = None
 ) -> list[CacheDayRow]:
-    """Return the days of one build from a day on, or of all."""
+    """Return the days of one build, or of all, from a day on."""
     query = select(CacheDayRow, ci_cache_day).where(
         CACHE_DAY.repository_id.in_(sorted(owners)), CACHE_DAY.day >= first
     )

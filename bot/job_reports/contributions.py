@@ -1,4 +1,4 @@
-"""Contributions of outside people: which pull requests they are, and what was merged of them, day by day."""
+"""Contributions of outside people: which pull requests they are, and what was merged, day by day."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OPEN, MERGED = "open", "merged"
 def describe_contribution(
     pull: PullRow, settings: JobReportSettings, reviewed_at: int | None
 ) -> ContributionRow | None:
-    """Return a pull request as a contribution; None where it is none, or is neither open nor merged."""
+    """Return a pull request as a contribution; None if it is none, or neither open nor merged."""
     login, created_at = pull["user_login"], pull["created_at"]
     if (
         login is None
@@ -59,7 +59,7 @@ def describe_contribution(
 
 
 def _is_outside(pull: PullRow, login: str, settings: JobReportSettings) -> bool:
-    if login.endswith(BOT_SUFFIX) or login.casefold() in {one.casefold() for one in settings.ci_bots}:
+    if login.endswith(BOT_SUFFIX) or login.casefold() in {bot.casefold() for bot in settings.ci_bots}:
         return False
     if settings.ci_external_label:
         return settings.ci_external_label in (pull["labels"] or ())
@@ -77,7 +77,7 @@ def _merged_at(pull: PullRow, settings: JobReportSettings) -> int | None:
 
 
 def hours_between(start: int, end: int) -> float:
-    """Return how long something took, to a tenth of an hour."""
+    """Return the hours between two times, to a tenth."""
     return round(max(end - start, 0) / HOUR, 1)
 
 
@@ -101,12 +101,12 @@ async def first_review(tx: Transaction, pull: PullRow, api_url: str) -> int | No
         REVIEW.author_association.in_(sorted(MEMBERS)),
         REVIEW.user_login != pull["user_login"],
     )
-    found: int | None = (await tx.run(query)).scalar()
-    return found
+    submitted_at: int | None = (await tx.run(query)).scalar()
+    return submitted_at
 
 
 async def find_contribution(tx: Transaction, repository_id: int, number: int) -> ContributionRow | None:
-    """Return what is known of a contribution."""
+    """Return a stored contribution."""
     query = select(ContributionRow, contribution_pull)
     return await tx.fetch_first(
         query.where(CONTRIBUTION.repository_id == repository_id, CONTRIBUTION.number == number)
@@ -120,7 +120,7 @@ async def put_contribution(tx: Transaction, row: ContributionRow) -> None:
 
 
 async def delete_contribution(tx: Transaction, repository_id: int, number: int) -> None:
-    """Delete what is no contribution any more."""
+    """Delete a contribution."""
     await tx.run(
         sa.delete(contribution_pull).where(
             CONTRIBUTION.repository_id == repository_id, CONTRIBUTION.number == number
@@ -130,7 +130,7 @@ async def delete_contribution(tx: Transaction, repository_id: int, number: int) 
 
 
 async def first_days(tx: Transaction, repository_id: int, login: str) -> list[int]:
-    """Return the first two days on which pull requests of an author were merged: on one of these they are new."""
+    """Return the first two days with merged pull requests of an author: on one of these the author is new."""
     query = sa.select(CONTRIBUTION.day).where(
         CONTRIBUTION.repository_id == repository_id,
         CONTRIBUTION.login == login,
@@ -148,7 +148,7 @@ async def merged_on(tx: Transaction, repository_id: int, day: int) -> list[Contr
 
 
 async def known_before(tx: Transaction, repository_id: int, logins: Collection[str], day: int) -> set[str]:
-    """Return those of some people of whom something was merged before a day."""
+    """Return which people had something merged before a day."""
     query = sa.select(CONTRIBUTION.login).where(
         CONTRIBUTION.repository_id == repository_id,
         CONTRIBUTION.login.in_(sorted(logins)),
@@ -158,7 +158,7 @@ async def known_before(tx: Transaction, repository_id: int, logins: Collection[s
 
 
 async def read_days(tx: Transaction, owners: Collection[int], *, first: int) -> list[ContributionDayRow]:
-    """Return the days from one on."""
+    """Return the days from a day on."""
     query = select(ContributionDayRow, contribution_day)
     return await tx.fetch(
         query.where(
@@ -182,10 +182,10 @@ async def read_waiting(
     oldest = sa.select(
         CONTRIBUTION.number, CONTRIBUTION.created_at, PULL.c.title, PULL.c.html_url
     ).select_from(contribution_pull.join(PULL, same))
-    found = await tx.run(
+    rows = await tx.run(
         oldest.where(*these).order_by(CONTRIBUTION.created_at, CONTRIBUTION.number).limit(limit)
     )
-    return int((await tx.run(counted)).scalar_one()), found.mappings()
+    return int((await tx.run(counted)).scalar_one()), rows.mappings()
 
 
 async def delete_days(context: Context, *, first: int) -> dict[str, int]:
@@ -208,7 +208,7 @@ CONTRIBUTION_SUM = Sum(
 
 
 async def request_changed_pulls(tx: Transaction, changed: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Before a commit: have the pull requests looked at that changed, or were reviewed."""
+    """Before a commit: request a look at pull requests that changed or were reviewed."""
     for row in changed.get("pull_request", ()):
         if row["number"]:
             _request_pull(tx, row["repository_id"], row["number"])
@@ -223,7 +223,7 @@ def _request_pull(tx: Transaction, repository_id: int, number: int) -> None:
 
 
 async def describe_pull(context: Context, task: Task) -> None:
-    """Store what a pull request contributes. Key: `repository id/number`."""
+    """Store a pull request's contribution. Key: `repository id/number`."""
     repository_id, number = _parse_key(task.key)
     settings = context.settings.of(JobReportSettings)
     async with context.store.transaction() as tx:
@@ -243,26 +243,26 @@ async def describe_pull(context: Context, task: Task) -> None:
 
 
 async def _days_of_logins(tx: Transaction, *rows: ContributionRow | None) -> set[int]:
-    """Return the days of contributions, and those on which their authors may be new."""
-    found: set[int] = set()
+    """Return the days of contributions, and the days on which their authors may be new."""
+    days: set[int] = set()
     for row in rows:
         if row is not None:
-            found |= {row["day"]} if row["day"] is not None else set()
-            found |= set(await first_days(tx, row["repository_id"], row["login"]))
-    return found
+            days |= {row["day"]} if row["day"] is not None else set()
+            days |= set(await first_days(tx, row["repository_id"], row["login"]))
+    return days
 
 
 async def note_counted_day(tx: Transaction, place: SumPlace) -> None:
-    """Once a day is counted: sinks may have a copy of it."""
+    """Tell sinks of a counted day."""
     tx.note_changed("contribution_day", [{"repository_id": place.group[0], "day": place.day}])
 
 
 async def count_contribution_day(context: Context, place: SumPlace) -> CountedSum:
-    """Return what was merged on a day; never cumulative."""
+    """Return the sums of what was merged on a day."""
     (repository_id,) = place.group
     async with context.store.read() as tx:
         pulls = await merged_on(tx, repository_id, place.day)
-        users = {one["login"] for one in pulls}
+        users = {pull["login"] for pull in pulls}
         known = await known_before(tx, repository_id, users, place.day) if users else set()
     if not pulls:
         return {contribution_day: []}
@@ -270,8 +270,10 @@ async def count_contribution_day(context: Context, place: SumPlace) -> CountedSu
 
 
 def _sum_of_day(pulls: Sequence[ContributionRow], users: set[str], known: set[str]) -> dict[str, Any]:
-    reviewed = [(one["created_at"], one["reviewed_at"]) for one in pulls if one["reviewed_at"] is not None]
-    merged = [(one["created_at"], one["merged_at"]) for one in pulls if one["merged_at"] is not None]
+    reviewed = [
+        (pull["created_at"], pull["reviewed_at"]) for pull in pulls if pull["reviewed_at"] is not None
+    ]
+    merged = [(pull["created_at"], pull["merged_at"]) for pull in pulls if pull["merged_at"] is not None]
     return {
         "pr_count": len(pulls),
         "users": sorted(users),

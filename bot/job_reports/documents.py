@@ -1,9 +1,8 @@
 """Small documents of jobs: one declaration makes the receiver of rows, asks for the daily sum, and prunes both.
 
-A capability has a parser (`bot.job_reports.parse`), a table whose rows name the file they are from, and one
-`SmallDocument`. CONTRIBUTING.md shows the whole of a small one. The row of a file says whose it is, by GitHub's word
-and our own dispatches; it is stored first, then the rows of its kind under its key: a file that is read again
-replaces what it left before.
+A kind of document has a parser (`bot.job_reports.parse`), a table whose rows name their file, and one `SmallDocument`;
+CONTRIBUTING.md shows a whole one. The row of a file says whose it is, by GitHub's word and our own dispatches; it is
+stored first, then the rows of its kind under its key: a file that is read again replaces what it left before.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ class StoredSource:
 
     @property
     def trusted(self) -> list[SourceRow]:
-        """Those of the two that feed daily sums."""
-        return [one for one in (self.before, self.row) if one is not None and one["trusted"]]
+        """Those of both that feed daily sums."""
+        return [source for source in (self.before, self.row) if source is not None and source["trusted"]]
 
 
 async def store_source(
     tx: Transaction, context: Context, fetched: Fetched, parsed: Parsed[Any]
 ) -> StoredSource | None:
-    """Store what a file is of, and what was left out of it; None where the job has left the same file before."""
+    """Store whose a file is, and what was skipped of it; None if the job left the same file before."""
     key = await job_parts.find_key(tx, fetched, [])
     part = job_facts.FactSource(object_id=fetched.object_id, name=fetched.name, told=fetched.told)
     facts = await job_facts.read_facts(tx, context.settings, key, [part])
@@ -71,7 +70,7 @@ async def store_source(
 
 
 async def _is_known(tx: Transaction, row: SourceRow) -> bool:
-    """Whether a job has left the same file under another id: it was sent twice."""
+    """Whether a job left the same file under another id: it was sent twice."""
     same = ("repository_id", "run_id", "run_attempt", "job_id", "kind", "sha256")
     query = sa.select(SOURCE.object_id).where(
         *(SOURCE[name] == row[name] for name in same),  # type: ignore[literal-required]
@@ -95,7 +94,7 @@ async def sources_of_run(tx: Transaction, repository_id: int, run_id: int) -> li
 
 
 async def sources_testing(tx: Transaction, sha: str, kind: str, *, limit: int) -> list[SourceRow]:
-    """Return the newest files of a kind of which the jobs tested a commit of upstream."""
+    """Return the newest files of a kind whose jobs tested a commit of upstream."""
     query = select(SourceRow, ci_source).where(SOURCE.upstream_sha == sha, SOURCE.kind == kind)
     return await tx.fetch(query.order_by(SOURCE.at.desc(), SOURCE.object_id.desc()).limit(limit))
 
@@ -124,7 +123,7 @@ async def replace_rows(
 async def rows_of_source(
     tx: Transaction, table: sa.Table, source: SourceRow, columns: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return some columns of the rows of a file, each combination once."""
+    """Return distinct values of some columns in the rows of a file."""
     query = sa.select(*(table.c[name] for name in columns)).where(*_of_source(table, source))
     return await tx.rows(query.distinct())
 
@@ -134,7 +133,7 @@ def _of_source(table: sa.Table, source: SourceRow) -> list[sa.ColumnElement[bool
 
 
 async def delete_old(context: Context, tables: Mapping[str, sa.Table]) -> dict[str, int]:
-    """Delete rows, of tables named for people, of days past the retention of results."""
+    """Delete rows of days past the retention of results; `tables` have their names for people."""
     kept = context.settings.of(CollectSettings).ci_result_retention_days
     first = context.clock.now() // DAY_MS - kept
     return {name: await delete_rows(context, table, table.c.day < first) for name, table in tables.items()}
@@ -143,7 +142,7 @@ async def delete_old(context: Context, tables: Mapping[str, sa.Table]) -> dict[s
 async def delete_before(
     context: Context, columns: Mapping[str, sa.Column[Any]], before: int
 ) -> dict[str, int]:
-    """Delete rows whose column has a time, or a day, before another time; of tables named for people."""
+    """Delete rows whose column has a time, or a day, before a given time; `columns` have their names for people."""
     deleted = {}
     for name, column in columns.items():
         first = before if column.info["field"].is_time else before // DAY_MS
@@ -206,10 +205,10 @@ def no_columns(_source: SourceRow, _record: Any) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class SmallDocument:
-    """What becomes of the records of a file that a job left.
+    """What happens to the records of a file that a job left.
 
-    Each column of `table` is filled from what is `more`, what is known of the file (`SourceRow`), or the record's field
-    of that name; `seq` numbers the records. Of the columns, `day` says when a row is deleted.
+    A column of `table` is filled from `more`, the file (`SourceRow`), or the record's field of that name; `seq` numbers
+    the records. The column `day` says when a row is deleted.
     """
 
     table: sa.Table  # its key begins with that of the file: `source_rows.SOURCE_KEY`
@@ -230,19 +229,19 @@ class SmallDocument:
     async def store(
         self, tx: Transaction, context: Context, fetched: Fetched, parsed: Parsed[Any], _blob: str | None
     ) -> None:
-        """Store the rows of a file in place of those it left before, and have its day counted again."""
+        """Replace the rows of a file, and request a recount of its day."""
         stored = await store_source(tx, context, fetched, parsed)
         if stored is None:
             return
         rows = [
-            make_row(self.table, stored.row, one, seq=seq, **self.more(stored.row, one))
-            for seq, one in enumerate(parsed.rows)
+            make_row(self.table, stored.row, record, seq=seq, **self.more(stored.row, record))
+            for seq, record in enumerate(parsed.rows)
         ]
         await self._note_changes(tx, stored, rows)
         await replace_rows(tx, self.table, stored.row, rows)
 
     async def _note_changes(self, tx: Transaction, stored: StoredSource, rows: list[dict[str, Any]]) -> None:
-        """Tell of rows that are about to take the place of others: whose days change, and what sinks have to copy."""
+        """Note the rows that change, for sinks, and request a recount of their days."""
         noted = [column.name for column in self.table.primary_key] if self.exported else []
         group = self.sum.group if self.sum else ()
         if not noted and not group:
@@ -253,11 +252,11 @@ class SmallDocument:
             tx.note_changed(self.table.name, changed)
         if self.sum:
             groups = {tuple(row[name] for name in group) for row in changed}
-            days = {one["day"] for one in stored.trusted}
-            sums.request(tx, self.sum, sorted(SumPlace(one, day) for one in groups for day in days))
+            days = {source["day"] for source in stored.trusted}
+            sums.request(tx, self.sum, sorted(SumPlace(group, day) for group in groups for day in days))
 
     async def prune(self, context: Context) -> dict[str, int]:
-        """Delete rows past the retention of results; what was counted goes later, with the records."""
+        """Delete rows past the retention of results; counts go later, with the records."""
         deleted = await delete_old(context, {self.called: self.table})
         before = context.clock.now() - context.settings.record_retention_days * DAY
         return deleted | await delete_before(context, self.kept, before)

@@ -71,7 +71,7 @@ async def _read_sources(
     kind: str,
     rows: Callable[[Transaction, SourceRow], Awaitable[Sequence[Any]]],
 ) -> dict[RowKey, ExportedRow]:
-    """Return files of a kind, each with its rows as `rows`."""
+    """Return the files of a kind, each with its `rows`."""
     sources = await documents.sources_by_key(tx, [(key[0], key[1]) for key in keys])
     return {
         key: {**source, "rows": await rows(tx, source)}
@@ -83,7 +83,7 @@ async def _read_sources(
 def copy_metrics_to_objects(_export: Export, row: ExportedRow) -> list[StoredObject]:
     """Return a file of metrics as PyTorch's `upload_metrics` stores them."""
     source, lines = cast("SourceRow", row), cast("list[MetricRow]", row["rows"])
-    return _stored_object("ossci_uploaded_metrics", source, (describe_metric(source, one) for one in lines))
+    return _stored_object("ossci_uploaded_metrics", source, (describe_metric(source, line) for line in lines))
 
 
 def describe_metric(source: SourceRow, line: MetricRow) -> dict[str, object]:
@@ -111,21 +111,25 @@ def describe_metric(source: SourceRow, line: MetricRow) -> dict[str, object]:
 
 
 def copy_caches_to_objects(_export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return what compiler caches said, flattened, as PyTorch's `upload_sccache_stats` stores it."""
-    source, found = cast("SourceRow", row), cast("list[CacheStatsRow]", row["rows"])
+    """Return the statistics of compiler caches, flattened, as PyTorch's `upload_sccache_stats` stores them."""
+    source, stats = cast("SourceRow", row), cast("list[CacheStatsRow]", row["rows"])
     about = {
         "workflow_id": source["run_id"],
         "run_attempt": source["run_attempt"],
         "job_id": source["job_id"],
     }
-    return _stored_object("sccache_stats", source, ((one["raw"] or {}) | about for one in found))
+    return _stored_object(
+        "sccache_stats", source, ((tool_stats["raw"] or {}) | about for tool_stats in stats)
+    )
 
 
 def copy_benchmarks_to_objects(_export: Export, row: ExportedRow) -> list[StoredObject]:
     """Return benchmarks as records of PyTorch's format v3, with what GitHub says of their run."""
     source = cast("SourceRow", row)
     return _stored_object(
-        "v3", source, (_benchmark_record(source, one) for one in cast("list[NamedSeriesPoint]", row["rows"]))
+        "v3",
+        source,
+        (_benchmark_record(source, point) for point in cast("list[NamedSeriesPoint]", row["rows"])),
     )
 
 
@@ -180,37 +184,37 @@ UPSTREAM_METRIC_COLUMNS = {
 
 
 def copy_metrics_to_table(export: Export) -> TableCopy:
-    """Return the copy of lines of metrics."""
+    """Return the table of lines of metrics."""
     return _with_file(export, ("seq",), ci_metric)
 
 
 def copy_caches_to_table(export: Export) -> TableCopy:
-    """Return the copy of what compiler caches said."""
+    """Return the table of statistics of compiler caches."""
     return _with_file(export, ("tool",), ci_cache_stats, without=("raw",))
 
 
 def copy_benchmarks_to_table(export: Export) -> TableCopy:
-    """Return the copy of points of benchmarks, with the names of their series."""
+    """Return the table of points of benchmarks, with the names of their series."""
     return _with_file(export, ("series_id",), benchmark_point, benchmark_series, without=("id",))
 
 
 def _with_file(
     export: Export, order: tuple[str, ...], *tables: sa.Table, without: tuple[str, ...] = ()
 ) -> TableCopy:
-    """Return the copy of the rows of files in a table of the first one's name, with what is known of their jobs."""
+    """Return the copy of the rows of files, with the facts of their jobs, in a table named after the first one."""
     of_file = column_types(ci_source)
     mine = column_types(*tables, without=(*without, "day"))
     columns = {**mine, **{name: of_file[name] for name in FILE_COLUMNS}}
 
     def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
         common = {name: row[name] for name in (*FILE_COLUMNS, "repository_id", "object_id", "head_sha", "at")}
-        return ({**common, **one} for one in row["rows"])
+        return ({**common, **file_row} for file_row in row["rows"])
 
     return copy_of(export, columns, name=tables[0].name, order=order, rows=rows, several=True)
 
 
 def copy_metrics_to_upstream_table(_export: Export) -> TableCopy:
-    """Return the copy of lines of metrics in upstream's table, in which a job may have several files."""
+    """Return upstream's table of lines of metrics, in which a job may have several files."""
 
     def rows(row: ExportedRow) -> Iterator[Mapping[str, Any]]:
         source = cast("SourceRow", row)

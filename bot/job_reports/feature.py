@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from bot.core import setting_types
-from bot.core.feature import Feature, NavigationEntry, load
+from bot.core.feature import Feature, load
 from bot.core.settings import option
 from bot.job_reports.parse.values import NAME
 
@@ -167,46 +167,6 @@ FEATURE = Feature(
     prune="bot.job_reports.feature:prune",
     metrics="bot.job_reports.script_metrics:measure_alerts",
     settings="bot.job_reports.feature:JobReportSettings",
-    views="bot.pages.job_reports.views:VIEWS",
-    routes="bot.pages.job_reports.views:setup",
-    navigation=(
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/builds",
-            label="Compiler caches",
-            place=74,
-            shown="bot.pages.job_reports.day_window:has_builds",
-        ),
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/benchmarks",
-            label="Benchmarks",
-            place=75,
-            shown="bot.pages.job_reports.day_window:has_benchmarks",
-            covers=("/{repo}/benchmarks/",),
-        ),
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/custom",
-            label="Metrics of scripts",
-            place=76,
-            shown="bot.pages.job_reports.day_window:has_metrics",
-        ),
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/stable",
-            label="Stable commits",
-            place=78,
-            shown="bot.pages.job_reports.day_window:has_stable",
-        ),
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/contributions",
-            label="Contributions",
-            place=80,
-            shown="bot.pages.job_reports.day_window:has_contributions",
-        ),
-    ),
     sections={
         "remarks": "bot.job_reports.benchmarks:tell_comment",
     },

@@ -1,7 +1,7 @@
-"""partial: lists what runs have left that have been running for a while, for results so far. Key: nothing.
+"""Task partial: lists the artifacts of runs that have been running for a while, for results so far. Key: nothing.
 
-GitHub lists the artifacts of a run that is not over. Only so many calls are made in a pass that a fifth of what an hour
-allows is never exceeded; runs that were listed longest ago come first.
+GitHub lists the artifacts of runs that are not over. A pass makes at most a fifth of the calls that its time allows;
+runs listed longest ago come first.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ RUN, LISTING = records["workflow_run"], running_listing.c
 
 
 async def running_runs(tx: Transaction, *, began_before: int, since: int) -> list[WorkflowRunRow]:
-    """Return the newest attempts of runs that began before a time and are not over, those listed longest ago first.
+    """Return the newest attempts of runs that began before a time and are not over; those listed longest ago first.
 
-    Of a run of which nothing was heard since a time it is not known whether it still runs.
+    Runs of which nothing was heard since a time are left out: they may have ended.
     """
     same = sa.and_(
         LISTING.repository_id == RUN.c.repository_id,
@@ -49,11 +49,11 @@ async def running_runs(tx: Transaction, *, began_before: int, since: int) -> lis
         RUN.c.received_at > since,
         sa.func.coalesce(RUN.c.run_started_at, RUN.c.created_at) < began_before,
     )
-    found = await tx.fetch(query.order_by(sa.func.coalesce(LISTING.at, 0), RUN.c.id).limit(RUNS_MOST))
+    runs = await tx.fetch(query.order_by(sa.func.coalesce(LISTING.at, 0), RUN.c.id).limit(RUNS_MOST))
     newest: dict[int, int] = {}
-    for run in found:
+    for run in runs:
         newest[run["id"]] = max(newest.get(run["id"], 0), run["run_attempt"])
-    return [run for run in found if run["run_attempt"] == newest[run["id"]]]
+    return [run for run in runs if run["run_attempt"] == newest[run["id"]]]
 
 
 async def note_listing(tx: Transaction, run: WorkflowRunRow) -> None:
@@ -102,7 +102,7 @@ async def list_running(context: Context, _task: Task) -> None:
 
 
 def calls_of_a_pass(an_hour: int) -> int:
-    """Return how many calls a pass may make about one account.
+    """Return how many calls a pass may make for one account.
 
     >>> calls_of_a_pass(2000)
     66
@@ -127,11 +127,11 @@ async def _list_run(context: Context, run: WorkflowRunRow) -> None:
         await note_listing(tx, run)
     client = context.app_for(run["repo"]).client(run["repo"], since=run["received_at"], actions="read")
     path = f"actions/runs/{run['id']}/artifacts"
-    found = await artifacts.read_pages(context, client, run["repo"], path, "artifacts", most=1)
-    if found:
-        await artifacts.store_running(context, run, found)
+    listed = await artifacts.read_pages(context, client, run["repo"], path, "artifacts", most=1)
+    if listed:
+        await artifacts.store_running(context, run, listed)
 
 
 async def prune_listings(context: Context) -> dict[str, int]:
-    """Delete when runs were listed that are over for long."""
+    """Delete the listings of runs that ended long ago."""
     return await delete_listings(context, before=context.clock.now() - OLD_RUN)

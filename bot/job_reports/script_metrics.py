@@ -1,4 +1,4 @@
-"""Metrics that scripts of CI emit: their lines, sums by day, the newest week beside the four before it, and alerts."""
+"""Metrics that scripts of CI emit: lines, daily sums, the newest week beside the four before it, and alerts."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class WeekComparison(NamedTuple):
 
     @property
     def change(self) -> float | None:
-        """By which share the week is above what it was before."""
+        """The relative change against the weeks before."""
         return None if not self.usual else (self.now - self.usual) / abs(self.usual)
 
 
 def summarize(values: Sequence[float]) -> MetricSums:
-    """Return the numbers of a day; of few, all are kept."""
+    """Return the sums of a day's numbers, with all of them or a sample."""
     ordered = sorted(values)
     count = len(ordered)
     places = (
@@ -79,7 +79,7 @@ def summarize(values: Sequence[float]) -> MetricSums:
 
 
 def quantile(days: Iterable[MetricSums], share: float) -> float:
-    """Return the value that this share of all values of some days does not exceed.
+    """Return the value that a share of all values of some days does not exceed.
 
     >>> quantile([summarize([1, 2, 3]), summarize([10])], 0.5)
     2
@@ -91,18 +91,18 @@ def quantile(days: Iterable[MetricSums], share: float) -> float:
 
 
 def sums_of_day(lines: Iterable[MetricLineRow]) -> list[MetricGroup]:
-    """Return the sums of a day's lines, of every value in every group."""
-    found: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    """Return the sums of a day's lines, for each value in each group."""
+    values_of: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     known: defaultdict[str, set[str]] = defaultdict(set)
     for line in lines:
         groups = [ALL_GROUPS, *_groups_of_line(line, known)]
         for name, value in line["values"].items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 for group in groups:
-                    found[name, group].append(value)
+                    values_of[name, group].append(value)
     return [
         {"value_name": name, "group_key": group, **summarize(values)}
-        for (name, group), values in sorted(found.items())
+        for (name, group), values in sorted(values_of.items())
     ]
 
 
@@ -119,7 +119,7 @@ def _groups_of_line(line: MetricLineRow, known: defaultdict[str, set[str]]) -> I
 
 
 def compare_weeks(days: Mapping[int, MetricSums]) -> WeekComparison:
-    """Return the newest week beside the four before it; both count back from the newest day that has numbers."""
+    """Compare the newest week with the four before it, counted back from the newest day with numbers."""
     last = max(days)
     recent = {day: sums for day, sums in days.items() if last - RECENT_DAYS < day <= last}
     earlier = [
@@ -133,7 +133,7 @@ def compare_weeks(days: Mapping[int, MetricSums]) -> WeekComparison:
 
 
 def _level_since(recent: Mapping[int, MetricSums], now: float, before: float) -> int | None:
-    """Return the first day of the present level, where that differs."""
+    """Return the first day of the present level, if that differs."""
     if not before or abs(now - before) < LEVEL_STEP * abs(before):
         return None
     since = None
@@ -146,7 +146,7 @@ def _level_since(recent: Mapping[int, MetricSums], now: float, before: float) ->
 
 
 def trends_of_days(metric: str, rows: Iterable[MetricDay]) -> list[MetricTrend]:
-    """Return how each value of a metric stands, from its days of all groups together."""
+    """Return the trend of each value of a metric, from its days of all groups together."""
     by_value: defaultdict[str, dict[int, MetricSums]] = defaultdict(dict)
     for row in rows:
         by_value[row["value_name"]][row["day"]] = row
@@ -176,7 +176,7 @@ METRIC_LINE, METRIC_DAY, TREND = ci_metric.c, ci_metric_day.c, ci_metric_trend.c
 
 
 class MetricLineOfJob(NamedTuple):
-    """A line with the job it is of."""
+    """A line with its job."""
 
     line: MetricRow
     source: SourceRow
@@ -202,7 +202,7 @@ async def lines_of_day(tx: Transaction, repository_id: int, metric: str, day: in
 
 
 async def judge_metric(tx: Transaction, place: SumPlace) -> None:
-    """Store how the values of a metric stand, once one of its days was counted."""
+    """Judge the values of a metric, once one of its days was counted."""
     repository_id, metric = place.group
     of_metric = (
         METRIC_DAY.repository_id == repository_id,
@@ -218,12 +218,12 @@ async def judge_metric(tx: Transaction, place: SumPlace) -> None:
     rows = await tx.fetch(
         select(MetricDay, ci_metric_day).where(*of_metric, METRIC_DAY.day > last - JUDGED_DAYS)
     )
-    found = [{"repository_id": repository_id, **one} for one in trends_of_days(metric, rows)]
-    await tx.run(sa.insert(ci_metric_trend), found)
+    trend_rows = [{"repository_id": repository_id, **trend} for trend in trends_of_days(metric, rows)]
+    await tx.run(sa.insert(ci_metric_trend), trend_rows)
 
 
 async def newest_trends(tx: Transaction, owners: Collection[int], *, since_day: int) -> list[MetricTrendRow]:
-    """Return how values stand that were emitted lately, those that changed most first."""
+    """Return the trends of values emitted lately; those that changed most first."""
     query = select(MetricTrendRow, ci_metric_trend).where(
         TREND.repository_id.in_(sorted(owners)), TREND.last_day >= since_day
     )
@@ -234,7 +234,7 @@ async def newest_trends(tx: Transaction, owners: Collection[int], *, since_day: 
 async def trends_of_values(
     tx: Transaction, owners: Collection[int], names: Collection[tuple[str, str]]
 ) -> list[MetricTrendRow]:
-    """Return how some values stand, by metric and value."""
+    """Return the trends of some values, by metric and value."""
     if not names or not owners:
         return []
     query = select(MetricTrendRow, ci_metric_trend).where(
@@ -246,7 +246,7 @@ async def trends_of_values(
 async def days_of(
     tx: Transaction, owners: Collection[int], metric: str, *, first: int, group: str | None
 ) -> list[MetricDay]:
-    """Return the days of a metric from one on: of all together, or of the values of a label."""
+    """Return the days of a metric from a day on: of all groups together, or of a label's values."""
     query = select(MetricDay, ci_metric_day).where(
         METRIC_DAY.repository_id.in_(sorted(owners)), METRIC_DAY.metric == metric, METRIC_DAY.day >= first
     )
@@ -265,14 +265,14 @@ async def groups_of(tx: Transaction, owners: Collection[int], metric: str, *, fi
         METRIC_DAY.day >= first,
         METRIC_DAY.group_key != ALL_GROUPS,
     )
-    found = (await tx.run(query.distinct())).scalars()
-    return sorted({key.partition("=")[0] for key in found})
+    keys = (await tx.run(query.distinct())).scalars()
+    return sorted({key.partition("=")[0] for key in keys})
 
 
 async def newest_lines(
     tx: Transaction, owners: Collection[int], metric: str, *, limit: int, day: int | None = None
 ) -> list[MetricLineOfJob]:
-    """Return the newest lines of a metric with their jobs, or the first ones of a day."""
+    """Return the newest lines of a metric, or the first ones of a day, with their jobs."""
     query = select(MetricRow, ci_metric).where(
         METRIC_LINE.repository_id.in_(sorted(owners)), METRIC_LINE.metric == metric
     )
@@ -285,9 +285,9 @@ async def newest_lines(
             METRIC_LINE.at, METRIC_LINE.object_id, METRIC_LINE.seq
         )
     lines = await tx.fetch(query.limit(limit))
-    known = await sources_by_key(tx, {(one["repository_id"], one["object_id"]) for one in lines})
-    keyed = (((one["repository_id"], one["object_id"]), one) for one in lines)
-    return [MetricLineOfJob(one, known[key]) for key, one in keyed if key in known]
+    known = await sources_by_key(tx, {(line["repository_id"], line["object_id"]) for line in lines})
+    keyed = (((line["repository_id"], line["object_id"]), line) for line in lines)
+    return [MetricLineOfJob(line, known[key]) for key, line in keyed if key in known]
 
 
 METRIC_SUM = Sum(
@@ -302,7 +302,7 @@ METRIC_SUM = Sum(
 
 
 def time_of(source: SourceRow, line: MetricLine) -> dict[str, int]:
-    """Return when a line was emitted: as it says, or when the job began."""
+    """Return when a line was emitted, by its own word or when the job began."""
     return {"at": line.ts or source["at"]}
 
 
@@ -346,11 +346,11 @@ def is_regressed(trend: MetricTrend, known: Mapping[tuple[str, str], float]) -> 
 
 
 async def measure_alerts(tx: Transaction, settings: Settings, hidden: Hidden) -> Callable[[], None]:
-    """Return what shows which metrics got worse."""
-    known, found = alert_factors(settings), dict[tuple[str, str, str], bool]()
+    """Return a function that shows which metrics got worse."""
+    known, regressed = alert_factors(settings), dict[tuple[str, str, str], bool]()
     for repo in settings.upstream_repo if known else ():
         owners = set() if hidden.has(repo) else await repositories.read_ids(tx, repo)
         for trend in await trends_of_values(tx, owners, known):
             if not hidden.has(repo, trend["repository_id"]):
-                found[repo, trend["metric"], trend["value_name"]] = is_regressed(trend, known)
-    return partial(metrics.show_regressed, found)
+                regressed[repo, trend["metric"], trend["value_name"]] = is_regressed(trend, known)
+    return partial(metrics.show_regressed, regressed)

@@ -1,4 +1,4 @@
-"""What runs tested, file by file, beside what they usually do, and which failures the selection of tests missed."""
+"""What runs tested, file by file, beside what is usual, and which failures the selection of tests missed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class FileCount(NamedTuple):
 
     def plus(self, other: FileCount) -> FileCount:
         """Return the sum of both."""
-        return FileCount(*(one + more for one, more in zip(self, other, strict=True)))
+        return FileCount(*(mine + more for mine, more in zip(self, other, strict=True)))
 
     @property
     def ran(self) -> int:
@@ -86,7 +86,7 @@ class FileCount(NamedTuple):
 
 
 class FileComparison(NamedTuple):
-    """A file, in this run and usually."""
+    """A file in this run, beside what is usual."""
 
     file: str
     now: FileCount
@@ -96,14 +96,14 @@ class FileComparison(NamedTuple):
 
 def add_up_files(counts: Iterable[tuple[str, FileCount]]) -> dict[str, FileCount]:
     """Return the sums by file."""
-    found: dict[str, FileCount] = {}
+    counts_by_file: dict[str, FileCount] = {}
     for file, count in counts:
-        found[file] = found.get(file, FileCount()).plus(count)
-    return found
+        counts_by_file[file] = counts_by_file.get(file, FileCount()).plus(count)
+    return counts_by_file
 
 
 def count_block(block: Block, file_of: Mapping[int, str]) -> dict[str, FileCount]:
-    """Return the counts of a job's block; tests of which the file is no longer known are left out."""
+    """Return the counts of a job's block by file; skip tests whose file is no longer known."""
     return add_up_files(
         (file_of[test_id], _count_test(code, time))
         for test_id, code, time in zip(block.ids, block.codes, block.times, strict=True)
@@ -127,7 +127,7 @@ def _count_test(code: int, time: int) -> FileCount:
 def compare_files(
     now: Mapping[str, FileCount], usual: Mapping[str, FileCount], left_out: Iterable[str]
 ) -> list[FileComparison]:
-    """Return every file, what is missing first; `left_out` are names without their ending."""
+    """Return each file, missing ones first; `left_out` are names without their ending."""
     absent = set(left_out)
     nothing = FileCount()
     lines = [
@@ -140,7 +140,7 @@ def compare_files(
         for file in {*now, *usual}
     ]
     return sorted(
-        lines, key=lambda one: (CHANGE_ORDER.index(one.change), one.now.ran - one.usual.ran, one.file)
+        lines, key=lambda line: (CHANGE_ORDER.index(line.change), line.now.ran - line.usual.ran, line.file)
     )
 
 
@@ -162,15 +162,15 @@ TEST, TEST_CLASS, SUMMARY = test.c, test_class.c, test_summary.c
 
 
 async def counts_of_jobs(tx: Transaction, jobs: Sequence[TestJobRow]) -> dict[str, FileCount]:
-    """Return the tests of some jobs by file: from sums where there are any, else from all of their cases."""
-    summed, found = await _summed(tx, [job["generation"] for job in jobs])
-    missing = [job["generation"] for job in jobs if job["generation"] not in found]
+    """Return the tests of some jobs by file: from sums if there are any, else from all cases."""
+    summed, counted = await _summed(tx, [job["generation"] for job in jobs])
+    missing = [job["generation"] for job in jobs if job["generation"] not in counted]
     parts = [summed]
     for content in (await rows.blocks_of_jobs(tx, missing)).values():
         decoded = await asyncio.to_thread(block.decode, content)
         files = await _files_of_tests(tx, decoded.ids)
         parts.append(await asyncio.to_thread(count_block, decoded, files))
-    return add_up_files(one for part in parts for one in part.items())
+    return add_up_files(count for part in parts for count in part.items())
 
 
 async def usual_counts(tx: Transaction, job: TestJobRow) -> dict[str, FileCount]:
@@ -190,8 +190,8 @@ async def usual_counts(tx: Transaction, job: TestJobRow) -> dict[str, FileCount]
 
 
 async def _summed(tx: Transaction, generations: Sequence[int]) -> tuple[dict[str, FileCount], set[int]]:
-    """Return the sums of jobs that have some, by file, and which jobs these are."""
-    found, counts = set(), []
+    """Return the sums by file of the jobs that have some, and which jobs these are."""
+    counted, counts = set(), []
     for at in range(0, len(generations), VALUES_AT_ONCE):
         query = (
             sa.select(
@@ -202,33 +202,33 @@ async def _summed(tx: Transaction, generations: Sequence[int]) -> tuple[dict[str
             .where(SUMMARY.generation.in_(generations[at : at + VALUES_AT_ONCE]))
         )  # fmt: skip
         for generation, invoking, file, *numbers in await tx.run(query.limit(ROWS_MOST)):
-            found.add(generation)
+            counted.add(generation)
             counts.append((invoking or file, FileCount(*numbers)))
-    return add_up_files(counts), found
+    return add_up_files(counts), counted
 
 
 async def _files_of_tests(tx: Transaction, ids: Sequence[int]) -> dict[int, str]:
-    """Return the files of some tests, whose ids are ascending and close to one another."""
-    found: dict[int, str] = {}
+    """Return the files of some tests with ascending ids, close to one another."""
+    files: dict[int, str] = {}
     names: dict[int, str] = {}
     for at in range(0, len(ids), IDS_AT_ONCE):
         some = ids[at : at + IDS_AT_ONCE]
         query = sa.select(TEST.id, TEST.class_id).where(TEST.id.between(some[0], some[-1])).limit(ROWS_MOST)
         classes = dict((await tx.run(query)).all())
-        names |= await _files(tx, {classes[one] for one in some if one in classes} - names.keys())
-        found |= {one: names[classes[one]] for one in some if classes.get(one) in names}
-    return found
+        names |= await _files(tx, {classes[test_id] for test_id in some if test_id in classes} - names.keys())
+        files |= {test_id: names[classes[test_id]] for test_id in some if classes.get(test_id) in names}
+    return files
 
 
 async def _files(tx: Transaction, class_ids: Collection[int]) -> dict[int, str]:
-    found: dict[int, str] = {}
+    files: dict[int, str] = {}
     wanted = sorted(class_ids)
     for at in range(0, len(wanted), VALUES_AT_ONCE):
         query = sa.select(TEST_CLASS.id, TEST_CLASS.file).where(
             TEST_CLASS.id.in_(wanted[at : at + VALUES_AT_ONCE])
         )
-        found |= dict((await tx.run(query)).all())
-    return found
+        files |= dict((await tx.run(query)).all())
+    return files
 
 
 FAILURES_MOST = 2_000
@@ -252,7 +252,7 @@ class NamedMissedTest(NamedTuple):
 
 
 async def new_failures(tx: Transaction, owners: Collection[int], *, since: int) -> list[MissedFailure]:
-    """Return tests that newly failed on a commit by which a pull request came to a trusted branch."""
+    """Return tests that newly failed on a commit that brought a pull request to a trusted branch."""
     joined = (
         test_failure.join(test_job, TEST_JOB.generation == FAILURE.generation)
         .join(test, test.c.id == FAILURE.test_id)
@@ -280,7 +280,7 @@ async def new_failures(tx: Transaction, owners: Collection[int], *, since: int) 
 
 
 async def files_left_out(tx: Transaction, repository_id: int, number: int) -> dict[str, int]:
-    """Return the files that the last jobs of a pull request left out, each with a run that did."""
+    """Return the files that the last jobs of a pull request left out, each with a run that did so."""
     heads = sa.select(PULL_HEAD.head_sha).where(
         PULL_HEAD.repository_id == repository_id, PULL_HEAD.number == number
     )
@@ -297,42 +297,46 @@ async def files_left_out(tx: Transaction, repository_id: int, number: int) -> di
     return {file: run_id for run_id, files in await tx.run(query.order_by(TEST_JOB.at)) for file in files}
 
 
-async def add_misses(tx: Transaction, found: Sequence[MissedTestRow]) -> None:
-    """Store what was missed; what is known stays as it was found first."""
-    await tx.run(tx.insert(td_miss).on_conflict_do_nothing(), list(found))
-    tx.note_changed("td_miss", found)
+async def add_misses(tx: Transaction, misses: Sequence[MissedTestRow]) -> None:
+    """Store missed tests; known ones stay as they are."""
+    await tx.run(tx.insert(td_miss).on_conflict_do_nothing(), list(misses))
+    tx.note_changed("td_miss", misses)
 
 
 async def misses_of_run(tx: Transaction, repository_id: int, run_id: int) -> list[NamedMissedTest]:
     """Return what selection missed of the tests that failed in a run."""
     query = select(MissedTestRow, td_miss).where(MISS.repository_id == repository_id, MISS.run_id == run_id)
-    found = await tx.fetch(query.order_by(MISS.file, MISS.test_id).limit(MISSES_MOST))
-    tests = await result_rows.tests_by_id(tx, {one["test_id"] for one in found})
-    return [NamedMissedTest(one, tests[one["test_id"]]) for one in found if one["test_id"] in tests]
+    misses = await tx.fetch(query.order_by(MISS.file, MISS.test_id).limit(MISSES_MOST))
+    tests = await result_rows.tests_by_id(tx, {miss["test_id"] for miss in misses})
+    return [NamedMissedTest(miss, tests[miss["test_id"]]) for miss in misses if miss["test_id"] in tests]
 
 
 FAILURE_WINDOW = 2 * DAY_MS  # failures that are looked at
 
 
 async def find_misses(context: Context, _task: Task) -> None:
-    """Look at what failed lately on trusted branches."""
+    """Find tests that failed lately on trusted branches, and that selection had missed."""
     async with context.store.read() as tx:
         owners = {
-            one for repo in context.settings.upstream_repo for one in await repositories.read_ids(tx, repo)
+            id_ for repo in context.settings.upstream_repo for id_ in await repositories.read_ids(tx, repo)
         }
         failures = await new_failures(tx, owners, since=tx.now - FAILURE_WINDOW)
-        pulls = {(one["repository_id"], one["pr_number"]) for one in failures}
+        pulls = {(failure["repository_id"], failure["pr_number"]) for failure in failures}
         left_out = {pull: await files_left_out(tx, *pull) for pull in sorted(pulls)}
-    found: list[MissedTestRow] = [
-        {**one, "left_out_run_id": run_id, "day": one["at"] // DAY_MS}
-        for one in failures
-        if (run_id := left_out[one["repository_id"], one["pr_number"]].get(without_ending(one["file"])))
+    misses: list[MissedTestRow] = [
+        {**failure, "left_out_run_id": run_id, "day": failure["at"] // DAY_MS}
+        for failure in failures
+        if (
+            run_id := left_out[failure["repository_id"], failure["pr_number"]].get(
+                without_ending(failure["file"])
+            )
+        )
     ]
-    if found:
+    if misses:
         async with context.store.transaction() as tx:
-            await add_misses(tx, found)
+            await add_misses(tx, misses)
 
 
 async def prune_misses(context: Context) -> dict[str, int]:
-    """Delete what was missed past the retention of results."""
+    """Delete missed tests past the retention of results."""
     return await documents.delete_old(context, {"tests missed by selection": td_miss})

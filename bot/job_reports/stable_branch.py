@@ -1,4 +1,4 @@
-"""Stable commits: noting where the last good commit of each upstream's default branch moves to."""
+"""Stable commits: where the last good commit of each upstream's default branch moves to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PUSH = stable_push.c
 
 
 async def add_move(tx: Transaction, row: StablePushRow) -> None:
-    """Store a move; one that is known stays as it was found first."""
+    """Store a move; a known one stays as it is."""
     if (await tx.run(tx.insert(stable_push).on_conflict_do_nothing(), [row])).rowcount:
         tx.note_changed("stable_push", [row])
 
@@ -39,24 +39,24 @@ async def newest_moves(
 
 
 async def record_moves(context: Context, _task: Task) -> None:
-    """Note the last good commit of each upstream, where it has moved."""
+    """Note the last good commit of each upstream, if it moved."""
     for repo in context.settings.upstream_repo:
         async with context.store.read() as tx:
             branch = await _default_branch(tx, repo)
-            found = await _find_last_good(tx, context, branch) if branch else None
-        if branch is None or found is None:
+            last_good_commit = await _find_last_good(tx, context, branch) if branch else None
+        if branch is None or last_good_commit is None:
             continue
         async with context.store.transaction() as tx:
-            await add_move(tx, _push_row(tx, branch, found))
+            await add_move(tx, _push_row(tx, branch, last_good_commit))
 
 
 async def _default_branch(tx: Transaction, repo: str) -> Branch | None:
     ids = await repositories.read_ids(tx, repo)
-    found = await rows.repository(tx, ids) if ids else None
-    if found is None or not found["default_branch"]:
+    repository = await rows.repository(tx, ids) if ids else None
+    if repository is None or not repository["default_branch"]:
         return None
-    names = await repositories.read_names_of_same(tx, found["full_name"])
-    return Branch(repository=found, names=frozenset(names), name=found["default_branch"])
+    names = await repositories.read_names_of_same(tx, repository["full_name"])
+    return Branch(repository=repository, names=frozenset(names), name=repository["default_branch"])
 
 
 async def _find_last_good(tx: Transaction, context: Context, branch: Branch) -> LastGood | None:
@@ -68,14 +68,14 @@ async def _find_last_good(tx: Transaction, context: Context, branch: Branch) -> 
         return None
 
 
-def _push_row(tx: Transaction, branch: Branch, found: LastGood) -> StablePushRow:
+def _push_row(tx: Transaction, branch: Branch, last_good_commit: LastGood) -> StablePushRow:
     return {
         "repository_id": branch.repository["repository_id"],
         "branch": branch.name,
-        "sha": found.commit["sha"],
-        "committed_at": found.commit["at"],
-        "title": found.commit["title"],
-        "jobs_passed": found.columns,
+        "sha": last_good_commit.commit["sha"],
+        "committed_at": last_good_commit.commit["at"],
+        "title": last_good_commit.commit["title"],
+        "jobs_passed": last_good_commit.columns,
         "day": tx.now // DAY_MS,
         "at": tx.now,
     }

@@ -1,4 +1,4 @@
-"""Tables of job reports: the files that jobs left, what was read from them, sums by day, and how each series stands."""
+"""Tables of job reports: the files that jobs left, the rows read from them, daily sums, and trends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SourceKey(TypedDict):
 
 
 class OfRepository(TypedDict):
-    """Whose days and standings rows are."""
+    """The repository that days and trends are of."""
 
     repository_id: Big
 
@@ -42,7 +42,7 @@ class SourceNames(TypedDict):
 
 
 class SourceMeasured(TypedDict):
-    """When, on which commit and how far to be trusted: what the rows of a file repeat of it."""
+    """When, on which commit, and whether to be trusted: what each row of a file repeats."""
 
     day: Int  # since 1970, UTC, on which the job began
     at: Millis  # when it began
@@ -60,7 +60,7 @@ class SourceSubject(TypedDict):
 
 
 class SourceProblem(TypedDict):
-    """Something that was left out."""
+    """Something that was skipped."""
 
     member: str
     line: int
@@ -68,7 +68,7 @@ class SourceProblem(TypedDict):
 
 
 class SourceRead(TypedDict):
-    """What came of reading it."""
+    """The result of reading it."""
 
     kind: Text
     artifact: Text  # its name
@@ -123,11 +123,11 @@ class _CacheRaw(TypedDict):
 
 
 class CacheJob(_CacheBuild, SourceMeasured, CacheCounts):
-    """What of a job its day is counted from."""
+    """What a day is counted from, of one job."""
 
 
 class CacheStatsRow(SourceKey, _CacheTool, _CacheBuild, SourceMeasured, CacheCounts, _CacheRaw):
-    """What the cache of a job said, its documents added up."""
+    """The statistics of a job's cache, the sum of its documents."""
 
 
 ci_cache_stats = table(
@@ -160,7 +160,7 @@ ci_cache_day = table("ci_cache_day", CacheDayRow, key=("repository_id", "base_na
 
 
 class CacheTrend(_CacheBuild):
-    """How the newest trusted run of a build stands, in one language; empty: all together."""
+    """The newest trusted run of a build in one language; empty: all together."""
 
     language: Text
     at: Millis
@@ -505,7 +505,7 @@ stable_push = table(
 
 
 class RunningListing(TypedDict):
-    """When the artifacts of an attempt of a run were last listed while it ran."""
+    """When the artifacts of a running attempt were last listed."""
 
     repository_id: Big
     run_id: Big

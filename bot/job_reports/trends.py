@@ -69,7 +69,7 @@ def deviation(values: Sequence[float]) -> float:
 
 
 def compare_value(now: float, before: Sequence[float], *, least: float) -> ValueChange | None:
-    """Return a value beside what was usual, by up to twenty points; None where that is not known.
+    """Compare a value with what was usual, by up to twenty points; None if that is not known.
 
     >>> compare_value(104, [99.2, 100, 100.8, 99.2, 100.8], least=0.05).counts
     False
@@ -103,20 +103,20 @@ def find_level_change(values: Sequence[float], *, least: float) -> LevelChange |
     """
     if len(values) < LEVEL_POINTS + RECENT_POINTS or max(values) - min(values) < least * abs(median(values)):
         return None
-    found: list[LevelChange] = []
+    steps: list[LevelChange] = []
     for end in range(len(values), LEVEL_POINTS + RECENT_POINTS - 1, -1):
         step = _level_change_before(values, end, least=least)
         if step:
-            found.append(step)
-        elif any(one.counts for one in found):
+            steps.append(step)
+        elif any(earlier.counts for earlier in steps):
             break
         else:
-            found = []
-    return found[-1] if any(one.counts for one in found) else None
+            steps = []
+    return steps[-1] if any(kept.counts for kept in steps) else None
 
 
 def _level_change_before(values: Sequence[float], end: int, *, least: float) -> LevelChange | None:
-    """Return how the five points before a place differ from those before them, if that lasts until now."""
+    """Return how the five points before a place differ from those before them, if that still lasts."""
     start = end - RECENT_POINTS
     before = values[max(start - SEEN_BEFORE, 0) : start]
     then = compare_value(median(values[start:end]), before, least=least)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.core.errors import StoreUnavailable
-from bot.core.feature import Feature, Finding, NavigationEntry, warning
+from bot.core.feature import Feature, Finding, warning
 from bot.jobs.settings import TrunkSettings
 from bot.oot.allowlist import versions as allowlists
 
@@ -31,46 +31,10 @@ FEATURE = Feature(
     sums=("bot.jobs.branches:BRANCHES", "bot.jobs.branches:RUNNERS"),
     periodic="bot.jobs.feature:periodic",
     before_commit="bot.jobs.job_cells:write_cells",
-    views="bot.pages.grid.home:GRID_VIEWS",
-    routes="bot.pages.grid.home:add_template_names",
-    navigation=(
-        NavigationEntry(bar="site", path="/hud", label="CI", place=10, covers=("/hud/", "/{repo}")),
-        NavigationEntry(
-            bar="repository",
-            path="/hud/{repo}",
-            label="Grid",
-            place=10,
-            shown="bot.pages.grid.home:has_grid",
-            covers=("/hud/{repo}/",),
-        ),
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/queue",
-            label="Runners",
-            place=60,
-            shown="bot.pages.grid.home:has_runners",
-        ),
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/metrics",
-            label="CI metrics",
-            place=70,
-            shown="bot.pages.grid.home:has_days",
-        ),
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/reliability",
-            label="Reliability",
-            place=71,
-            shown="bot.pages.grid.home:has_days",
-        ),
-    ),
-    search="bot.pages.grid.home:find_hits",
     prune="bot.jobs.branch_commits:delete_old_rows",
     conditions="bot.jobs.branch_standing:read_conditions",
     metrics="bot.jobs.column_changes:measure_broken",
     doctor="bot.jobs.feature:check_groups",
-    home="bot.pages.grid.home:find_home",
     settings="bot.jobs.settings:TrunkSettings",
 )
 

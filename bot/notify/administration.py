@@ -1,4 +1,4 @@
-"""What the operator sees of receivers, and does about them: a section of /admin, metrics, lines of the doctor."""
+"""Receivers for the operator: a section of /admin, metrics, lines of the doctor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ReceiverState:
-    """A receiver, and how far the sending to it is."""
+    """A receiver, and the state of its notices."""
 
     receiver: Receiver
     counts: Mapping[str, int] = field(default_factory=dict)  # notices by state
@@ -39,57 +39,57 @@ class ReceiverState:
 
 
 async def read_states(tx: Transaction, settings: Settings) -> list[ReceiverState]:
-    """Return every receiver of the settings and its state."""
+    """Return each receiver of the settings with its state."""
     counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
     sent: dict[str, int | None] = {}
-    for one in await rows.count_sendings(tx):
-        counts[one.receiver][one.state] = one.number
-        if one.state == "sent":
-            sent[one.receiver] = one.last_at
+    for sending in await rows.count_sendings(tx):
+        counts[sending.receiver][sending.state] = sending.number
+        if sending.state == "sent":
+            sent[sending.receiver] = sending.last_at
     errors = await rows.last_errors(tx)
     return [
         ReceiverState(
-            receiver=one,
-            counts=counts.get(one.name, {}),
-            last_sent_at=sent.get(one.name),
-            error=errors.get(one.name, ""),
+            receiver=receiver,
+            counts=counts.get(receiver.name, {}),
+            last_sent_at=sent.get(receiver.name),
+            error=errors.get(receiver.name, ""),
         )
-        for one in settings.of(NotifySettings).notify
+        for receiver in settings.of(NotifySettings).notify
     ]
 
 
 async def retry_dead(tx: Transaction, settings: Settings, name: str = "") -> dict[str, int]:
-    """Have notices sent that were given up, to one receiver or all; returns how many, by receiver."""
-    names = [one.name for one in settings.of(NotifySettings).notify if name in {"", one.name}]
-    found = await rows.requeue_dead(tx, names)
-    for one in found:
-        receiver = find_receiver(settings, one)
+    """Requeue notices that were given up, of one receiver or all; returns how many, by receiver."""
+    names = [receiver.name for receiver in settings.of(NotifySettings).notify if name in {"", receiver.name}]
+    requeued = await rows.requeue_dead(tx, names)
+    for known in requeued:
+        receiver = find_receiver(settings, known)
         assert receiver is not None
         request_sending(tx, receiver)
-    return found
+    return requeued
 
 
 async def admin_section(tx: Transaction, settings: Settings) -> AdminSection:
-    """Return what the administrator's page says of receivers."""
+    """Return the section of the administrator's page."""
     return AdminSection(template="admin_notify.html", values={"states": await read_states(tx, settings)})
 
 
 async def retry_dead_by_form(request: web.Request, fields: Mapping[str, str]) -> FormDone:
-    """Have a receiver sent what was given up."""
+    """Requeue the notices of a receiver that were given up."""
     context, name = request.app[CONTEXT], fields.get("receiver", "")
     if find_receiver(context.settings, name) is None:
         return FormDone(words="the settings have no receiver of that name")
     async with context.store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-        found = await retry_dead(tx, context.settings, name)
-    return FormDone(words=f"{text.plural(found.get(name, 0), 'notice')} for {name} will be sent again")
+        requeued = await retry_dead(tx, context.settings, name)
+    return FormDone(words=f"{text.plural(requeued.get(name, 0), 'notice')} for {name} will be sent again")
 
 
 async def measure_unsent(tx: Transaction, _settings: Settings, _hidden: Hidden) -> Callable[[], None]:
-    """Return what shows how many notices were not sent."""
+    """Return a function that shows how many notices were not sent."""
     counts = {"waiting": 0, "dead": 0}
-    for one in await rows.count_sendings(tx):
-        if one.state in counts:
-            counts[one.state] += one.number
+    for sending in await rows.count_sendings(tx):
+        if sending.state in counts:
+            counts[sending.state] += sending.number
 
     def show() -> None:
         for state, number in counts.items():
@@ -99,7 +99,7 @@ async def measure_unsent(tx: Transaction, _settings: Settings, _hidden: Hidden) 
 
 
 async def check_receivers(target: Target) -> list[Finding]:
-    """Say which receivers did not get what they were to get; nothing where there are none."""
+    """Report receivers that did not get their notices; nothing without receivers."""
     receivers = target.settings.of(NotifySettings).notify
     if not receivers or not await target.has_database():
         return []
@@ -108,15 +108,15 @@ async def check_receivers(target: Target) -> list[Finding]:
             states = await read_states(tx, target.settings)
     except StoreUnavailable:
         return []  # another check says so
-    failing = [one for one in states if one.error]
+    failing = [state for state in states if state.error]
     if not failing:
         return [ok("notify", f"{text.plural(len(receivers), 'receiver')}, nothing failed to be sent")]
     return [
         warning(
             "notify",
-            f"{one.receiver.name}: {one.counts.get('dead', 0)} given up, {one.counts.get('waiting', 0)} waiting; "
-            f"{one.error[:200]}",
-            f"fix it, try `ootbot notify test {one.receiver.name}`, then `ootbot notify retry`",
+            f"{state.receiver.name}: {state.counts.get('dead', 0)} given up, {state.counts.get('waiting', 0)} waiting; "
+            f"{state.error[:200]}",
+            f"fix it, try `ootbot notify test {state.receiver.name}`, then `ootbot notify retry`",
         )
-        for one in failing
+        for state in failing
     ]

@@ -24,7 +24,6 @@ FEATURE = Feature(
     },
     periodic="bot.notify.feature:periodic",
     conditions="bot.notify.waiting_gates:read_conditions",
-    views="bot.pages.site.feeds:FEED_VIEWS",
     prune="bot.notify.rows:prune_notices",
     metrics="bot.notify.administration:measure_unsent",
     doctor="bot.notify.administration:check_receivers",

@@ -1,7 +1,6 @@
-"""The periodic task `notices`: compares what holds now with what people were told, and has them told. Key: nothing.
+"""The periodic task `notices`: tells people what began and what ended since they were last told. Key: nothing.
 
-What begins and what is over is stored with the notices about it and with what each receiver is to get, in one
-transaction: after a crash it is either told already, or found again. The daily digest is made here too.
+A change is stored with its notices and their receivers in one transaction: after a crash it is either told already, or
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ LINE_LONGEST = 500  # characters of a line
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """What people are to be told, and the conditions that it is about."""
+    """What people are told, and the conditions it is about."""
 
     row: NoticeRow
     keys: tuple[str, ...]
@@ -47,7 +46,7 @@ class Notice:
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What has begun and what is over since people were last told."""
+    """What began and what ended since people were last told."""
 
     begun: tuple[Condition, ...]
     over: tuple[Condition, ...]
@@ -58,36 +57,38 @@ class Changes:
         return bool(self.begun or self.over)
 
 
-def compare_conditions(found: Iterable[Condition], told: Mapping[str, frozenset[str]]) -> Changes:
-    """Compare conditions with those that were told and are not over."""
+def compare_conditions(conditions: Iterable[Condition], told: Mapping[str, frozenset[str]]) -> Changes:
+    """Compare conditions with those that were told and have not ended."""
     begun: dict[tuple[str, str], Condition] = {}
     over: dict[tuple[str, str], Condition] = {}
-    for one in found:
-        known = one.key in told.get(one.event, frozenset())
-        if one.holds and not known:
-            begun.setdefault((one.event, one.key), one)
-        elif known and not one.holds:
-            over.setdefault((one.event, one.key), one)
+    for condition in conditions:
+        known = condition.key in told.get(condition.event, frozenset())
+        if condition.holds and not known:
+            begun.setdefault((condition.event, condition.key), condition)
+        elif known and not condition.holds:
+            over.setdefault((condition.event, condition.key), condition)
     return Changes(begun=tuple(begun.values()), over=tuple(over.values()))
 
 
 def notices_of(conditions: Sequence[Condition], *, audience: str, now: int) -> list[Notice]:
-    """Return the notices of conditions that began or are over: one for all that share a heading."""
+    """Return the notices of conditions that began or ended: one for all that share a heading."""
     together: defaultdict[tuple[object, ...], list[Condition]] = defaultdict(list)
-    for one in conditions:
-        event = one.event if one.holds else CONDITION_EVENTS[one.event]
-        together[event, one.heading, one.subject].append(one)
+    for condition in conditions:
+        event = condition.event if condition.holds else CONDITION_EVENTS[condition.event]
+        together[event, condition.heading, condition.subject].append(condition)
     return [_notice(str(event), some, audience, now) for (event, *_), some in together.items()]
 
 
 def _notice(event: str, conditions: Sequence[Condition], audience: str, now: int) -> Notice:
     subject = conditions[0].subject
-    lines = [line[:LINE_LONGEST] for one in conditions for line in one.lines]
+    lines = [line[:LINE_LONGEST] for condition in conditions for line in condition.lines]
     more = len(lines) - MOST_LINES
     row: NoticeRow = {
         "event": event,
         "at": now,
-        "began_at": min((one.since for one in conditions if one.since is not None), default=None),
+        "began_at": min(
+            (condition.since for condition in conditions if condition.since is not None), default=None
+        ),
         "heading": conditions[0].heading[:LINE_LONGEST],
         "lines": [*lines[:MOST_LINES], f"and {more} more"] if more > 0 else lines,
         "repo": subject.repo,
@@ -98,7 +99,7 @@ def _notice(event: str, conditions: Sequence[Condition], audience: str, now: int
         "id": str(uuid.uuid4()),
         "audience": audience,
     }
-    return Notice(row=row, keys=tuple(one.key for one in conditions))
+    return Notice(row=row, keys=tuple(condition.key for condition in conditions))
 
 
 DAY = 86_400_000  # milliseconds
@@ -113,7 +114,7 @@ EVENT_NOUNS = {
 
 
 async def request_digests(context: Context, receivers: Sequence[Receiver]) -> None:
-    """Have receivers sent the digests that are due, each once."""
+    """Queue the digests that are due, each once."""
     for receiver in receivers:
         due = receiver.digest_due(context.clock.now())
         if due is None or due[1] > DIGEST_LATEST:
@@ -142,7 +143,7 @@ async def _make_digest(context: Context, receiver: Receiver, key: str) -> None:
 
 
 async def read_digest(context: Context, receiver: Receiver) -> NoticeRow:
-    """Return the digest of a receiver as of now."""
+    """Return a receiver's digest as of now."""
     settings = context.settings
     async with context.store.read() as tx:
         hidden = await hidden_of(tx, settings, receiver.audience)
@@ -151,16 +152,16 @@ async def read_digest(context: Context, receiver: Receiver) -> NoticeRow:
         backends = await health.read_backends(tx, hidden, 1, context.resource(WORKER_DAY_SUMS))
         now = tx.now
     shown = [
-        one
-        for one in backends
-        if one.listed
-        and one.level > 1
-        and not hidden.has(one.repo)
-        and receiver.concerns(repo="", backend=one.repo, oncalls=one.oncalls)
+        backend
+        for backend in backends
+        if backend.listed
+        and backend.level > 1
+        and not hidden.has(backend.repo)
+        and receiver.concerns(repo="", backend=backend.repo, oncalls=backend.oncalls)
     ]
     heading, lines = describe_day(
-        [one for one in still if _passes_filters(receiver, one) and not is_hidden(hidden, one)],
-        [one for one in recent if _passes_filters(receiver, one) and not is_hidden(hidden, one)],
+        [notice for notice in still if _passes_filters(receiver, notice) and not is_hidden(hidden, notice)],
+        [notice for notice in recent if _passes_filters(receiver, notice) and not is_hidden(hidden, notice)],
         shown,
         now=now,
     )
@@ -184,29 +185,32 @@ def describe_day(
     still: Sequence[NoticeRow], recent: Sequence[NoticeRow], backends: Sequence[Health], *, now: int
 ) -> tuple[str, list[str]]:
     """Return the heading of a digest and its lines."""
-    counts = Counter(one["event"] for one in recent)
+    counts = Counter(notice["event"] for notice in recent)
     happened = [f"{counts[event]} × {noun}" for event, noun in EVENT_NOUNS.items() if counts[event]]  # noqa: RUF001
     summary = text.plural(len(still), "open matter") if still else "nothing is open"
     lines = [f"In the last 24 hours: {', '.join(happened) or 'nothing to tell'}"]
-    for one in still[:MOST_OPEN]:
-        since = one["at"] if one["began_at"] is None else one["began_at"]
-        lines.append(f"Open: {one['heading']} (for {text.duration(max(0, now - since) / 1000)})")
+    for notice in still[:MOST_OPEN]:
+        since = notice["at"] if notice["began_at"] is None else notice["began_at"]
+        lines.append(f"Open: {notice['heading']} (for {text.duration(max(0, now - since) / 1000)})")
     if len(still) > MOST_OPEN:
         lines.append(f"and {len(still) - MOST_OPEN} more open")
-    lines += [_backend_line(one) for one in backends[:MOST_BACKENDS]]
+    lines += [_backend_line(backend) for backend in backends[:MOST_BACKENDS]]
     if len(backends) > MOST_BACKENDS:
         lines.append(f"and {text.plural(len(backends) - MOST_BACKENDS, 'more backend')}")
     return f"Daily digest: {summary}", lines
 
 
-def _backend_line(one: Health) -> str:
-    if one.stats.pass_rate is None:
-        return f"{one.label} (L{one.level}): no result that counts"
-    return f"{one.label} (L{one.level}): {text.percent(one.stats.pass_rate)} of {one.stats.rated} passed"
+def _backend_line(backend: Health) -> str:
+    if backend.stats.pass_rate is None:
+        return f"{backend.label} (L{backend.level}): no result that counts"
+    return (
+        f"{backend.label} (L{backend.level}): "
+        f"{text.percent(backend.stats.pass_rate)} of {backend.stats.rated} passed"
+    )
 
 
 def _passes_filters(receiver: Receiver, notice: NoticeRow) -> bool:
-    """Whether a notice is no digest, and passes a receiver's filters."""
+    """Whether a notice is not a digest, and passes a receiver's filters."""
     about = notice["event"] in EVENT_NOUNS
     return about and receiver.concerns(
         repo=notice["repo"], backend=notice["backend"], oncalls=notice["oncalls"]
@@ -219,17 +223,17 @@ SEEN_EVERY = 86_400_000  # milliseconds between two notes that a condition still
 
 
 async def check_conditions(context: Context, _task: Task) -> None:
-    """Tell people what began and what is over."""
+    """Tell people what began and what ended."""
     receivers = context.settings.of(NotifySettings).notify
-    for audience in sorted({"public", *(one.audience for one in receivers)}):
-        mine = [one for one in receivers if one.audience == audience]
+    for audience in sorted({"public", *(receiver.audience for receiver in receivers)}):
+        mine = [receiver for receiver in receivers if receiver.audience == audience]
         await _check_audience(context, audience, mine)
     await request_digests(context, receivers)
-    await _drop_unknown(context, {one.name for one in receivers})
+    await _drop_unknown(context, {receiver.name for receiver in receivers})
 
 
 async def _drop_unknown(context: Context, names: Collection[str]) -> None:
-    """Give up what waits for receivers that were taken out of the settings."""
+    """Drop the notices of receivers that are no longer in the settings."""
     async with context.store.read() as tx:
         unknown = await rows.awaited_receivers(tx) - set(names)
     if unknown:
@@ -244,12 +248,12 @@ async def _check_audience(context: Context, audience: str, receivers: Sequence[R
             hidden=await hidden_of(tx, context.settings, audience),
             told=await rows.told_keys(tx, audience),
         )
-        found: list[Condition] = []
+        conditions: list[Condition] = []
         for read in load_each(context.features, "conditions"):
-            found += await read(context, tx, scope)
+            conditions += await read(context, tx, scope)
         stale = await rows.stale_keys(tx, audience, tx.now - SEEN_EVERY)
-    changes = compare_conditions(found, scope.told)
-    still = stale & {(one.event, one.key) for one in found if one.holds}
+    changes = compare_conditions(conditions, scope.told)
+    still = stale & {(condition.event, condition.key) for condition in conditions if condition.holds}
     if changes.any or still:
         async with context.store.transaction() as tx:
             await rows.mark_seen(tx, audience, still, tx.now - SEEN_EVERY)
@@ -259,16 +263,17 @@ async def _check_audience(context: Context, audience: str, receivers: Sequence[R
 async def _tell_changes(
     tx: Transaction, audience: str, changes: Changes, receivers: Sequence[Receiver]
 ) -> None:
-    """Store what changed, the notices about it, and who is to get them."""
+    """Store what changed, its notices, and who gets them."""
     for notice in notices_of(changes.begun, audience=audience, now=tx.now):
         row = notice.row
         told = [_told_row(audience, row["event"], key, row["id"], tx.now) for key in notice.keys]
         if await rows.add_told(tx, told):
             await _store_notice(tx, notice, receivers)
     over = [
-        one
-        for one in changes.over
-        if await rows.end_told(tx, audience, one.event, one.key) and CONDITION_EVENTS[one.event]
+        condition
+        for condition in changes.over
+        if await rows.end_told(tx, audience, condition.event, condition.key)
+        and CONDITION_EVENTS[condition.event]
     ]
     for notice in notices_of(over, audience=audience, now=tx.now):
         await _store_notice(tx, notice, receivers)
@@ -281,11 +286,11 @@ def _told_row(audience: str, event: str, key: str, notice_id: str, now: int) -> 
 async def _store_notice(tx: Transaction, notice: Notice, receivers: Collection[Receiver]) -> None:
     row = notice.row
     chosen = [
-        one
-        for one in receivers
-        if one.wants(row["event"], repo=row["repo"], backend=row["backend"], oncalls=row["oncalls"])
+        receiver
+        for receiver in receivers
+        if receiver.wants(row["event"], repo=row["repo"], backend=row["backend"], oncalls=row["oncalls"])
     ]
-    await rows.add_notice(tx, row, [one.name for one in chosen])
-    for one in chosen:
-        request_sending(tx, one)
+    await rows.add_notice(tx, row, [receiver.name for receiver in chosen])
+    for receiver in chosen:
+        request_sending(tx, receiver)
     log.info("notice", notice_event=row["event"], heading=row["heading"], receivers=len(chosen))

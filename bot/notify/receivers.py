@@ -52,17 +52,17 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     time_zone: str = "UTC"
 
     def __repr__(self) -> str:
-        """Leave out what gives access: a chat's address is a secret."""
+        """Leave out secrets: a chat's address is one."""
         return f"Receiver({self.name!r})"
 
     @property
     def audience(self) -> str:
-        """Which notices it may get."""
+        """The audience whose notices it may get."""
         return "private" if self.private else "public"
 
     @property
     def host(self) -> str:
-        """The host it is at, to be shown: the rest of its address may be a secret."""
+        """The host, as it may be shown: the rest of the address may be a secret."""
         return self.url.partition("//")[2].partition("/")[0].rpartition("@")[2]
 
     @property
@@ -71,13 +71,13 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return tuple(_decode_key(text) for text in self.secret.split(",")) if self.secret else ()
 
     def wants(self, event: str, *, repo: str, backend: str, oncalls: Iterable[str]) -> bool:
-        """Whether it is to be told of an event."""
+        """Whether it wants to be told of an event."""
         return event in self.events and self.concerns(repo=repo, backend=backend, oncalls=oncalls)
 
     def concerns(self, *, repo: str, backend: str, oncalls: Iterable[str]) -> bool:
-        """Whether its filters let something pass: what is about no backend passes no filter over backends.
+        """Whether its filters pass something; what is about no backend passes no filter over backends.
 
-        What is about no repository alone passes every filter over these.
+        What is about no single repository passes every filter over repositories.
         """
         logins = {login.casefold() for login in self.oncall}
         return (
@@ -87,11 +87,11 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         )
 
     def local(self, now: int) -> datetime:
-        """Return a time, epoch milliseconds, where it is."""
+        """Return a time, in epoch milliseconds, in its time zone."""
         return datetime.fromtimestamp(now / 1000, UTC).astimezone(ZoneInfo(self.time_zone))
 
     def quiet_seconds(self, now: int) -> float:
-        """Return for how long it is not to be disturbed, 0 where it may be."""
+        """Return how long its quiet hours still last, 0 outside of them."""
         if not self.quiet:
             return 0
         here = self.local(now)
@@ -107,7 +107,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return max(end.astimezone(UTC).timestamp() - now / 1000, 1.0)
 
     def digest_due(self, now: int) -> tuple[str, float] | None:
-        """Return the day of its digest and since how many seconds that is due; None before its time, and without."""
+        """Return the day of its digest and how many seconds ago it was due; None if none is due."""
         if not self.digest:
             return None
         here, minute = self.local(now), _minutes_of_day(self.digest)
@@ -118,35 +118,37 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 def read_receivers(text: str) -> tuple[Receiver, ...]:
     """Read the receivers, a JSON list; raises ValueError with what to write instead."""
     try:
-        found = msgspec.json.decode(text, type=list[Receiver])
+        receivers = msgspec.json.decode(text, type=list[Receiver])
     except msgspec.MsgspecError as error:
         raise ValueError(f"write tables [[notify]], or a JSON list of objects: {error}") from None
-    if len(found) > MOST_RECEIVERS:
+    if len(receivers) > MOST_RECEIVERS:
         raise ValueError(f"at most {MOST_RECEIVERS} receivers")
-    names = [one.name for one in found]
-    for number, one in enumerate(found, 1):
-        if problem := "its name is taken" if one.name in names[: number - 1] else _problem_of(one):
-            raise ValueError(f"receiver {number} ({one.name[:40]!r}): {problem}")
-    return tuple(found)
+    names = [receiver.name for receiver in receivers]
+    for number, receiver in enumerate(receivers, 1):
+        if problem := "its name is taken" if receiver.name in names[: number - 1] else _problem_of(receiver):
+            raise ValueError(f"receiver {number} ({receiver.name[:40]!r}): {problem}")
+    return tuple(receivers)
 
 
-def _problem_of(one: Receiver) -> str:
-    """Return what is wrong with a receiver, and what to write; empty where all is well."""
-    if not NAME.fullmatch(one.name):
+def _problem_of(receiver: Receiver) -> str:
+    """Return what is wrong with a receiver, and what to write instead; empty if nothing is."""
+    if not NAME.fullmatch(receiver.name):
         return "its name is not a word of letters, digits, - and _, at most 40"
-    if not one.url.startswith("https://") and not (one.internal and one.url.startswith("http://")):
+    if not receiver.url.startswith("https://") and not (
+        receiver.internal and receiver.url.startswith("http://")
+    ):
         return "its url must begin with https://; http:// takes internal = true"
-    if unknown := [name for name in one.events if name not in TOLD]:
+    if unknown := [name for name in receiver.events if name not in TOLD]:
         return f"{unknown[0][:40]!r} is not an event; the events are {', '.join(TOLD)}"
-    return _problem_of_secret(one) or _problem_of_times(one)
+    return _problem_of_secret(receiver) or _problem_of_times(receiver)
 
 
-def _problem_of_secret(one: Receiver) -> str:
-    if one.format != "json":
-        return f"{one.format} checks no signature: leave secret out" if one.secret else ""
+def _problem_of_secret(receiver: Receiver) -> str:
+    if receiver.format != "json":
+        return f"{receiver.format} checks no signature: leave secret out" if receiver.secret else ""
     how = "write whsec_ and base64 of 24 to 64 random bytes, as from `echo whsec_$(openssl rand -base64 32)`"
     try:
-        keys = one.keys
+        keys = receiver.keys
     except ValueError:
         return f"its secret cannot be read: {how}"
     if not keys:
@@ -154,16 +156,16 @@ def _problem_of_secret(one: Receiver) -> str:
     return "" if all(len(key) in SECRET_BYTES for key in keys) else f"its secret has the wrong length: {how}"
 
 
-def _problem_of_times(one: Receiver) -> str:
-    begins, dash, ends = one.quiet.partition("-")
-    if one.quiet and not (dash and CLOCK.fullmatch(begins) and CLOCK.fullmatch(ends) and begins != ends):
-        return f"quiet is {one.quiet[:20]!r}: write two times, as in 22:00-07:00"
-    if one.digest and not CLOCK.fullmatch(one.digest):
-        return f"digest is {one.digest[:20]!r}: write a time, as in 09:00"
+def _problem_of_times(to: Receiver) -> str:
+    begins, dash, ends = to.quiet.partition("-")
+    if to.quiet and not (dash and CLOCK.fullmatch(begins) and CLOCK.fullmatch(ends) and begins != ends):
+        return f"quiet is {to.quiet[:20]!r}: write two times, as in 22:00-07:00"
+    if to.digest and not CLOCK.fullmatch(to.digest):
+        return f"digest is {to.digest[:20]!r}: write a time, as in 09:00"
     try:
-        ZoneInfo(one.time_zone)
+        ZoneInfo(to.time_zone)
     except (KeyError, ValueError, OSError):
-        return f"{one.time_zone[:40]!r} is not a known time zone: write one such as Europe/Berlin, or install tzdata"
+        return f"{to.time_zone[:40]!r} is not a known time zone: write one such as Europe/Berlin, or install tzdata"
     return ""
 
 

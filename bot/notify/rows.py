@@ -1,4 +1,4 @@
-"""Statements about notices: what was told, what each receiver has yet to get, and what its readers may not see."""
+"""Statements about notices: what was told, what waits for each receiver, and what readers may not see."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_ERRORS = 1_000  # newest failures that are looked through
 
 
 class SendingCount(NamedTuple):
-    """How many notices of a receiver are in a state, and when the last of them ended."""
+    """How many notices of a receiver are in a state, and when the last one ended."""
 
     receiver: str
     state: str
@@ -38,16 +38,16 @@ class SendingCount(NamedTuple):
 
 
 async def told_keys(tx: Transaction, audience: str) -> dict[str, frozenset[str]]:
-    """Return the keys of what was told and is not over, by event."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
+    """Return the keys of conditions that were told and have not ended, by event."""
+    keys_by_event: defaultdict[str, set[str]] = defaultdict(set)
     query = sa.select(TOLD.event, TOLD.key).where(TOLD.audience == audience)
     for event, key in await tx.run(query):
-        found[event].add(key)
-    return {event: frozenset(keys) for event, keys in found.items()}
+        keys_by_event[event].add(key)
+    return {event: frozenset(keys) for event, keys in keys_by_event.items()}
 
 
 async def add_told(tx: Transaction, rows: Sequence[ToldRow]) -> set[tuple[str, str]]:
-    """Note what is being told; returns event and key of those that were not told yet."""
+    """Note conditions as told; returns event and key of those that were not told before."""
     key = ("event", "key")
     ordered = sorted(rows, key=lambda row: (row["audience"], row["event"], row["key"]))
     added = await tx.upsert(notice_told, [dict(row) for row in ordered], returning=key) if rows else ()
@@ -55,26 +55,26 @@ async def add_told(tx: Transaction, rows: Sequence[ToldRow]) -> set[tuple[str, s
 
 
 async def mark_seen(tx: Transaction, audience: str, keys: Collection[tuple[str, str]], before: int) -> None:
-    """Note that some conditions still hold, where that was last noted before a time."""
+    """Note that conditions still hold, if that was last noted before a time."""
     for event, key in sorted(keys):
         same = (TOLD.audience == audience, TOLD.event == event, TOLD.key == key)
         await tx.run(sa.update(notice_told).where(*same, TOLD.seen_at < before).values(seen_at=tx.now))
 
 
 async def stale_keys(tx: Transaction, audience: str, before: int) -> set[tuple[str, str]]:
-    """Return event and key of the conditions that were last noted to hold before a time."""
+    """Return event and key of conditions last noted before a time."""
     query = sa.select(TOLD.event, TOLD.key).where(TOLD.audience == audience, TOLD.seen_at < before)
     return {(event, key) for event, key in await tx.run(query)}
 
 
 async def end_told(tx: Transaction, audience: str, event: str, key: str) -> bool:
-    """Forget a condition that is over; returns whether it was still known."""
+    """Forget a condition that ended; returns whether it was known."""
     same = (TOLD.audience == audience, TOLD.event == event, TOLD.key == key)
     return bool((await tx.run(sa.delete(notice_told).where(*same))).rowcount)
 
 
 async def add_notice(tx: Transaction, row: NoticeRow, receivers: Collection[str]) -> None:
-    """Store a notice, and that some receivers are to get it."""
+    """Store a notice for some receivers."""
     await tx.run(sa.insert(notice).values(dict(row)))
     wanted: list[SendingRow] = [
         {
@@ -93,7 +93,7 @@ async def add_notice(tx: Transaction, row: NoticeRow, receivers: Collection[str]
 
 
 async def waiting_notices(tx: Transaction, receiver: str) -> list[tuple[SendingRow, NoticeRow]]:
-    """Return the oldest notices that a receiver has yet to get, in order."""
+    """Return the oldest notices that wait for a receiver, in order."""
     query = select(SendingRow, notice_sending).where(WAITING, SENDING.receiver == receiver)
     rows = await tx.fetch(query.order_by(SENDING.created_at, SENDING.notice_id).limit(AT_ONCE))
     ids = [row["notice_id"] for row in rows]
@@ -110,42 +110,42 @@ async def record_attempt(tx: Transaction, row: SendingRow, state: str, error: st
 
 
 async def awaited_receivers(tx: Transaction) -> set[str]:
-    """Return the receivers that have yet to get something."""
+    """Return the receivers for which notices wait."""
     return set((await tx.run(sa.select(SENDING.receiver).where(WAITING).distinct())).scalars())
 
 
 async def drop_waiting(tx: Transaction, receivers: Collection[str]) -> int:
-    """Give up what waits for receivers that are no longer configured; returns how many notices that are."""
+    """Drop what waits for receivers that are no longer configured; returns how many notices."""
     gone = {"state": "dropped", "ended_at": tx.now, "error": "the receiver is no longer in the settings"}
     theirs = (WAITING, SENDING.receiver.in_(sorted(receivers)))
     return (await tx.run(sa.update(notice_sending).where(*theirs).values(gone))).rowcount
 
 
 async def requeue_dead(tx: Transaction, receivers: Collection[str]) -> dict[str, int]:
-    """Have notices sent that were given up on these receivers; returns how many there are of each."""
+    """Requeue the notices that were given up for these receivers; returns how many of each."""
     dead = (SENDING.state == "dead", SENDING.receiver.in_(sorted(receivers)))
     query = sa.select(SENDING.receiver, sa.func.count()).where(*dead).group_by(SENDING.receiver)
-    found = dict(await tx.run(query))
+    counts = dict(await tx.run(query))
     again = {"state": "waiting", "attempts": 0, "ended_at": None, "created_at": tx.now}
     await tx.run(sa.update(notice_sending).where(*dead).values(again))
-    return found
+    return counts
 
 
 async def count_sendings(tx: Transaction) -> list[SendingCount]:
-    """Return how many notices each receiver got, has yet to get, or did not get."""
+    """Return how many notices of each receiver are in each state."""
     columns = (SENDING.receiver, SENDING.state)
     query = sa.select(*columns, sa.func.count(), sa.func.max(SENDING.ended_at)).group_by(*columns)
     return [SendingCount(*row) for row in (await tx.run(query.order_by(*columns))).all()]
 
 
 async def last_errors(tx: Transaction) -> dict[str, str]:
-    """Return why the newest notice failed that each receiver did not get, or has not yet."""
+    """Return each receiver's newest error of a notice that it does not have."""
     failed = (SENDING.error.is_not(None), SENDING.state.in_(("waiting", "dead")))
     query = sa.select(SENDING.receiver, SENDING.error).where(*failed)
-    found: dict[str, str] = {}
+    errors: dict[str, str] = {}
     for receiver, error in await tx.run(query.order_by(SENDING.created_at.desc()).limit(MOST_ERRORS)):
-        found.setdefault(receiver, error)
-    return found
+        errors.setdefault(receiver, error)
+    return errors
 
 
 async def recent_notices(tx: Transaction, audience: str, *, since: int, limit: int) -> list[NoticeRow]:
@@ -155,7 +155,7 @@ async def recent_notices(tx: Transaction, audience: str, *, since: int, limit: i
 
 
 async def open_notices(tx: Transaction, audience: str, *, limit: int) -> list[NoticeRow]:
-    """Return the notices of conditions that are not over, newest first."""
+    """Return the notices of conditions that have not ended, newest first."""
     ids = sa.select(TOLD.notice_id).where(TOLD.audience == audience, TOLD.event != "digest")
     query = select(NoticeRow, notice).where(NOTICE.id.in_(ids), NOTICE.audience == audience)
     return await tx.fetch(query.order_by(NOTICE.at.desc(), NOTICE.id).limit(limit))
@@ -176,7 +176,7 @@ async def branch_notices(tx: Transaction, repo: str, branch: str, *, limit: int)
 
 
 def unused_rows(before: int) -> dict[sa.Table, sa.ColumnElement[bool]]:
-    """Return which rows are no longer needed: old ones, and conditions of which nothing was heard for long."""
+    """Return which rows are no longer needed: old ones, and conditions not seen for long."""
     ended = (SENDING.state != "waiting", SENDING.created_at < before)
     kept = sa.exists().where(SENDING.notice_id == NOTICE.id) | sa.exists().where(TOLD.notice_id == NOTICE.id)
     return {
@@ -190,7 +190,7 @@ NOTHING_HIDDEN = Hidden(names=frozenset(), ids=frozenset())
 
 
 async def hidden_of(tx: Transaction, settings: Settings, audience: str, *also: str) -> Hidden:
-    """Return what an audience may not see, of upstream, of the backends and of some further repositories.
+    """Return which of upstream, the backends and some further repositories an audience may not see.
 
     As on pages, upstream is private until GitHub has said otherwise, a backend once it has said so.
     """
@@ -203,7 +203,7 @@ async def hidden_of(tx: Transaction, settings: Settings, audience: str, *also: s
 
 
 def is_hidden(hidden: Hidden, notice: NoticeRow) -> bool:
-    """Whether a notice is about what may not be seen: a repository may have become private since it was written."""
+    """Whether a notice is about something hidden: a repository may have turned private since."""
     return hidden.has(notice["repo"]) or hidden.has(notice["backend"])
 
 
@@ -212,7 +212,7 @@ NOTICES_KEPT = 30 * DAY
 
 
 async def prune_notices(context: Context) -> dict[str, int]:
-    """Delete what is older than a month; a notice stays for as long as its condition holds."""
+    """Delete what is older than a month; a notice stays as long as its condition holds."""
     before = context.clock.now() - NOTICES_KEPT
     old = [await delete_rows(context, table, which) for table, which in unused_rows(before).items()]
     return {"notices": sum(old)}

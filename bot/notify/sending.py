@@ -1,8 +1,8 @@
-"""The task `notify`: sends a receiver what it has yet to get, the oldest first (key: its name).
+"""The task `notify`: sends a receiver the notices that wait for it, the oldest first (key: its name).
 
-A notice has the same id in every attempt, so that a receiver can tell one that it got twice: after a crash, or a lost
-answer, it is sent again. What cannot be sent for a day is given up, and shown to the operator. Every text may come
-from outside: it is one line without invisible characters, and has no meaning in any markup.
+A notice has the same id in every attempt, so that a receiver can recognize one that it gets twice: after a crash or a
+lost answer it is sent again. What cannot be sent for a day is given up, and shown to the operator. Every text may come
+from outside: it becomes one line without invisible characters, and means nothing in any markup.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _slack_body(words: _NoticeWords) -> dict[str, Any]:
 
 
 def _teams_body(words: _NoticeWords) -> dict[str, Any]:
-    """Return a message for a workflow that was made to post to a channel when a webhook request is received."""
+    """Return a message for a workflow of Teams that posts webhook requests to a channel."""
     kept = list(words.lines)
     while kept and len(msgspec.json.encode(_teams_card(words, kept))) > MOST_TEAMS:
         kept.pop()
@@ -148,7 +148,7 @@ def _teams_card(words: _NoticeWords, lines: list[str]) -> dict[str, Any]:
 
 
 def _fitting_lines(lines: list[str], most: int) -> str:
-    """Return as many whole lines as fit, and how many are missing."""
+    """Return as many whole lines as fit, and an ellipsis for the others."""
     while (text := "\n".join(lines)) and len(text) > most:
         lines = [*lines[:-2], "• …"] if lines[-1] == "• …" else [*lines[:-1], "• …"]
         if lines == ["• …"]:
@@ -157,7 +157,7 @@ def _fitting_lines(lines: list[str], most: int) -> str:
 
 
 def sign_notice(body: bytes, *, identifier: str, at: int, keys: Sequence[bytes]) -> dict[str, str]:
-    """Return the headers that name a notice and prove whose it is; `at` is in seconds.
+    """Return the headers that identify a notice and prove its origin; `at` is in seconds.
 
     The signature is an HMAC-SHA256 over `id.timestamp.body`, one for each key.
     """
@@ -179,7 +179,7 @@ FINAL_STATUSES = frozenset({400, 410, 413, 422})  # the same notice will never b
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """What became of one attempt; without an error it was taken."""
+    """The result of one attempt; without an error it succeeded."""
 
     error: str = ""
     final: bool = False  # another attempt would end the same
@@ -187,7 +187,7 @@ class Attempt:
 
 
 class Webhooks:
-    """Posts to receivers: in one session to those that may be in our own network, in another to all others."""
+    """Posts to receivers: one session for those that may be in our own network, one for all others."""
 
     def __init__(self, *, own_port: int, proxy: str | None) -> None:
         self._guards = {
@@ -260,17 +260,17 @@ GIVE_UP_AFTER = 86_400_000  # milliseconds
 
 
 def request_sending(tx: Transaction, receiver: Receiver) -> None:
-    """Have a receiver sent what it has yet to get, once it may be disturbed."""
+    """Queue the sending to a receiver, for the end of its quiet hours."""
     tx.enqueue(SEND_TASK, receiver.name, delay=receiver.quiet_seconds(tx.now))
 
 
 def find_receiver(settings: Settings, name: str) -> Receiver | None:
     """Return a receiver by its name."""
-    return next((one for one in settings.of(NotifySettings).notify if one.name == name), None)
+    return next((receiver for receiver in settings.of(NotifySettings).notify if receiver.name == name), None)
 
 
 async def send_notices(context: Context, task: Task) -> None:
-    """Send one receiver what waits for it; raises RetryLater where it does not take it yet."""
+    """Send a receiver what waits for it; raises RetryLater if it does not take it yet."""
     receiver = find_receiver(context.settings, task.key)
     if receiver is None:
         return  # what waits for it is dropped
@@ -278,19 +278,19 @@ async def send_notices(context: Context, task: Task) -> None:
         raise RetryLater("its quiet hours", after=wait)
     while True:
         async with context.store.read() as tx:
-            found = await rows.waiting_notices(tx, receiver.name)
+            waiting = await rows.waiting_notices(tx, receiver.name)
             hidden = await hidden_of(tx, context.settings, receiver.audience)
-        for row, notice in found:
+        for row, notice in waiting:
             if is_hidden(hidden, notice):
                 await _drop_notice(context, row)
             else:
                 await _send_notice(context, receiver, row, notice)
-        if len(found) < rows.AT_ONCE:
+        if len(waiting) < rows.AT_ONCE:
             return
 
 
 async def _drop_notice(context: Context, row: SendingRow) -> None:
-    """Leave out what became private while it waited."""
+    """Drop a notice that became private while it waited."""
     async with context.store.transaction() as tx:
         await rows.record_attempt(tx, row, "dropped", "its repository is private now")
 

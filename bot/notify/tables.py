@@ -1,4 +1,4 @@
-"""Tables of what was told: conditions, the notices about them, and what each receiver got."""
+"""Tables of notices: conditions that were told, the notices about them, and their sending to receivers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bot.db.rows import Int, Json, Millis, Text, partial_index, table
 
 
 class ToldKey(TypedDict):
-    """A condition, as some readers are told of it."""
+    """A condition, as one audience is told of it."""
 
     audience: Text  # public | private: without private repositories, and with them
     event: Text
@@ -18,7 +18,7 @@ class ToldKey(TypedDict):
 
 
 class ToldRow(ToldKey):
-    """A condition that was told and is not known to be over."""
+    """A condition that was told and has not ended, as far as known."""
 
     notice_id: Text  # that told of it
     seen_at: Millis  # when it was last found to hold, to the day
@@ -62,14 +62,14 @@ sa.Index("ix_notice_branch", notice.c.audience, notice.c.repo, notice.c.branch, 
 
 
 class SendingKey(TypedDict):
-    """A notice and who is to get it."""
+    """A notice and its receiver."""
 
     notice_id: Text
     receiver: Text
 
 
 class SendingRow(SendingKey):
-    """How far the sending of a notice to a receiver is."""
+    """The state of sending a notice to a receiver."""
 
     state: Text  # waiting | sent | dead | dropped
     attempts: Int

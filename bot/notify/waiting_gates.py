@@ -1,4 +1,4 @@
-"""Conditions of gates: which have waited for backends for long."""
+"""Conditions of gates that have waited long for backends."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ MOST_LOOKED_AT, MOST_JUDGED = 200, 50  # gates of one check
 
 
 async def read_conditions(context: Context, tx: Transaction, scope: ConditionScope) -> list[Condition]:
-    """Return which gates wait for long, and which of those that were told no longer do."""
+    """Return the gates that have waited long, and those told of that no longer wait."""
     settings = context.settings
     before = tx.now - settings.of(NotifySettings).notify_gate_wait * 1000
     name = gate_name(settings.check_prefix)
-    found: dict[str, Condition] = {}
+    conditions: dict[str, Condition] = {}
     judged = 0
     for row in await rows.unfinished_named(tx, name, before=before, limit=MOST_LOOKED_AT):
         pull = await _open_pull(tx, row)
@@ -39,20 +39,20 @@ async def read_conditions(context: Context, tx: Transaction, scope: ConditionSco
             continue
         key = _gate_key(row)
         if key in scope.told_of(EVENT):
-            found[key] = _gate_condition(row, holds=True)
+            conditions[key] = _gate_condition(row, holds=True)
             continue
         judged += 1
         if condition := await _judge_gate(tx, settings, row, pull, before):
-            found[key] = condition
-    over = scope.told_of(EVENT) - found.keys()
+            conditions[key] = condition
+    over = scope.told_of(EVENT) - conditions.keys()
     gone = [
         Condition(event=EVENT, key=key, holds=False, heading="", subject=ConditionSubject()) for key in over
     ]
-    return [*found.values(), *gone]
+    return [*conditions.values(), *gone]
 
 
 async def _open_pull(tx: Transaction, row: CheckRow) -> PullRow | None:
-    """Return the open pull request whose head has this gate, None where it has none."""
+    """Return the open pull request whose head has this gate, if there is one."""
     if row["pr_number"] is None:
         return None
     pull = await record_store.read_pull(tx, row["upstream_repo"], row["pr_number"])
@@ -74,7 +74,7 @@ async def _judge_gate(
     if gate.waiting_since >= before:
         return None
     since = gate.waiting_since
-    awaited = [one.label for one in gate.awaited]
+    awaited = [backend.label for backend in gate.awaited]
     waits = f"for {text.listing(awaited)}, since {text.duration((tx.now - since) / 1000)}"
     lines = (pull["title"], waits) if pull["title"] else (waits,)
     return _gate_condition(row, holds=True, lines=lines, since=since)

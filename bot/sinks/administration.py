@@ -23,7 +23,7 @@ DURATION_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 @dataclass(frozen=True, kw_only=True)
 class QueueStanding:
-    """How an export of a sink stands."""
+    """How an export stands at a sink."""
 
     sink: SinkSettings
     state: QueueStateRow
@@ -38,12 +38,12 @@ class QueueStanding:
 
     @property
     def is_late(self) -> bool:
-        """Whether it is further behind than it may be."""
+        """Whether it lags further than the settings allow."""
         return self.waiting > 0 and self.lag > self.sink.max_lag
 
     @property
     def status(self) -> str:
-        """One word."""
+        """The state in one word."""
         if self.sink.paused or self.state["paused"]:
             return "paused"
         if self.state["stopped"]:
@@ -79,14 +79,14 @@ def duration_in_words(seconds: int) -> str:
 
 
 async def read_standings(tx: Transaction, settings: Settings) -> list[QueueStanding]:
-    """Return how all exports stand that a task has looked at, in order."""
+    """Return how each export stands that a task has looked at, in order."""
     sinks = {sink.name: sink for sink in settings.of(SinksSettings).sinks}
     waiting, refused = await changes.count_waiting(tx), await queue_rows.count_refused(tx)
-    found = []
+    standings = []
     for key, state in (await queue_rows.read_states(tx)).items():
         if state["sink"] in sinks:
             left = waiting.get(key)
-            found.append(
+            standings.append(
                 QueueStanding(
                     sink=sinks[state["sink"]],
                     state=state,
@@ -95,7 +95,7 @@ async def read_standings(tx: Transaction, settings: Settings) -> list[QueueStand
                     refused=refused.get(key, 0),
                 )
             )
-    return found
+    return standings
 
 
 REFUSED_SHOWN = 20  # refused rows
@@ -103,7 +103,7 @@ ADMIN_HINT = "see /admin or `ootbot sink list`"
 
 
 async def show_sinks(tx: Transaction, settings: Settings) -> AdminSection:
-    """Return what the administrator's page says of sinks."""
+    """Return the section of the administrator's page."""
     gone = list(await current_rows.read_withdrawn(tx))
     values = {
         "sinks": settings.of(SinksSettings).sinks,
@@ -115,12 +115,15 @@ async def show_sinks(tx: Transaction, settings: Settings) -> AdminSection:
 
 
 async def read_notes(tx: Transaction, settings: Settings, is_admin: bool) -> list[str]:
-    """Return what needs attention; what another store says is for the administrator."""
+    """Return what needs attention; only the administrator sees messages of other stores."""
     if not settings.of(SinksSettings).sinks:
         return []
-    found = await read_standings(tx, settings)
-    concerned = [one for one in found if one.words]
-    return [f"sink {one.sink.name}: {one.what}: {one.words if is_admin else ADMIN_HINT}" for one in concerned]
+    standings = await read_standings(tx, settings)
+    concerned = [queue for queue in standings if queue.words]
+    return [
+        f"sink {queue.sink.name}: {queue.what}: {queue.words if is_admin else ADMIN_HINT}"
+        for queue in concerned
+    ]
 
 
 async def check_sinks(target: Target) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Reading an archive of deliveries: hour by hour, each body compared with what its manifest says of it."""
+"""Read an archive of deliveries hour by hour, and compare each body with its manifest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ArchiveReader:
         self.damaged: list[str] = []  # what could not be read, with the reason
 
     async def batches(self) -> AsyncIterator[list[DeliveryRow]]:
-        """Yield deliveries, some at a time, each once; raises GiveUp where there is no archive."""
+        """Yield each delivery once, in batches; raises GiveUp where there is no archive."""
         hours: dict[str, list[str]] = {}
         async for key in self._storage.list(MANIFESTS):
             hours.setdefault(key.rpartition("/")[0], []).append(key)
@@ -44,14 +44,14 @@ class ArchiveReader:
                 yield await self._read(lines[start : start + TOGETHER])
 
     async def _lines_of(self, keys: Sequence[str]) -> list[ManifestLine]:
-        found: dict[str, ManifestLine] = {}
+        by_guid: dict[str, ManifestLine] = {}
         for key in sorted(keys):
             content = await self._storage.get(key) or b""
             try:
-                found |= {line["guid"]: line for line in read_manifest(content.splitlines())}
+                by_guid |= {line["guid"]: line for line in read_manifest(content.splitlines())}
             except msgspec.DecodeError as error:
                 self.damaged.append(f"{key}: {error}")
-        return sorted(found.values(), key=lambda line: (line["received_at"], line["guid"]))
+        return sorted(by_guid.values(), key=lambda line: (line["received_at"], line["guid"]))
 
     async def _read(self, lines: Sequence[ManifestLine]) -> list[DeliveryRow]:
         free = asyncio.Semaphore(AT_ONCE)

@@ -1,8 +1,7 @@
-"""Tasks sinks and sink_withdraw: what is done about sinks beside sending.
+"""Tasks sinks and sink_withdraw: what sinks need beside sending.
 
-sinks, every minute: notes new queues and backfills what there was before them, has waiting queues sent, forgets queues
-that are no longer in the settings. sink_withdraw: has the copies of a repository deleted that turned private. Key: its
-id.
+sinks, every minute: adds new queues and backfills older rows, starts waiting queues, forgets queues that are no longer
+in the settings. sink_withdraw: deletes the copies of a repository that turned private. Key: its id.
 """
 
 from __future__ import annotations
@@ -32,9 +31,11 @@ KEYS_PER_STATEMENT = 1_000  # of them in one statement: SQLite's writer is not k
 PAUSE_SECONDS = 0.05  # seconds between two pages, for other writers
 
 
-async def backfill_queue(store: Store, lane: ExportQueue, report: Callable[[int], None] | None = None) -> int:
-    """Mark what a lane's state says is to be marked, from where it stopped last; returns how many there were."""
-    sink, what = lane.sink.name, lane.what
+async def backfill_queue(
+    store: Store, queue: ExportQueue, report: Callable[[int], None] | None = None
+) -> int:
+    """Queue the rows that a backfill still lacks, from where it stopped last; returns how many."""
+    sink, what = queue.sink.name, queue.what
     total = 0
     while True:
         async with store.read() as tx:
@@ -42,29 +43,29 @@ async def backfill_queue(store: Store, lane: ExportQueue, report: Callable[[int]
             if state is None or state["filled_from"] is None:
                 return total
             page = await queue_rows.read_key_page(
-                tx, lane.export, after=state["filled_after"], limit=KEYS_AT_ONCE, since=state["filled_from"]
+                tx, queue.export, after=state["filled_after"], limit=KEYS_AT_ONCE, since=state["filled_from"]
             )
-        await _note_page(store, lane, page)
+        await _note_page(store, queue, page)
         after = None if page.after is None else encode_key(page.after)
         async with store.transaction() as tx:
             await queue_rows.note_backfilled(tx, sink, what, after, len(page.times))
-            tx.enqueue(SEND_TASK, lane.task_key)
+            tx.enqueue(SEND_TASK, queue.task_key)
         total += len(page.times)
         if report:
             report(total)
         await store.clock.sleep(PAUSE_SECONDS)
 
 
-async def note_repository(store: Store, lane: ExportQueue, repository_id: int) -> int:
-    """Mark all that an export has of a repository; returns how many keys."""
+async def note_repository(store: Store, queue: ExportQueue, repository_id: int) -> int:
+    """Queue all rows that an export has of a repository; returns how many."""
     after: str | None = None
     total = 0
     while True:
         async with store.read() as tx:
             page = await queue_rows.read_key_page(
-                tx, lane.export, after=after, limit=KEYS_AT_ONCE, repository_id=repository_id
+                tx, queue.export, after=after, limit=KEYS_AT_ONCE, repository_id=repository_id
             )
-        await _note_page(store, lane, page)
+        await _note_page(store, queue, page)
         total += len(page.times)
         if page.after is None:
             return total
@@ -72,11 +73,11 @@ async def note_repository(store: Store, lane: ExportQueue, repository_id: int) -
         await store.clock.sleep(PAUSE_SECONDS)
 
 
-async def _note_page(store: Store, lane: ExportQueue, page: queue_rows.KeyPage) -> None:
+async def _note_page(store: Store, queue: ExportQueue, page: queue_rows.KeyPage) -> None:
     keys = list(page.times)
     for start in range(0, len(keys), KEYS_PER_STATEMENT):
         part = [
-            (lane.sink.name, lane.what, encode_key(key)) for key in keys[start : start + KEYS_PER_STATEMENT]
+            (queue.sink.name, queue.what, encode_key(key)) for key in keys[start : start + KEYS_PER_STATEMENT]
         ]
         async with store.transaction() as tx:
             await changes.note_changes(tx, part)
@@ -87,27 +88,27 @@ log = structlog.get_logger("bot.sinks")
 
 
 async def tend_sinks(context: Context, _task: Task) -> None:
-    """Do what is to be done about sinks from time to time."""
-    found = context.resource(SINKS).lanes
+    """Add, backfill, start and forget queues."""
+    queues = context.resource(SINKS).queues
     async with context.store.transaction() as tx:
-        await queue_rows.add_new_states(tx, found.values())
+        await queue_rows.add_new_states(tx, queues.values())
         stored, waiting = await queue_rows.read_states(tx), await changes.count_waiting(tx)
-        for key, lane in found.items():
-            if (lane.sink.name, lane.what) in waiting:
+        for key, queue in queues.items():
+            if (queue.sink.name, queue.what) in waiting:
                 tx.enqueue(SEND_TASK, key)
         await _forget_old_queues(
-            tx, {(lane.sink.name, lane.what) for lane in found.values()}, {*stored, *waiting}
+            tx, {(queue.sink.name, queue.what) for queue in queues.values()}, {*stored, *waiting}
         )
-    for lane in found.values():
-        if await backfill_queue(context.store, lane):
-            log.info("what there was before is marked", sink=lane.sink.name, what=lane.what)
+    for queue in queues.values():
+        if await backfill_queue(context.store, queue):
+            log.info("what there was before is marked", sink=queue.sink.name, what=queue.what)
     await _finish_withdrawals(context)
 
 
 async def _forget_old_queues(
     tx: Transaction, known: set[tuple[str, str]], stored: set[tuple[str, str]]
 ) -> None:
-    """Forget lanes that no longer exist: nothing would send what is marked for them."""
+    """Forget queues that no longer exist: nothing would send their changes."""
     for sink, what in sorted(stored - known):
         await changes.remove_changes(tx, sink, what)
         await queue_rows.remove_refused(tx, sink, what)
@@ -115,30 +116,30 @@ async def _forget_old_queues(
 
 
 async def withdraw_repository(context: Context, task: Task) -> None:
-    """Have what sinks have of a repository deleted, if it is private; only from those that get no private ones."""
+    """Delete the copies of a private repository in sinks that may not have private ones."""
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} is not the id of a repository")
     identifier = int(task.key)
-    found = context.resource(SINKS).lanes
+    queues = context.resource(SINKS).queues
     async with context.store.read() as tx:
         known = (await current_rows.read_known_repositories(tx, [identifier])).get(identifier)
         is_public = known is not None and known.is_public
         concerned = [] if is_public else await current_rows.sinks_with(tx, identifier)
     for sink in concerned:
-        mine = [lane for lane in found.values() if lane.sink.name == sink and not lane.sink.private]
-        for lane in mine:
-            await note_repository(context.store, lane, identifier)
+        mine = [queue for queue in queues.values() if queue.sink.name == sink and not queue.sink.private]
+        for queue in mine:
+            await note_repository(context.store, queue, identifier)
         async with context.store.transaction() as tx:
             await current_rows.withdraw_copies(tx, sink, identifier)
-            for lane in mine:
-                tx.enqueue(SEND_TASK, lane.task_key)
+            for queue in mine:
+                tx.enqueue(SEND_TASK, queue.task_key)
         log.warning(
             "a repository turned private: its copies are being deleted", sink=sink, repository=identifier
         )
 
 
 async def _finish_withdrawals(context: Context) -> None:
-    """Note where all copies that could be deleted were: those of rows that are stored here no longer are left."""
+    """Note which withdrawals are done: copies of rows that we no longer store stay behind."""
     async with context.store.transaction() as tx:
         for row in await current_rows.read_withdrawn(tx):
             at = row["withdrawn_at"]

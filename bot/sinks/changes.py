@@ -1,7 +1,7 @@
-"""Changes that a sink wants a copy of: each is noted in the transaction that makes it.
+"""Changes that a sink wants a copy of, noted in the transaction that makes them.
 
-The whole consistency is in this: each committed change leaves a row, and that row is removed only once what was read no
-earlier than the change was accepted by the sink.
+Consistency rests on this: each committed change leaves a row here, and the row goes only once the sink has accepted
+something read after the change.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ FIRST_CHANGES, NEXT_CHANGES = RowStatement(OLDEST_CHANGES), RowStatement(OLDEST_
 
 
 class WaitingChanges(NamedTuple):
-    """What waits of a lane."""
+    """The changes of a queue that wait."""
 
     rows: int
     since: int  # epoch milliseconds, of the oldest
 
 
 async def note_changes(tx: Transaction, marks: Iterable[tuple[str, str, str]]) -> None:
-    """Mark keys (sink, export, key) as to be sent, or once more where they are; in one order, so that none deadlock."""
+    """Note keys (sink, export, key) as changed, or as changed again; in one order, so that none deadlock."""
     if tx.sqlite:  # as the driver takes them: this runs for every change, and nobody else writes meanwhile
         if given := [(*mark, tx.now) for mark in marks]:
             await tx.conn.exec_driver_sql(NOTE_CHANGE, given)
@@ -72,7 +72,7 @@ async def note_changes(tx: Transaction, marks: Iterable[tuple[str, str, str]]) -
 async def take_oldest_changes(
     tx: Transaction, sink: str, what: str, *, most: int, after: PendingChange | None = None
 ) -> list[PendingChange]:
-    """Return the oldest marks of a lane, of those after one where it is given."""
+    """Return the oldest changes of a queue, or those after a given one."""
     given = {"of_sink": sink, "of_what": what, "most": most}
     if after is None:
         return await tx.fetch(FIRST_CHANGES, given)
@@ -80,9 +80,9 @@ async def take_oldest_changes(
 
 
 async def remove_sent_changes(tx: Transaction, sink: str, what: str, sent: Sequence[PendingChange]) -> None:
-    """Remove marks that were not raised again since they were taken.
+    """Remove changes that were not noted again since they were taken.
 
-    One that another transaction is raising is left alone: waiting for it could be waiting for each other.
+    One that another transaction is noting is left alone: both could wait for each other.
     """
     removing = _removing_changes(sqlite=tx.sqlite)
     for start in range(0, len(sent), REMOVED_AT_ONCE):
@@ -101,7 +101,7 @@ def _removing_changes(*, sqlite: bool) -> Statement:
 
 
 async def count_waiting(tx: Transaction) -> dict[tuple[str, str], WaitingChanges]:
-    """Return what waits, by sink and export."""
+    """Return how many changes wait, by sink and export."""
     query = sa.select(CHANGE.sink, CHANGE.what, sa.func.count(), sa.func.min(CHANGE.since)).group_by(
         CHANGE.sink, CHANGE.what
     )
@@ -109,7 +109,7 @@ async def count_waiting(tx: Transaction) -> dict[tuple[str, str], WaitingChanges
 
 
 async def has_changes(tx: Transaction, sink: str, *, until: int | None = None) -> bool:
-    """Whether anything waits for a sink that was marked up to a time."""
+    """Whether changes up to a time wait for a sink."""
     query = sa.select(CHANGE.key).where(CHANGE.sink == sink)
     if until is not None:
         query = query.where(CHANGE.since <= until)
@@ -118,16 +118,16 @@ async def has_changes(tx: Transaction, sink: str, *, until: int | None = None) -
 
 async def waiting_among(tx: Transaction, sink: str, what: str, keys: Sequence[str]) -> set[str]:
     """Return which of these keys wait to be sent."""
-    found: set[str] = set()
+    waiting: set[str] = set()
     for start in range(0, len(keys), KEYS_PER_QUERY):
         some = CHANGE.key.in_(list(keys[start : start + KEYS_PER_QUERY]))
         query = sa.select(CHANGE.key).where(CHANGE.sink == sink, CHANGE.what == what, some)
-        found |= set((await tx.run(query)).scalars())
-    return found
+        waiting |= set((await tx.run(query)).scalars())
+    return waiting
 
 
 async def remove_changes(tx: Transaction, sink: str, what: str) -> int:
-    """Remove all marks of a lane; returns how many."""
+    """Remove all changes of a queue; returns how many."""
     done = await tx.run(sa.delete(sink_mark).where(CHANGE.sink == sink, CHANGE.what == what))
     return done.rowcount
 
@@ -137,16 +137,16 @@ QueuesByKey = dict[tuple[str, tuple[str, ...]], list["ExportQueue"]]  # by a tab
 
 
 def make_observer(settings: Settings, features: Features) -> BeforeCommit | None:
-    """Return the hook that marks what changes; None without sinks, so that it costs nothing."""
+    """Return the hook that notes changes; None without sinks, so that it costs nothing."""
     wanted = export_queues(settings, features)
     if not wanted:
         return None
     by_key: QueuesByKey = {}
-    for lane in wanted:
-        by_key.setdefault((lane.export.table.name, lane.export.key_names), []).append(lane)
-        for addition in lane.additions:
-            by_key.setdefault((addition.table.name, addition.key), []).append(lane)
-    withdraws = any(not lane.sink.private for lane in wanted)
+    for queue in wanted:
+        by_key.setdefault((queue.export.table.name, queue.export.key_names), []).append(queue)
+        for addition in queue.additions:
+            by_key.setdefault((addition.table.name, addition.key), []).append(queue)
+    withdraws = any(not queue.sink.private for queue in wanted)
 
     async def observe(tx: Transaction, changed: Changed) -> None:
         await _note_changes(tx, changed, by_key)
@@ -157,21 +157,21 @@ def make_observer(settings: Settings, features: Features) -> BeforeCommit | None
 
 
 async def _note_changes(tx: Transaction, changed: Changed, by_key: QueuesByKey) -> None:
-    """Mark what changed for all lanes at once; the text of a key is made once, however many there are."""
-    found: list[tuple[str, str, str]] = []
+    """Note what changed for all queues at once; the text of a key is made once, however many there are."""
+    changes: list[tuple[str, str, str]] = []
     for (table, names), concerned in by_key.items():
         if not (rows := changed.get(table)):
             continue
         keys = {encode_key([row[name] for name in names]) for row in rows}
-        for lane in concerned:
-            sink, what = lane.sink.name, lane.what
-            found += [(sink, what, key) for key in keys]
-            tx.enqueue(SEND_TASK, lane.task_key, delay=lane.sink.batch_seconds, replayed=True)
-    await note_changes(tx, dict.fromkeys(found))  # an addition may mark what its table's own export does
+        for queue in concerned:
+            sink, what = queue.sink.name, queue.what
+            changes += [(sink, what, key) for key in keys]
+            tx.enqueue(SEND_TASK, queue.task_key, delay=queue.sink.batch_seconds, replayed=True)
+    await note_changes(tx, dict.fromkeys(changes))  # an addition may mark what its table's own export does
 
 
 def _withdraw_private(tx: Transaction, changed: Changed) -> None:
-    """Have the copies of repositories deleted that are private now; where there are none, the task does nothing."""
+    """Request that the copies of repositories that are now private be deleted."""
     for row in changed.get("repository", ()):
         if row["private"] is not False:
             tx.enqueue(WITHDRAW_TASK, str(row["repository_id"]), replayed=True)

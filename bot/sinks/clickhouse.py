@@ -61,11 +61,11 @@ class ClickhouseClient:
         self._opening = asyncio.Lock()
 
     async def read(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        """Return the rows of a query; times are numbers of the fractions of a second that their column has."""
+        """Return the rows of a query; times are numbers, in the unit of their column."""
         with _calling():
             client = await self._client()
-            found = await client.query(sql, parameters=dict(parameters or {}), query_formats=TICKS)
-            return [tuple(row) for row in found.result_rows]
+            result = await client.query(sql, parameters=dict(parameters or {}), query_formats=TICKS)
+            return [tuple(row) for row in result.result_rows]
 
     async def change(self, sql: str, parameters: Mapping[str, Any] | None = None) -> None:
         """Run a statement."""
@@ -115,7 +115,7 @@ class ClickhouseClient:
 
 @contextlib.contextmanager
 def _reading_values() -> Iterator[None]:
-    """Turn what the client says of values that fit into no column into ours."""
+    """Turn the client's errors about values that fit no column into ours."""
     try:
         yield
     except UNREADABLE as error:
@@ -168,19 +168,19 @@ class ClickhouseChecker:
         self._options = options
 
     async def missing(self, items: Sequence[Outgoing]) -> set[RowKey]:
-        """Return which keys have no row though they should."""
+        """Return the keys whose row is missing."""
         wanted = {item.key: self._key_of(item) for item in items if self._has_rows(item)}
         if not await read_columns(self._client, self._copy.table, self._options):
             return set(wanted)
-        found: set[tuple[Any, ...]] = set()
+        stored: set[tuple[Any, ...]] = set()
         names = ", ".join(map(quoted, self._copy.key))
         sql = self._select(f"DISTINCT {names}")
         for keys in _pages(list(wanted.values())):
-            found.update(await self._client.read(sql, {"keys": keys}))
-        return {key for key, values in wanted.items() if values not in found}
+            stored.update(await self._client.read(sql, {"keys": keys}))
+        return {key for key, values in wanted.items() if values not in stored}
 
     async def differing(self, items: Sequence[Outgoing]) -> list[Difference]:
-        """Compare all declared columns of the rows of a few keys."""
+        """Compare all declared columns for a few keys."""
         columns = await read_columns(self._client, self._copy.table, self._options)
         if not columns:
             return [Difference(key=item.key, words=f"there is no {self._copy.table.name}") for item in items]
@@ -188,7 +188,7 @@ class ClickhouseChecker:
         listed = ", ".join(map(quoted, (*self._copy.key, *names)))
         sql = self._select(listed)
         width = len(self._copy.key)
-        found = []
+        differences = []
         for some in _pages(items):
             stored: defaultdict[tuple[Any, ...], list[Any]] = defaultdict(list)
             for row in await self._client.read(sql, {"keys": [self._key_of(item) for item in some]}):
@@ -197,11 +197,11 @@ class ClickhouseChecker:
                 words = await asyncio.to_thread(
                     self._compare, item, {name: columns[name] for name in names}, stored[self._key_of(item)]
                 )
-                found += [Difference(key=item.key, words=words)] if words else []
-        return found
+                differences += [Difference(key=item.key, words=words)] if words else []
+        return differences
 
     def _compare(self, item: Outgoing, columns: dict[str, str], stored: list[Any]) -> str:
-        """Return how the rows of a key differ from those that are stored, empty where they do not."""
+        """Return how a key's rows differ from the stored ones, empty where they do not."""
         expected = [
             _rounded([converter_of(kind)(row.get(name)) for name, kind in columns.items()])
             for row in self._copy.rows(item.row or {})
@@ -210,7 +210,7 @@ class ClickhouseChecker:
             return f"{self._copy.table.name} has no row"
         if sorted(map(repr, expected)) == sorted(map(repr, stored)):
             return ""
-        if self._copy.shared and all(one in stored for one in expected):
+        if self._copy.shared and all(row in stored for row in expected):
             return ""
         if len(expected) != len(stored):
             return f"{self._copy.table.name} has {len(stored)} rows, not {len(expected)}"
@@ -247,9 +247,9 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return f"{value:.{DIGITS}g}"
     if isinstance(value, list | tuple):
-        return [_rounded(one) for one in value]
+        return [_rounded(element) for element in value]
     if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
+        return {name: _rounded(element) for name, element in value.items()}
     return value
 
 
@@ -278,7 +278,7 @@ class ClickhouseDriver:
         self._tables: dict[str, dict[str, str]] = {}  # types of the columns of those that will do
 
     async def send(self, batch: Batch) -> Sequence[Refusal]:
-        """Write a batch; a value that fits into no column has it refused as a whole."""
+        """Write a batch; a value that fits no column refuses all of it."""
         copy: TableCopy = batch.make(batch.export)
         try:
             columns = await self._columns(copy)
@@ -301,7 +301,7 @@ class ClickhouseDriver:
         return ClickhouseChecker(self._client, self._options, batch)
 
     async def check_access(self) -> None:
-        """Ask for something."""
+        """Run a query that needs no table."""
         await self._client.read("SELECT 1")
 
     async def close(self) -> None:
@@ -314,7 +314,7 @@ class ClickhouseDriver:
         return self._tables[copy.table.name]
 
     async def _insert(self, copy: TableCopy, items: Sequence[Outgoing], columns: Mapping[str, str]) -> None:
-        """Insert rows, some thousands at once; they are made in a thread."""
+        """Insert rows, some thousands at once; a thread converts them."""
         name = full_name(copy.table, self._options)
         chunks = _chunks(copy, items, columns)
         token = _token(name, items)
@@ -324,7 +324,7 @@ class ClickhouseDriver:
             number += 1
 
     async def _mark_deleted(self, copy: TableCopy, items: Sequence[Outgoing], older: str) -> None:
-        """Add to each older row of some keys a version that says that it is gone, in the part where it lies."""
+        """Mark each older row of some keys as deleted, by a newer version in the same partition."""
         name = full_name(copy.table, self._options)
         for keys in _keys(copy, items):
             version = max(item.version for item in items)
@@ -341,15 +341,15 @@ class ClickhouseDriver:
 
 
 def _keys(copy: TableCopy, items: Iterable[Outgoing]) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the keys of rows, as many as a statement takes; those of which nothing is known are in no table."""
-    found = [copy.key_values(item.key, item.row) for item in items]
-    known = iter([tuple(one) for one in found if one is not None])
+    """Yield the keys of rows, as many as a statement takes; unknown ones are in no table."""
+    key_values = [copy.key_values(item.key, item.row) for item in items]
+    known = iter([tuple(values) for values in key_values if values is not None])
     while some := list(islice(known, KEYS_AT_ONCE)):
         yield some
 
 
 def _chunks(copy: TableCopy, items: Sequence[Outgoing], columns: Mapping[str, str]) -> Iterator[ColumnChunk]:
-    """Yield rows as columns; raises BatchRefused where a value fits into none."""
+    """Yield rows as columns; raises BatchRefused where a value fits none."""
     declared = copy.table.columns
     rows = ((row, item.version) for item in items for row in copy.rows(item.row or {}))
     try:
@@ -367,6 +367,6 @@ def _chunks(copy: TableCopy, items: Sequence[Outgoing], columns: Mapping[str, st
 
 
 def _token(name: str, items: Sequence[Outgoing]) -> str:
-    """Return what is the same for the same rows of the same time."""
+    """Return a token that is the same for the same rows of the same time."""
     sent = [(item.key, item.version) for item in items]
     return hashlib.sha256(msgspec.json.encode((name, sent))).hexdigest()

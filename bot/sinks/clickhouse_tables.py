@@ -42,7 +42,7 @@ class ColumnType:
     def elements(self) -> dict[str, str]:
         """The types of a tuple's elements by name; empty where they have none."""
         named = [NAMED.fullmatch(argument) for argument in self.arguments]
-        return {one[1] or one[2]: one[3] for one in named if one} if all(named) else {}
+        return {match[1] or match[2]: match[3] for match in named if match} if all(named) else {}
 
 
 @functools.lru_cache(maxsize=4_000)
@@ -55,24 +55,24 @@ def parse_type(text: str) -> ColumnType:
 
 
 def _split(text: str) -> list[str]:
-    found, depth, start, quoted = [], 0, 0, False
+    parts, depth, start, quoted = [], 0, 0, False
     for place, sign in enumerate(text):
         if sign == "'":
             quoted = not quoted
         elif not quoted and sign in "()":
             depth += 1 if sign == "(" else -1
         elif not quoted and sign == "," and depth == 0:
-            found.append(text[start:place].strip())
+            parts.append(text[start:place].strip())
             start = place + 1
-    return [one for one in [*found, text[start:].strip()] if one]
+    return [part for part in [*parts, text[start:].strip()] if part]
 
 
 def plain_type(text: str) -> ColumnType:
     """Return a type without Nullable and LowCardinality."""
-    found = parse_type(text)
-    while found.name in {"Nullable", "LowCardinality"}:
-        found = parse_type(found.arguments[0])
-    return found
+    kind = parse_type(text)
+    while kind.name in {"Nullable", "LowCardinality"}:
+        kind = parse_type(kind.arguments[0])
+    return kind
 
 
 def is_time(text: str) -> bool:
@@ -81,21 +81,21 @@ def is_time(text: str) -> bool:
 
 
 def family_of(text: str) -> str:
-    """Return what values of a type are: columns of one family hold the same."""
-    found = plain_type(text)
-    if found.name == "Array":
-        return f"list of {family_of(found.arguments[0])}"
-    if WHOLE.fullmatch(found.name):
+    """Return the family of a type: columns of one family hold the same values."""
+    kind = plain_type(text)
+    if kind.name == "Array":
+        return f"list of {family_of(kind.arguments[0])}"
+    if WHOLE.fullmatch(kind.name):
         return "whole number"
-    if REAL.fullmatch(found.name):
+    if REAL.fullmatch(kind.name):
         return "number"
-    if found.name in {"String", "FixedString", "Enum8", "Enum16"}:
+    if kind.name in {"String", "FixedString", "Enum8", "Enum16"}:
         return "text"
-    return "time" if is_time(text) else found.name.lower()
+    return "time" if is_time(text) else kind.name.lower()
 
 
 def convert_column(text: str, values: list[Any]) -> list[Any]:
-    """Return values as a type has them; a column of ours mostly is so already, which takes one look to see."""
+    """Return values as a type has them; most columns already are, as one look shows."""
     if _fitting(text).issuperset(map(type, values)) and not (is_time(text) and _has_seconds(values)):
         return values
     return list(map(converter_of(text), values))
@@ -103,16 +103,16 @@ def convert_column(text: str, values: list[Any]) -> list[Any]:
 
 @functools.lru_cache(maxsize=4_000)
 def _fitting(text: str) -> frozenset[type]:
-    """Return the types of values that are as a type has them."""
-    found = parse_type(text)
-    if found.name == "LowCardinality":
-        return _fitting(found.arguments[0])
-    if found.name == "Nullable":
-        inner = _fitting(found.arguments[0])
+    """Return the Python types that a column type takes unchanged."""
+    kind = parse_type(text)
+    if kind.name == "LowCardinality":
+        return _fitting(kind.arguments[0])
+    if kind.name == "Nullable":
+        inner = _fitting(kind.arguments[0])
         return inner | {type(None)} if inner else inner
-    if WHOLE.fullmatch(found.name) or (found.name, *found.arguments[:1]) == ("DateTime64", str(MILLISECONDS)):
+    if WHOLE.fullmatch(kind.name) or (kind.name, *kind.arguments[:1]) == ("DateTime64", str(MILLISECONDS)):
         return frozenset({int})
-    return FITTING.get(found.name, frozenset())
+    return FITTING.get(kind.name, frozenset())
 
 
 def _has_seconds(values: list[Any]) -> bool:
@@ -121,27 +121,27 @@ def _has_seconds(values: list[Any]) -> bool:
 
 @functools.lru_cache(maxsize=4_000)
 def converter_of(text: str) -> Callable[[Any], Any]:
-    """Return what makes a value of a type of one of JSON; it raises ValueError or TypeError where none can be made."""
-    found = parse_type(text)
-    if found.name == "Nullable":
-        inner = converter_of(found.arguments[0])
+    """Return a converter from values of JSON to a type; it raises ValueError or TypeError."""
+    kind = parse_type(text)
+    if kind.name == "Nullable":
+        inner = converter_of(kind.arguments[0])
         return lambda value: None if value is None else inner(value)
-    if found.name == "LowCardinality":
-        return converter_of(found.arguments[0])
-    if found.name in {"Array", "Tuple", "Map"}:
-        return _of_several(found)
-    if found.name in {"DateTime", "DateTime64"}:
-        digits = int(found.arguments[0]) if found.name == "DateTime64" else 0
+    if kind.name == "LowCardinality":
+        return converter_of(kind.arguments[0])
+    if kind.name in {"Array", "Tuple", "Map"}:
+        return _of_several(kind)
+    if kind.name in {"DateTime", "DateTime64"}:
+        digits = int(kind.arguments[0]) if kind.name == "DateTime64" else 0
         return lambda value: _ticks(value, digits)
-    return _days if found.name in {"Date", "Date32"} else _plain(found.name)
+    return _days if kind.name in {"Date", "Date32"} else _plain(kind.name)
 
 
-def _of_several(found: ColumnType) -> Callable[[Any], Any]:
-    if found.name == "Array":
-        return _list(converter_of(found.arguments[0]))
-    if found.name == "Map":
-        return _map(converter_of(found.arguments[1]))
-    return _tuple({name: converter_of(kind) for name, kind in found.elements.items()})
+def _of_several(kind: ColumnType) -> Callable[[Any], Any]:
+    if kind.name == "Array":
+        return _list(converter_of(kind.arguments[0]))
+    if kind.name == "Map":
+        return _map(converter_of(kind.arguments[1]))
+    return _tuple({name: converter_of(kind) for name, kind in kind.elements.items()})
 
 
 def _plain(name: str) -> Callable[[Any], Any]:
@@ -172,7 +172,7 @@ def _list(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def convert(value: Any) -> list[Any]:
         if value is not None and not isinstance(value, list | tuple):
             raise TypeError(f"{type(value).__name__} is no list")
-        return [inner(one) for one in value or ()]
+        return [inner(element) for element in value or ()]
 
     return convert
 
@@ -188,18 +188,18 @@ def _tuple(elements: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], Any]
 
 
 def _map(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: {str(name): inner(one) for name, one in (value or {}).items()}
+    return lambda value: {str(name): inner(element) for name, element in (value or {}).items()}
 
 
 def _days(value: Any) -> int:
-    """Return a date as a number of days: of such a number, or of a text of ISO 8601."""
+    """Return a date as a number of days, from such a number or from ISO 8601."""
     if isinstance(value, str):
         return (date.fromisoformat(value) - EPOCH.date()).days
     return _whole(value)
 
 
 def _ticks(value: Any, digits: int) -> int:
-    """Return a time as a number of fractions of a second: of a number, of a text of ISO 8601, of a datetime."""
+    """Return a time as a number of ticks, from a number, ISO 8601, or a datetime."""
     if value is None:
         return 0
     if isinstance(value, str):
@@ -236,10 +236,10 @@ def full_name(table: ColumnTable, options: ClickhouseOptions) -> str:
 
 
 def ddl_of(table: ColumnTable, options: ClickhouseOptions) -> list[str]:
-    """Return the statements that make a table, and a view of what is true now where it has versions."""
+    """Return the statements that make a table, and for a versioned one a view of its newest rows."""
     database, name = place_of(table, options)
     declared = {**table.all_columns, **table.computed}
-    columns = ",\n".join(f"  {quoted(one)} {kind}" for one, kind in declared.items())
+    columns = ",\n".join(f"  {quoted(name)} {kind}" for name, kind in declared.items())
     lines = [
         f"CREATE TABLE IF NOT EXISTS {full_name(table, options)} (\n{columns}\n)",
         f"ENGINE = {_engine(table)}",
@@ -252,13 +252,15 @@ def ddl_of(table: ColumnTable, options: ClickhouseOptions) -> list[str]:
         if family_of(table.columns[table.time]) == "time" and "Nullable" in table.columns[table.time]:
             time = f"ifNull({time}, toDateTime64(0, 3))"
         lines.append(f"TTL toDateTime({time}) + INTERVAL {options.keep_days} DAY")
-    found = [f"CREATE DATABASE IF NOT EXISTS {quoted(database)}", "\n".join(lines)]
+    statements = [f"CREATE DATABASE IF NOT EXISTS {quoted(database)}", "\n".join(lines)]
     if table.versioned:
         view = f"{quoted(database)}.{quoted(f'v_{name}')}"
         rows = f"SELECT * EXCEPT (_version, _deleted) FROM {full_name(table, options)} FINAL"  # noqa: S608 - names are ours
-        found.append(f"CREATE VIEW IF NOT EXISTS {view} AS {rows}")
-    return found + [
-        one for view, names in table.views.items() for one in _view_of(table, options, view, names)
+        statements.append(f"CREATE VIEW IF NOT EXISTS {view} AS {rows}")
+    return statements + [
+        statement
+        for view, names in table.views.items()
+        for statement in _view_of(table, options, view, names)
     ]
 
 
@@ -281,7 +283,7 @@ def _engine(table: ColumnTable) -> str:
 async def read_columns(
     client: ClickhouseClient, table: ColumnTable, options: ClickhouseOptions
 ) -> dict[str, str]:
-    """Return the types of the columns that the table of a server has; empty: there is no such table."""
+    """Return the types of the columns of a table on the server; empty: there is no such table."""
     database, name = place_of(table, options)
     rows = await client.read(SELECT_COLUMNS, {"database": database, "name": name})
     return {str(row[0]): str(row[1]) for row in rows}
@@ -290,45 +292,45 @@ async def read_columns(
 async def prepare_table(
     client: ClickhouseClient, table: ColumnTable, options: ClickhouseOptions
 ) -> dict[str, str]:
-    """Return the types of the columns of a table that will do; make what is missing, where that is wanted.
+    """Return the types of a table's columns once it will do; makes what is missing, where that is wanted.
 
     Raises Stopped, which names the column, where it will not do.
     """
-    found = await read_columns(client, table, options)
+    columns = await read_columns(client, table, options)
     if options.manage_schema:
-        for statement in [] if found else ddl_of(table, options):
+        for statement in [] if columns else ddl_of(table, options):
             await client.change(statement)
         declared = {
             **table.all_columns,
             **table.computed,
         }  # what is computed is not among those that are found
         for name, kind in declared.items():
-            if found and name not in found:
+            if columns and name not in columns:
                 column = f"{quoted(name)} {kind}"
                 await client.change(
                     f"ALTER TABLE {full_name(table, options)} ADD COLUMN IF NOT EXISTS {column}"
                 )
-        found = await read_columns(client, table, options)
-    if problem := find_schema_problem(table, found, options):
+        columns = await read_columns(client, table, options)
+    if problem := find_schema_problem(table, columns, options):
         raise Stopped(f"schema: {problem}")
-    return found
+    return columns
 
 
-def find_schema_problem(table: ColumnTable, found: Mapping[str, str], options: ClickhouseOptions) -> str:
-    """Return why a table with these columns will not do, empty where it will."""
+def find_schema_problem(table: ColumnTable, columns: Mapping[str, str], options: ClickhouseOptions) -> str:
+    """Return why a table with these columns will not do, empty if it will."""
     name = ".".join(place_of(table, options))
-    if not found:
+    if not columns:
         return f"there is no {name}: `ootbot sink ddl` prints what makes it"
     for column, kind in table.all_columns.items():
-        if column not in found:
+        if column not in columns:
             return f"{name} has no column {column}"
-        if not _column_fits(kind, found[column]):
-            return f"{name}.{column} is {found[column]}, not {kind}"
+        if not _column_fits(kind, columns[column]):
+            return f"{name}.{column} is {columns[column]}, not {kind}"
     return ""
 
 
 def _column_fits(ours: str, theirs: str) -> bool:
-    """Whether a column of their type holds what one of ours does."""
+    """Whether a column of their type can hold the values of one of ours."""
     families = family_of(ours), family_of(theirs)
     if "Nullable" in ours and "Nullable" not in theirs:
         return False
@@ -352,10 +354,10 @@ def key_condition(copy: TableCopy) -> str:
 
 
 def _compared(name: str, text: str) -> tuple[str, str]:
-    """Return a column as it is compared, and its type as parameters have it."""
-    found = plain_type(text)
-    if found.name in AS_NUMBERS:
-        function, kind = AS_NUMBERS[found.name]
+    """Return the expression by which a column is compared, and the type of its parameter."""
+    plain = plain_type(text)
+    if plain.name in AS_NUMBERS:
+        function, kind = AS_NUMBERS[plain.name]
         return f"{function}({quoted(name)})", kind
-    written = f"{found.name}({', '.join(found.arguments)})" if found.arguments else found.name
+    written = f"{plain.name}({', '.join(plain.arguments)})" if plain.arguments else plain.name
     return quoted(name), written

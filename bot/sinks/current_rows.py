@@ -1,4 +1,4 @@
-"""What is true now of some keys, as a sink may have it: rows, tombstones, and what is private left out."""
+"""The current rows of some keys as a sink may have them: rows, tombstones, nothing private."""
 
 from __future__ import annotations
 
@@ -39,48 +39,48 @@ class KnownRepository(NamedTuple):
 
 
 async def read_known_repositories(tx: Transaction, ids: Collection[int]) -> dict[int, KnownRepository]:
-    """Return what is known of repositories; of one without a record, nothing is."""
-    found: dict[int, KnownRepository] = {}
+    """Return what is known of repositories; those without a record are missing."""
+    known: dict[int, KnownRepository] = {}
     ordered = sorted(ids)
     for start in range(0, len(ordered), IDS_PER_QUERY):
         some = REPOSITORY.repository_id.in_(ordered[start : start + IDS_PER_QUERY])
         query = sa.select(REPOSITORY.repository_id, REPOSITORY.full_name, REPOSITORY.repo, REPOSITORY.private)
         for row in await tx.run(query.where(some)):
-            found[row.repository_id] = KnownRepository(
+            known[row.repository_id] = KnownRepository(
                 row.full_name or row.repo, row.private is False or row.private == 0
             )
-    return found
+    return known
 
 
 async def read_private_repositories(tx: Transaction, settings: Settings, names: Collection[str]) -> Private:
-    """Return which repositories are private, those of some names among them."""
+    """Return which repositories are private, including those of some names."""
     return await result_rows.private_repositories(tx, settings, names)
 
 
 async def read_repository_ids(tx: Transaction, names: Collection[str]) -> dict[str, set[int]]:
     """Return the repositories that have or had these names, by name (case folded)."""
     folded = sorted({name.casefold() for name in names})
-    found: dict[str, set[int]] = {}
+    ids: dict[str, set[int]] = {}
     for start in range(0, len(folded), IDS_PER_QUERY):
         some = repository_name.c.name.in_(folded[start : start + IDS_PER_QUERY])
         query = sa.select(repository_name.c.name, repository_name.c.repository_id).where(some)
         for name, identifier in await tx.run(query):
-            found.setdefault(name, set()).add(identifier)
-    return found
+            ids.setdefault(name, set()).add(identifier)
+    return ids
 
 
 async def exported_among(
     tx: Transaction, sink: str, ids: Collection[int]
 ) -> dict[int, ExportedRepositoryRow]:
-    """Return those of these repositories of which a sink has copies."""
+    """Return which of these repositories a sink has copies of."""
     ordered = sorted(ids)
-    found: dict[int, ExportedRepositoryRow] = {}
+    exported: dict[int, ExportedRepositoryRow] = {}
     for start in range(0, len(ordered), IDS_PER_QUERY):
         query = select(ExportedRepositoryRow, sink_repository).where(
             EXPORTED.sink == sink, EXPORTED.repository_id.in_(ordered[start : start + IDS_PER_QUERY])
         )
-        found |= {row["repository_id"]: row for row in await tx.fetch(query)}
-    return found
+        exported |= {row["repository_id"]: row for row in await tx.fetch(query)}
+    return exported
 
 
 async def note_exported(tx: Transaction, sink: str, ids: Collection[int]) -> None:
@@ -94,7 +94,7 @@ async def note_exported(tx: Transaction, sink: str, ids: Collection[int]) -> Non
 
 
 async def sinks_with(tx: Transaction, repository_id: int) -> list[str]:
-    """Return the sinks that have copies of a repository which are not withdrawn."""
+    """Return the sinks with copies of a repository that are not withdrawn."""
     query = sa.select(EXPORTED.sink).where(
         EXPORTED.repository_id == repository_id, EXPORTED.withdrawn_at.is_(None)
     )
@@ -108,13 +108,13 @@ async def withdraw_copies(tx: Transaction, sink: str, repository_id: int) -> Non
 
 
 async def read_withdrawn(tx: Transaction) -> list[ExportedRepositoryRow]:
-    """Return the repositories whose copies are or were deleted."""
+    """Return the repositories whose copies were withdrawn."""
     query = select(ExportedRepositoryRow, sink_repository).where(EXPORTED.withdrawn_at.is_not(None))
     return await tx.fetch(query.order_by(EXPORTED.sink, EXPORTED.repository_id))
 
 
 async def note_deleted(tx: Transaction, sink: str, repository_id: int) -> None:
-    """Note that all copies that could be deleted were."""
+    """Note that all copies that could be deleted are deleted."""
     these = (EXPORTED.sink == sink, EXPORTED.repository_id == repository_id)
     await tx.run(sa.update(sink_repository).where(*these).values(deleted=True))
 
@@ -126,7 +126,7 @@ RowSubject = tuple[
 
 @dataclass(frozen=True, kw_only=True)
 class CurrentRows:
-    """What is to be sent of some keys."""
+    """The rows of some keys that are to be sent."""
 
     items: list[Outgoing]
     new_repository_ids: frozenset[int]  # of rows that are sent: the sink has no copies of these yet
@@ -134,7 +134,7 @@ class CurrentRows:
 
 @dataclass(frozen=True, kw_only=True)
 class _RepositoryStanding:
-    """What becomes of the rows about some repositories."""
+    """What happens to the rows about some repositories."""
 
     name: str  # of the repository that rows have the id of
     ids: frozenset[int]  # all that their names stand for
@@ -146,7 +146,7 @@ class _RepositoryStanding:
 class _SinkVisibility:
     """What one sink may have."""
 
-    lane: ExportQueue
+    queue: ExportQueue
     known: Mapping[int, KnownRepository]  # repositories by id
     private: Private
     ids: Mapping[str, set[int]]  # of names, case folded
@@ -156,40 +156,42 @@ class _SinkVisibility:
     )  # many rows are about the same
 
     def standing_of(self, about: RowSubject) -> _RepositoryStanding:
-        """Return what becomes of the rows about some repositories."""
-        found = self._standings.get(about)
-        if found is None:
-            found = self._standings[about] = self._judge(*about)
-        return found
+        """Return what happens to the rows about some repositories."""
+        standing = self._standings.get(about)
+        if standing is None:
+            standing = self._standings[about] = self._judge(*about)
+        return standing
 
     def _judge(self, repo: str | None, values: tuple[int | str, ...]) -> _RepositoryStanding:
         wanted = self._matches(repo, values)
-        public = not self.lane.export.internal and all(map(self._is_public, values))
-        sends = wanted and (self.lane.sink.private or public)
-        names = (self.known[one].name for one in values if isinstance(one, int) and one in self.known)
+        public = not self.queue.export.internal and all(map(self._is_public, values))
+        sends = wanted and (self.queue.sink.private or public)
+        names = (self.known[value].name for value in values if isinstance(value, int) and value in self.known)
         return _RepositoryStanding(
             name=next(names, ""),
-            ids=frozenset(one for value in values for one in self._ids_of(value)),
+            ids=frozenset(number for value in values for number in self._ids_of(value)),
             sends=sends,
             withdraws=wanted and not sends and self._was_exported(values),
         )
 
     def _matches(self, repo: str | None, values: Sequence[int | str]) -> bool:
         """Whether the sink's globs match one of these repositories; a row about none is wanted."""
-        globs = [glob.casefold() for glob in self.lane.sink.repos]
+        globs = [glob.casefold() for glob in self.queue.sink.repos]
         if not values or "*" in globs:
             return True
         names = [self._name(value, repo).casefold() for value in values]
         return any(fnmatchcase(name, glob) for name in names for glob in globs)
 
     def _was_exported(self, values: Sequence[int | str]) -> bool:
-        """Whether copies of what is about these may be there that are to be deleted."""
+        """Whether the sink may have copies about these that are to be deleted."""
         private = [value for value in values if not self._is_public(value)]
-        copied = (self.exported.get(one) for value in private for one in self._ids_of(value))
-        return any(one is not None and not one["deleted"] for one in copied)
+        copied = (
+            self.exported.get(repository_id) for value in private for repository_id in self._ids_of(value)
+        )
+        return any(row is not None and not row["deleted"] for row in copied)
 
     def _ids_of(self, value: int | str) -> set[int]:
-        """Return the repositories that a value of a row stands for."""
+        """Return the ids of the repositories that a value stands for."""
         return {value} if isinstance(value, int) else self.ids.get(value.casefold(), set())
 
     def _is_public(self, value: int | str) -> bool:
@@ -204,16 +206,16 @@ class _SinkVisibility:
 
 
 async def read_current(
-    tx: Transaction, context: Context, lane: ExportQueue, keys: Sequence[RowKey], *, version: int = 0
+    tx: Transaction, context: Context, queue: ExportQueue, keys: Sequence[RowKey], *, version: int = 0
 ) -> CurrentRows:
-    """Return what is true now of some keys, in one snapshot."""
-    rows: dict[RowKey, ExportedRow] = await load(lane.shape.read)(tx, lane.export, keys)
-    for addition in lane.additions:
+    """Return the current rows of some keys, in one snapshot."""
+    rows: dict[RowKey, ExportedRow] = await load(queue.shape.read)(tx, queue.export, keys)
+    for addition in queue.additions:
         added: dict[RowKey, ExportedRow] = await load(addition.read)(tx, list(rows))
         rows |= {key: {**rows[key], **further} for key, further in added.items()}
-    about = {key: (row.get("repo"), repositories_of(lane.export, row)) for key, row in rows.items()}
-    seen = await _read_visibility(tx, context, lane, set(about.values()))
-    gone = lane.export.deleted
+    about = {key: (row.get("repo"), repositories_of(queue.export, row)) for key, row in rows.items()}
+    seen = await _read_visibility(tx, context, queue, set(about.values()))
+    gone = queue.export.deleted
     items: list[Outgoing] = []
     sent: set[RowSubject] = set()
     for key in keys:
@@ -229,34 +231,36 @@ async def read_current(
         items.append(Outgoing(key, named, deleted, version))
         if standing.sends:
             sent.add(about[key])
-    ids = frozenset[int]().union(*(seen.standing_of(one).ids for one in sent))
-    known = {one for one, copied in seen.exported.items() if copied["withdrawn_at"] is None}
-    return CurrentRows(items=items, new_repository_ids=frozenset() if lane.sink.private else ids - known)
+    ids = frozenset[int]().union(*(seen.standing_of(subject).ids for subject in sent))
+    known = {
+        repository_id for repository_id, copied in seen.exported.items() if copied["withdrawn_at"] is None
+    }
+    return CurrentRows(items=items, new_repository_ids=frozenset() if queue.sink.private else ids - known)
 
 
-async def load_content(context: Context, lane: ExportQueue, items: Sequence[Outgoing]) -> list[Outgoing]:
-    """Add what is no row; leave out what turns out to be about something private."""
-    if not lane.shape.load:
+async def load_content(context: Context, queue: ExportQueue, items: Sequence[Outgoing]) -> list[Outgoing]:
+    """Load content that is not in rows; drop rows that turn out to be about something private."""
+    if not queue.shape.load:
         return list(items)
     rows = {item.key: item.row for item in items if item.row is not None}
-    loaded: dict[RowKey, ExportedRow] = await load(lane.shape.load)(context, rows)
-    found = []
+    loaded: dict[RowKey, ExportedRow] = await load(queue.shape.load)(context, rows)
+    loaded_items = []
     for item in items:
         row = loaded.get(item.key) if item.row is not None else None
         if row is None:
-            found += [item] if item.row is None else []
-        elif lane.sink.private or item.deleted or not _mentions_private(lane.export, row):
-            found.append(item._replace(row=row))
-    return found
+            loaded_items += [item] if item.row is None else []
+        elif queue.sink.private or item.deleted or not _mentions_private(queue.export, row):
+            loaded_items.append(item._replace(row=row))
+    return loaded_items
 
 
 def _mentions_private(export: Export, row: ExportedRow) -> bool:
-    """Whether a row about no repository that is known says that it is about a private one."""
+    """Whether a row about no known repository says that it is about a private one."""
     return bool(row.get("private")) and not repositories_of(export, row)
 
 
 async def _read_visibility(
-    tx: Transaction, context: Context, lane: ExportQueue, about: Collection[RowSubject]
+    tx: Transaction, context: Context, queue: ExportQueue, about: Collection[RowSubject]
 ) -> _SinkVisibility:
     values = {value for _, some in about for value in some}
     names = {value for value in values if isinstance(value, str)}
@@ -264,11 +268,11 @@ async def _read_visibility(
     ids = {value for value in values if isinstance(value, int)}
     every = ids.union(*of_names.values())
     return _SinkVisibility(
-        lane=lane,
+        queue=queue,
         known=await read_known_repositories(tx, ids),
         private=await read_private_repositories(tx, context.settings, names),
         ids=of_names,
-        exported=await exported_among(tx, lane.sink.name, every),
+        exported=await exported_among(tx, queue.sink.name, every),
     )
 
 
@@ -283,7 +287,7 @@ KEYS_AT_ONCE = 10_000  # keys
 
 
 def copy_of_export(export: Export) -> TableCopy:
-    """Return the table that the rows would have."""
+    """Return the table that an export's rows would have."""
     copy: TableCopy = load(export.shapes[STORED_LAYOUT].make)(export)
     return copy
 
@@ -291,7 +295,7 @@ def copy_of_export(export: Export) -> TableCopy:
 async def read_stored_rows(
     context: Context, export: Export, *, since: int, repos: Collection[str] = ("*",)
 ) -> AsyncIterator[Mapping[str, Any]]:
-    """Yield the rows since a time, of repositories whose names match a glob; values are those of GitHub, or ours."""
+    """Yield the rows since a time, of repositories whose names match a glob."""
     shape, copy = export.shapes[STORED_LAYOUT], copy_of_export(export)
     after: str | None = None
     while True:
@@ -300,14 +304,14 @@ async def read_stored_rows(
         keys = list(page.times)
         for start in range(0, len(keys), shape.most):
             async with context.store.read() as tx:
-                found = await load(shape.read)(tx, export, keys[start : start + shape.most])
-                rows = await _with_names(tx, export, found)
+                stored = await load(shape.read)(tx, export, keys[start : start + shape.most])
+                rows = await _with_names(tx, export, stored)
             chosen = {key: row for key, row in rows.items() if _matches_repos(row, repos)}
             loaded = await load(shape.load)(context, chosen) if shape.load else chosen
             for row in loaded.values():
                 if not export.deleted or row[export.deleted] is None:
-                    for one in copy.rows(row):
-                        yield one
+                    for table_row in copy.rows(row):
+                        yield table_row
         if page.after is None:
             return
         after = encode_key(page.after)

@@ -1,13 +1,13 @@
-"""What the driver of a kind of sink does, and how it fails. The runner in `send_marks` does all the rest.
+"""What the driver of a kind of sink does, and how it fails; `bot.sinks.sending` does the rest.
 
 Layouts, and what `Shape.make` of an export is in each:
 
-- `raw` and `upstream`, of objects: (export, row) -> the `bot.core.stored_objects.StoredObject`s it becomes
-- `dynamodb`: what its driver needs to make the items of a table
-- `clickhouse.upstream` and `clickhouse.ootbot`: what its driver needs to make rows of tables, and the tables
+- `raw` and `upstream`, of objects: (export, row) -> the `bot.db.exports.StoredObject`s it becomes
+- `dynamodb`: what its driver makes items from
+- `clickhouse.upstream` and `clickhouse.ootbot`: what its driver makes rows and tables from
 
-A driver gets what is true now and what is gone, in no order, and perhaps more than once: what it writes last has to be
-what is true. It has no state of its own but its connections.
+A driver gets current and deleted rows in no order, perhaps more than once: what it writes last must be what is true.
+It has no state but its connections.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Outgoing(NamedTuple):
-    """What is to be sent about one key."""
+    """What is to be sent for one key."""
 
     key: RowKey
     row: ExportedRow | None  # None: nothing is known of it any more
@@ -37,7 +37,7 @@ class Outgoing(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """What is to be sent of one export at once."""
+    """What is sent of one export at once."""
 
     export: Export
     make: Any  # what `Shape.make` of the sink's layout names
@@ -46,7 +46,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A row that the sink does not take, whatever else is sent with it."""
+    """A row that the sink refuses, whatever is sent with it."""
 
     key: RowKey
     reason: str
@@ -54,7 +54,7 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """What a sink holds otherwise than it should."""
+    """A row that differs in the sink."""
 
     key: RowKey
     words: str  # missing, or what differs
@@ -64,10 +64,10 @@ class Driver(Protocol):
     """Writes to one sink."""
 
     async def send(self, batch: Batch) -> Sequence[Refusal]:
-        """Write a batch; returns the rows that were refused, all others are stored durably.
+        """Write a batch; returns the rows that were refused; all others are stored durably.
 
-        Raises BatchRefused where the sink does not say which row it refuses: it is halved and sent again. Raises
-        SinkAway where trying again later may succeed, Stopped where somebody has to do something first.
+        Raises BatchRefused if the sink does not say which row it refuses: the batch is halved and sent again. Raises
+        SinkAway if a later attempt may succeed, Stopped if somebody must do something first.
         """
         ...
 
@@ -76,7 +76,7 @@ class Driver(Protocol):
         ...
 
     async def check_access(self) -> None:
-        """Raise SinkAway or Stopped unless something can be written: for `ootbot doctor`."""
+        """Raise SinkAway or Stopped unless the sink can be written, for `ootbot doctor`."""
         ...
 
     async def close(self) -> None:
@@ -88,16 +88,16 @@ class Checker(Protocol):
     """Compares an export with what the sink holds."""
 
     async def missing(self, items: Sequence[Outgoing]) -> set[RowKey]:
-        """Return which of these the sink has no copy of."""
+        """Return the keys that the sink has no copy of."""
         ...
 
     async def differing(self, items: Sequence[Outgoing]) -> Sequence[Difference]:
-        """Compare the content of a few."""
+        """Compare the content of a few rows."""
         ...
 
 
 class OpenDriver(Protocol):
-    """The function of a driver's module that `bot.sinks.settings` names: opens a sink, which may not be reachable."""
+    """The function that `bot.sinks.settings` names: opens a sink, reachable or not."""
 
     def __call__(self, settings: SinkSettings) -> Driver:
         """Return the driver of a sink."""
@@ -105,7 +105,7 @@ class OpenDriver(Protocol):
 
 
 class SinkAway(RetryLater):
-    """The sink cannot be used now; marks wait."""
+    """The sink cannot be used now; changes wait."""
 
 
 class SinkForbidden(SinkAway):
@@ -116,7 +116,7 @@ class SinkForbidden(SinkAway):
 
 
 class Stopped(OotbotError):
-    """This export cannot be written to the sink until somebody mends it: a table or column is missing."""
+    """This export cannot be written until somebody fixes the sink: a table or column is missing."""
 
 
 class BatchRefused(OotbotError):
@@ -131,6 +131,6 @@ _SIGNED = re.compile(
 
 
 def mask_credentials(text: str) -> str:
-    """Return the first line of an error without logins, signatures and secrets."""
+    """Return the first line of an error of another store without logins, signatures and secrets."""
     line = " ".join(text.partition("\n\n")[0].split())
     return mask(_SIGNED.sub(rf"\1={MASK}", _LOGIN.sub(f"{MASK}@", line)))

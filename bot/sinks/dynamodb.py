@@ -1,7 +1,6 @@
-"""The driver of DynamoDB: rows become items, and what is older than what is there changes nothing.
+"""The driver of DynamoDB: rows become items; an older row changes nothing.
 
-Tables are used through botocore, and its calls are made in threads of their own. Credentials are those of the
-environment or the machine's role.
+botocore makes the calls, in threads of their own. Credentials come from the environment or the machine's role.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Attribute = dict[str, Any]
 
 
 def as_attribute(value: Any) -> Attribute:
-    """Return a value in DynamoDB's notation; numbers that it has not are texts, and bytes are refused."""
+    """Return a value in DynamoDB's notation; numbers beyond its range become texts, bytes are refused."""
     if value is None:
         return {"NULL": True}
     if isinstance(value, bool):
@@ -64,17 +63,17 @@ def _of_several(value: Any) -> Attribute:
 def _number(value: float | Decimal) -> Attribute:
     if isinstance(value, float) and not math.isfinite(value):
         return {"S": str(value)}
-    found = NUMBER_CONTEXT.create_decimal(str(value))
+    number = NUMBER_CONTEXT.create_decimal(str(value))
     if NUMBER_CONTEXT.flags[Inexact]:
         NUMBER_CONTEXT.clear_flags()
         return {"S": str(value)}
-    return {"N": format(found, "f") if abs(found.adjusted()) < NUMBER_DIGITS else str(found)}
+    return {"N": format(number, "f") if abs(number.adjusted()) < NUMBER_DIGITS else str(number)}
 
 
 def fit_item(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
-    """Return the attributes of an item that are not null, as many as fit; the names of others are in `_truncated`."""
-    found = {name: as_attribute(value) for name, value in attributes.items() if value is not None}
-    sizes = {name: len(name.encode()) + size_of(value) for name, value in found.items()}
+    """Return an item's attributes that are not null, as many as fit; `_truncated` names the others."""
+    item = {name: as_attribute(value) for name, value in attributes.items() if value is not None}
+    sizes = {name: len(name.encode()) + size_of(value) for name, value in item.items()}
     left = sum(sizes.values())
     truncated: list[str] = []
     candidates = [name for name in TRUNCATED_FIRST if name in sizes]
@@ -83,15 +82,15 @@ def fit_item(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
         if left <= ITEM_MOST - RESERVE:
             break
         left -= sizes[name]
-        del found[name]
+        del item[name]
         truncated.append(name)
     if truncated:
-        found[TRUNCATED] = as_attribute(truncated)
-    return found
+        item[TRUNCATED] = as_attribute(truncated)
+    return item
 
 
 def size_of(attribute: Attribute) -> int:
-    """Return the bytes that an attribute counts for, rather more than fewer."""
+    """Return an upper bound of the bytes that an attribute counts for."""
     ((kind, value),) = attribute.items()
     if kind == "S":
         return len(value.encode("utf-8", "surrogatepass"))
@@ -125,7 +124,7 @@ REFUSED_CODES = frozenset(
 
 
 class ItemRefused(OotbotError):
-    """DynamoDB does not take this item, whenever it is tried."""
+    """DynamoDB will never take this item."""
 
 
 class NewerThere(OotbotError):
@@ -137,7 +136,7 @@ class TableMissing(Stopped):
 
 
 class TableShape(TypedDict):
-    """What makes a table."""
+    """The parameters that create a table."""
 
     TableName: str
     KeySchema: list[dict[str, str]]
@@ -146,7 +145,7 @@ class TableShape(TypedDict):
 
 
 def shape_of(table: str) -> TableShape:
-    """Return what makes a table with upstream's key."""
+    """Return the parameters that create a table with upstream's key."""
     return {
         "TableName": table,
         "KeySchema": [{"AttributeName": KEY, "KeyType": "HASH"}],
@@ -156,7 +155,7 @@ def shape_of(table: str) -> TableShape:
 
 
 def command_for(table: str) -> str:
-    """Return the command that makes a table."""
+    """Return the command that creates a table."""
     return (
         f"aws dynamodb create-table --table-name {table} --billing-mode PAY_PER_REQUEST"
         f" --attribute-definitions AttributeName={KEY},AttributeType=S --key-schema AttributeName={KEY},KeyType=HASH"
@@ -193,15 +192,15 @@ class DynamoClient:
         return answer
 
     async def make_table(self, table: str) -> None:
-        """Make a table, and wait until it can be used."""
+        """Create a table, and wait until it can be used."""
         try:
             await self.call("create_table", **shape_of(table))
         except ItemRefused as error:
             if IN_USE not in str(error):
                 raise Stopped(str(error)) from None
         for _ in range(30):
-            found = await self.call("describe_table", TableName=table)
-            if found["Table"]["TableStatus"] == "ACTIVE":
+            described = await self.call("describe_table", TableName=table)
+            if described["Table"]["TableStatus"] == "ACTIVE":
                 return
             await asyncio.sleep(1)
         raise SinkAway(f"{table} is being made")
@@ -232,8 +231,8 @@ class DynamoClient:
 
 
 def _as_sink_error(error: ClientError, table: str) -> Exception:
-    found = error.response.get("Error", {})
-    code, message = str(found.get("Code", "")), str(found.get("Message", ""))
+    problem = error.response.get("Error", {})
+    code, message = str(problem.get("Code", "")), str(problem.get("Message", ""))
     words = f"{code}: {message}".rstrip(": ")
     if code == NEWER:
         return NewerThere(words)
@@ -256,37 +255,41 @@ class DynamoChecker:
         self._export, self._make = batch.export, batch.make
 
     async def missing(self, items: Sequence[Outgoing]) -> set[RowKey]:
-        """Return which rows lack an item, or the attributes that they give it."""
-        wanted = [(item.key, one) for item in items if item.row is not None for one in self._items(item)]
+        """Return the rows whose item, or whose attributes of it, are missing."""
+        wanted = [
+            (item.key, stored) for item in items if item.row is not None for stored in self._items(item)
+        ]
         keys: defaultdict[str, set[str]] = defaultdict(set)
-        for _, one in wanted:
-            keys[one.table].add(one.key)
-        found: dict[tuple[str, str], Mapping[str, Any]] = {}
+        for _, stored in wanted:
+            keys[stored.table].add(stored.key)
+        there: dict[tuple[str, str], Mapping[str, Any]] = {}
         for table, some in keys.items():
-            names = {one.version for _, one in wanted if one.table == table}
-            found |= await self._read(table, sorted(some), names)
-        return {key for key, one in wanted if one.version not in found.get((one.table, one.key), {})}
+            names = {stored.version for _, stored in wanted if stored.table == table}
+            there |= await self._read(table, sorted(some), names)
+        return {
+            key for key, stored in wanted if stored.version not in there.get((stored.table, stored.key), {})
+        }
 
     async def differing(self, items: Sequence[Outgoing]) -> list[Difference]:
         """Compare the attributes of a few."""
-        found = []
+        differences = []
         for item in items:
-            for one in self._items(item):
-                table = self._prefix + one.table
+            for expected in self._items(item):
+                table = self._prefix + expected.table
                 answer = await self._client.call(
-                    "get_item", TableName=table, Key={KEY: {"S": one.key}}, ConsistentRead=True
+                    "get_item", TableName=table, Key={KEY: {"S": expected.key}}, ConsistentRead=True
                 )
                 stored = answer.get("Item")
                 if stored is None:
-                    found.append(Difference(key=item.key, words=f"{table} has no {one.key}"))
+                    differences.append(Difference(key=item.key, words=f"{table} has no {expected.key}"))
                     continue
                 names = [
-                    name for name, value in fit_item(one.attributes).items() if stored.get(name) != value
+                    name for name, value in fit_item(expected.attributes).items() if stored.get(name) != value
                 ]
                 if names:
-                    words = f"{table} has another {', '.join(names)} of {one.key}"
-                    found.append(Difference(key=item.key, words=words))
-        return found
+                    words = f"{table} has another {', '.join(names)} of {expected.key}"
+                    differences.append(Difference(key=item.key, words=words))
+        return differences
 
     def _items(self, item: Outgoing) -> list[StoredItem]:
         made: list[StoredItem] = self._make(self._export, item.row)
@@ -297,7 +300,7 @@ class DynamoChecker:
     ) -> dict[tuple[str, str], Mapping[str, Any]]:
         """Return the versions of items, by table and key."""
         names = {f"#{place}": name for place, name in enumerate([KEY, *sorted(versions)])}
-        found: dict[tuple[str, str], Mapping[str, Any]] = {}
+        items: dict[tuple[str, str], Mapping[str, Any]] = {}
         for start in range(0, len(keys), KEYS_AT_ONCE):
             left: Mapping[str, Any] = {
                 self._prefix + table: {
@@ -309,10 +312,10 @@ class DynamoChecker:
             }
             while left:
                 answer = await self._client.call("batch_get_item", RequestItems=left)
-                for one in answer["Responses"].get(self._prefix + table, []):
-                    found[table, one[KEY]["S"]] = one
+                for item in answer["Responses"].get(self._prefix + table, []):
+                    items[table, item[KEY]["S"]] = item
                 left = answer.get("UnprocessedKeys", {})
-        return found
+        return items
 
 
 def open_dynamodb(settings: SinkSettings) -> DynamoDriver:
@@ -328,7 +331,7 @@ class DynamoDriver:
         self._client = DynamoClient(options)
 
     async def send(self, batch: Batch) -> Sequence[Refusal]:
-        """Write a batch; returns the rows of which an item is refused."""
+        """Write a batch; returns the rows with a refused item."""
         refused: list[Refusal] = []
         left = iter([item for item in batch.items if item.row is not None])
 
@@ -336,8 +339,8 @@ class DynamoDriver:
             for item in left:
                 try:
                     items: list[StoredItem] = batch.make(batch.export, item.row)
-                    for one in items:
-                        await self._write(one, item)
+                    for stored in items:
+                        await self._write(stored, item)
                 except (ItemRefused, TypeError, ValueError) as error:
                     refused.append(Refusal(key=item.key, reason=str(error)))
 
@@ -345,8 +348,8 @@ class DynamoDriver:
         try:
             await asyncio.gather(*workers)
         finally:  # the first that fails ends all
-            for one in workers:
-                one.cancel()
+            for worker in workers:
+                worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
         return refused
 
@@ -355,18 +358,18 @@ class DynamoDriver:
         return DynamoChecker(self._client, self._options.table_prefix, batch)
 
     async def check_access(self) -> None:
-        """Ask for the tables."""
+        """List the tables."""
         await self._client.call("list_tables", Limit=1)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
 
-    async def _write(self, one: StoredItem, item: Outgoing) -> None:
-        table = self._options.table_prefix + one.table
+    async def _write(self, stored: StoredItem, item: Outgoing) -> None:
+        table = self._options.table_prefix + stored.table
         operation = "delete_item" if item.deleted else "update_item"
-        made = delete_of(one, item.version) if item.deleted else update_of(one, item.version)
-        arguments = {**made, "TableName": table, "Key": {KEY: {"S": one.key}}}
+        made = delete_of(stored, item.version) if item.deleted else update_of(stored, item.version)
+        arguments = {**made, "TableName": table, "Key": {KEY: {"S": stored.key}}}
         try:
             await self._client.call(operation, **arguments)
         except NewerThere:
@@ -378,10 +381,10 @@ class DynamoDriver:
             await self._client.call(operation, **arguments)
 
 
-def update_of(one: StoredItem, version: int) -> Mapping[str, Any]:
+def update_of(stored: StoredItem, version: int) -> Mapping[str, Any]:
     """Return the update that gives an item its attributes, unless it has newer ones."""
-    values = fit_item({name: value for name, value in one.attributes.items() if name != KEY})
-    values[one.version] = {"N": str(version)}
+    values = fit_item({name: value for name, value in stored.attributes.items() if name != KEY})
+    values[stored.version] = {"N": str(version)}
     names = {f"#{place}": name for place, name in enumerate(values)}
     changes = [f"#{place} = :{place}" for place in range(len(values))]
     place = len(values) - 1
@@ -397,10 +400,10 @@ def update_of(one: StoredItem, version: int) -> Mapping[str, Any]:
     }
 
 
-def delete_of(one: StoredItem, version: int) -> Mapping[str, Any]:
-    """Return the condition on which an item is deleted: that it is not newer."""
+def delete_of(stored: StoredItem, version: int) -> Mapping[str, Any]:
+    """Return the condition for deleting an item: that it is not newer."""
     return {
         "ConditionExpression": "attribute_not_exists(#0) OR #0 <= :0",
-        "ExpressionAttributeNames": {"#0": one.version},
+        "ExpressionAttributeNames": {"#0": stored.version},
         "ExpressionAttributeValues": {":0": {"N": str(version)}},
     }

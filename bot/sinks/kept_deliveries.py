@@ -1,4 +1,4 @@
-"""How long deliveries are kept for sinks that are away: as long as all, and a week; then it is said aloud."""
+"""Keep deliveries for sinks that are away a week longer than others, and report those that are lost then."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ GONE_REASON = "it was deleted here, after its retention and a week more, before 
 
 
 def retain_waiting(table: sa.Table) -> sa.ColumnElement[bool] | None:
-    """Keep deliveries until the sinks that want them have them."""
+    """Retain deliveries until the sinks that want them have them."""
     return IS_WAITING if table is delivery else None
 
 
 async def give_up_changes(tx: Transaction, *, before: int, limit: int) -> list[tuple[str, str]]:
-    """Let go of some marked deliveries received before a time, each noted as refused; returns sink and key of each."""
+    """Give up deliveries received before a time, and note them as refused; returns sink and key of each."""
     of_delivery = sa.and_(CHANGE.what == DELIVERIES, CHANGE.key == KEY_OF_DELIVERY)
     query = sa.select(CHANGE.sink, CHANGE.key).join_from(sink_mark, delivery, of_delivery)
-    found = [tuple(row) for row in await tx.run(query.where(delivery.c.received_at < before).limit(limit))]
-    for sink, key in found:
+    waiting = [tuple(row) for row in await tx.run(query.where(delivery.c.received_at < before).limit(limit))]
+    for sink, key in waiting:
         await tx.run(
             sa.delete(sink_mark).where(CHANGE.sink == sink, CHANGE.what == DELIVERIES, CHANGE.key == key)
         )
-    for sink in sorted({sink for sink, _ in found}):
-        reasons = {key: GONE_REASON for name, key in found if name == sink}
+    for sink in sorted({sink for sink, _ in waiting}):
+        reasons = {key: GONE_REASON for name, key in waiting if name == sink}
         await queue_rows.note_refused(tx, sink, DELIVERIES, reasons)
-    return found
+    return waiting
 
 
 DAY = 86_400_000  # milliseconds
@@ -57,15 +57,15 @@ log = structlog.get_logger("bot.sinks")
 
 
 async def give_up_old_deliveries(context: Context) -> dict[str, int]:
-    """Let go of deliveries that no sink took for too long; returns how many, by name, for the log."""
+    """Give up deliveries that a sink did not take in time; returns how many, by name, for the log."""
     keep = context.settings.raw_retention_days + KEPT_LONGER
     before = context.clock.now() - keep * DAY
     lost: Counter[str] = Counter()
     while True:
         async with context.store.transaction() as tx:
-            found = await give_up_changes(tx, before=before, limit=DELIVERIES_AT_ONCE)
-        lost.update(sink for sink, _ in found)
-        if len(found) < DELIVERIES_AT_ONCE:
+            given_up = await give_up_changes(tx, before=before, limit=DELIVERIES_AT_ONCE)
+        lost.update(sink for sink, _ in given_up)
+        if len(given_up) < DELIVERIES_AT_ONCE:
             break
     for sink, count in lost.items():
         sending.REFUSED_COUNTER.labels(sink, DELIVERIES).inc(count)

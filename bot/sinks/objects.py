@@ -1,7 +1,6 @@
-"""The driver of object stores: every row becomes objects, and writing one again changes nothing.
+"""The driver of object stores: rows become objects; writing one again changes nothing.
 
-Stores are used through obstore. Credentials, region and endpoint are those of the environment, under the names that the
-providers' own tools read.
+obstore makes the calls. Credentials, region and endpoint come from the environment, under the names that the
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ MAKE_BUCKET = {  # what makes the bucket that is missing
 
 
 class ObjectRefused(OotbotError):
-    """The store does not take this object, whenever it is tried."""
+    """The store will never take this object."""
 
 
 class ObjectStorage:
@@ -105,15 +104,15 @@ class ObjectStorage:
         """Return an object's bytes as they are stored, None where there is none."""
         with self._calling():
             try:
-                found = await obstore.get_async(self._store(), key)
-                return bytes(await found.bytes_async())
+                response = await obstore.get_async(self._store(), key)
+                return bytes(await response.bytes_async())
             except (NotFoundError, FileNotFoundError) as error:
                 if NO_BUCKET.search(str(error)):
                     raise
                 return None
 
     async def delete(self, key: str) -> None:
-        """Delete an object; one that is gone already is fine."""
+        """Delete an object, if it is there."""
         with self._calling():
             try:
                 await obstore.delete_async(self._store(), key)
@@ -125,11 +124,11 @@ class ObjectStorage:
         """Yield the keys below a folder, in no order."""
         with self._calling():
             async for some in obstore.list(self._store(), prefix=folder or None):
-                for one in some:
-                    yield one["path"]
+                for listed in some:
+                    yield listed["path"]
 
     async def sync(self, keys: Sequence[str]) -> None:
-        """Wait until objects are stored durably: a bucket has answered so, files of a folder have to be synced."""
+        """Wait until objects are stored durably: buckets promise that, files of a folder must be synced."""
         if self.folder is not None and keys:
             with self._calling():
                 await asyncio.to_thread(_sync, self.folder, keys)
@@ -167,10 +166,10 @@ class ObjectStorage:
 
 
 def _sync(folder: Path, keys: Sequence[str]) -> None:
-    """Wait until files are on the disk, and then the folders that name them; a disk takes many at once."""
+    """Sync files to the disk, many at once, and then the folders that name them."""
     paths = [folder / key for key in keys]
     folders = {path.parent for path in paths}
-    folders |= {parent for one in folders for parent in one.parents if parent.is_relative_to(folder)}
+    folders |= {parent for inner in folders for parent in inner.parents if parent.is_relative_to(folder)}
     with ThreadPoolExecutor(SYNCED_AT_ONCE) as threads:
         list(threads.map(_sync_path, paths))
         list(threads.map(_sync_path, sorted(folders)))
@@ -185,16 +184,16 @@ def _sync_path(path: Path) -> None:
 
 
 def _describe(error: Exception) -> str:
-    """Return what the store answered, without addresses."""
+    """Return the store's answer, without addresses."""
     line = str(error).partition("\n")[0]
     if not (answer := ANSWER.search(line)):
         return line
-    code, message = (found and found[1] for found in (CODE.search(line), MESSAGE.search(line)))
+    code, message = (match and match[1] for match in (CODE.search(line), MESSAGE.search(line)))
     return ": ".join(filter(None, (answer[1], code, message)))
 
 
 class ObjectChecker:
-    """Compares one export. What a folder of the store holds is listed once, and kept as eight bytes a key."""
+    """Compares one export. A folder of the store is listed once, and kept as eight bytes a key."""
 
     def __init__(self, storage: ObjectStorage, batch: Batch) -> None:
         self._storage = storage
@@ -203,28 +202,28 @@ class ObjectChecker:
         self._listed: dict[str, array[int]] = {}
 
     async def missing(self, items: Sequence[Outgoing]) -> set[RowKey]:
-        """Return which rows lack an object."""
-        found = set()
+        """Return the rows with a missing object."""
+        keys = set()
         for item in items:
             if item.row is None:
                 continue
-            for one in await self._objects(item):
-                if not await self._has(one.key):
-                    found.add(item.key)
+            for expected in await self._objects(item):
+                if not await self._has(expected.key):
+                    keys.add(item.key)
                     break
-        return found
+        return keys
 
     async def differing(self, items: Sequence[Outgoing]) -> list[Difference]:
         """Compare the content of a few."""
-        found = []
+        differences = []
         for item in items:
-            for one in await self._objects(item):
-                stored = await self._storage.get(one.key)
+            for expected in await self._objects(item):
+                stored = await self._storage.get(expected.key)
                 if stored is None:
-                    found.append(Difference(key=item.key, words=f"{one.key} is missing"))
-                elif not await asyncio.to_thread(_has_same_content, one, stored):
-                    found.append(Difference(key=item.key, words=f"{one.key} has another content"))
-        return found
+                    differences.append(Difference(key=item.key, words=f"{expected.key} is missing"))
+                elif not await asyncio.to_thread(_has_same_content, expected, stored):
+                    differences.append(Difference(key=item.key, words=f"{expected.key} has another content"))
+        return differences
 
     async def _objects(self, item: Outgoing) -> list[StoredObject]:
         made: list[StoredObject] = await asyncio.to_thread(self._make, self._export, item.row)
@@ -233,7 +232,7 @@ class ObjectChecker:
     async def _has(self, key: str) -> bool:
         folder = key.rpartition("/")[0]
         if folder not in self._listed:
-            keys = [_key_number(one) async for one in self._storage.list(folder)]
+            keys = [_key_number(key) async for key in self._storage.list(folder)]
             self._listed[folder] = array("Q", sorted(keys))
         listed, wanted = self._listed[folder], _key_number(key)
         place = bisect_left(listed, wanted)
@@ -244,12 +243,12 @@ def _key_number(key: str) -> int:
     return int.from_bytes(hashlib.blake2s(key.encode(), digest_size=8).digest(), "big")
 
 
-def _has_same_content(one: StoredObject, stored: bytes) -> bool:
+def _has_same_content(expected: StoredObject, stored: bytes) -> bool:
     try:
         plain = gzip.decompress(stored)
     except (OSError, EOFError):
         return False
-    return plain == b"".join(one.content())
+    return plain == b"".join(expected.content())
 
 
 T = TypeVar("T")
@@ -272,23 +271,23 @@ class ObjectDriver:
         self._storage = storage
 
     async def send(self, batch: Batch) -> Sequence[Refusal]:
-        """Write a batch; returns the rows of which an object is refused."""
+        """Write a batch; returns the rows with a refused object."""
         written: list[StoredObject] = []
         refused: list[Refusal] = []
 
         async def send_row(item: Outgoing) -> None:
             packed = await asyncio.to_thread(_pack_row, batch, item)
             try:
-                for one, content in packed:
-                    await (self._storage.delete(one.key) if content is None else self._put(one, content))
+                for made, content in packed:
+                    await (self._storage.delete(made.key) if content is None else self._put(made, content))
             except ObjectRefused as error:
                 refused.append(Refusal(key=item.key, reason=str(error)))
             else:
-                written.extend(one for one, content in packed if content is not None)
+                written.extend(made for made, content in packed if content is not None)
 
         await _for_each([item for item in batch.items if item.row is not None], send_row)
         lists = await self._list_in_manifests(written)
-        await self._storage.sync([*(one.key for one in written), *lists])
+        await self._storage.sync([*(made.key for made in written), *lists])
         return refused
 
     def checker(self, batch: Batch) -> ObjectChecker:
@@ -304,20 +303,22 @@ class ObjectDriver:
     async def close(self) -> None:
         """Do nothing: the connections end with the program."""
 
-    async def _put(self, one: StoredObject, packed: Packed) -> None:
-        attributes = {"Content-Type": "application/gzip" if one.key.endswith(ARCHIVED) else one.content_type}
-        if not one.key.endswith(ARCHIVED):
+    async def _put(self, made: StoredObject, packed: Packed) -> None:
+        attributes = {
+            "Content-Type": "application/gzip" if made.key.endswith(ARCHIVED) else made.content_type
+        }
+        if not made.key.endswith(ARCHIVED):
             attributes["Content-Encoding"] = "gzip"
-        attributes |= {name: quote(value, safe="/ ") for name, value in one.metadata.items()}
+        attributes |= {name: quote(value, safe="/ ") for name, value in made.metadata.items()}
         with contextlib.nullcontext() if isinstance(packed, bytes) else packed:
-            await self._storage.put(one.key, packed, attributes=attributes, create=one.immutable)
+            await self._storage.put(made.key, packed, attributes=attributes, create=made.immutable)
 
     async def _list_in_manifests(self, written: Iterable[StoredObject]) -> list[str]:
-        """Add a part to the manifests of what was written, named by its content; returns their keys."""
+        """Add a part, named by its content, to the manifests of the written objects; returns their keys."""
         lines: defaultdict[str, set[bytes]] = defaultdict(set)
-        for one in written:
-            if one.listed:
-                lines[one.listed.manifest].add(one.listed.line)
+        for made in written:
+            if made.listed:
+                lines[made.listed.manifest].add(made.listed.line)
         keys = []
         for folder, some in sorted(lines.items()):
             part = b"".join(line + b"\n" for line in sorted(some))
@@ -328,7 +329,7 @@ class ObjectDriver:
 
 
 async def _for_each(items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
-    """Do something with each, several at once; the first that fails ends all."""
+    """Work on several items at once; the first failure ends all."""
     left = iter(items)
 
     async def worker() -> None:
@@ -339,8 +340,8 @@ async def _for_each(items: Sequence[T], work: Callable[[T], Awaitable[None]]) ->
     try:
         await asyncio.gather(*workers)
     finally:
-        for one in workers:
-            one.cancel()
+        for task in workers:
+            task.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
 
 
@@ -348,18 +349,18 @@ def _pack_row(batch: Batch, item: Outgoing) -> list[tuple[StoredObject, Packed |
     """Return a row's objects, each with its content compressed; without, where it is to be deleted."""
     objects: list[StoredObject] = batch.make(batch.export, item.row)
     try:
-        return [(one, None if item.deleted else _compress(one)) for one in objects]
+        return [(made, None if item.deleted else _compress(made)) for made in objects]
     except OSError as error:  # a large one is put together on this machine's disk
         raise SinkAway(f"an object cannot be put together here: {error}") from None
 
 
-def _compress(one: StoredObject) -> Packed:
+def _compress(made: StoredObject) -> Packed:
     """Return the content of an object, always the same bytes for the same; in a file where it is large."""
     with contextlib.ExitStack() as closing:
         file = closing.enter_context(SpooledTemporaryFile(IN_MEMORY))
         written = cast("IO[bytes]", file)
         with gzip.GzipFile(fileobj=written, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as packed:
-            for piece in one.content():
+            for piece in made.content():
                 packed.write(piece)
         file.seek(0)
         if not getattr(file, "_rolled", False):

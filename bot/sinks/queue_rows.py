@@ -1,4 +1,4 @@
-"""Statements about the queues of sinks: how each stands, what was refused, and pages of the keys of an export."""
+"""Statements about the queues of sinks: their states, refused rows, and pages of an export's keys."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def _of_queue(sink: str, what: str) -> tuple[sa.ColumnElement[bool], ...]:
     return STATE.sink == sink, STATE.what == what
 
 
-async def add_new_states(tx: Transaction, lanes: Iterable[ExportQueue]) -> None:
-    """Note lanes that are new; of these what there was before is to be marked where the settings say so."""
+async def add_new_states(tx: Transaction, queues: Iterable[ExportQueue]) -> None:
+    """Store the states of new queues; where the settings say so, older rows are backfilled."""
     known = {tuple(row) for row in await tx.run(sa.select(STATE.sink, STATE.what))}
-    rows = [await _new_state(tx, lane) for lane in lanes if (lane.sink.name, lane.what) not in known]
+    rows = [await _new_state(tx, queue) for queue in queues if (queue.sink.name, queue.what) not in known]
     if rows:
         await tx.upsert(sink_state, rows)
 
 
-async def _new_state(tx: Transaction, lane: ExportQueue) -> QueueStateRow:
-    """Return the state of a lane of which nothing was sent: what was marked up to now is its beginning."""
-    marked = (CHANGE.sink == lane.sink.name, CHANGE.what == lane.what)
+async def _new_state(tx: Transaction, queue: ExportQueue) -> QueueStateRow:
+    """Return the state of a new queue, which begins with its oldest change."""
+    marked = (CHANGE.sink == queue.sink.name, CHANGE.what == queue.what)
     oldest = (await tx.run(sa.select(sa.func.min(CHANGE.since)).where(*marked))).scalar()
     began_at = min(tx.now, tx.now if oldest is None else oldest)
     return QueueStateRow(
-        sink=lane.sink.name,
-        what=lane.what,
+        sink=queue.sink.name,
+        what=queue.what,
         paused=False,
         stopped=None,
         due_at=0,
@@ -51,26 +51,26 @@ async def _new_state(tx: Transaction, lane: ExportQueue) -> QueueStateRow:
         version=0,
         sent_at=None,
         sent=0,
-        began_at=began_at if lane.sink.since is None else lane.sink.since,
-        filled_from=lane.sink.since,
+        began_at=began_at if queue.sink.since is None else queue.sink.since,
+        filled_from=queue.sink.since,
         filled_after=None,
         filled=0,
     )
 
 
 async def read_states(tx: Transaction) -> dict[tuple[str, str], QueueStateRow]:
-    """Return how all lanes stand."""
+    """Return the states of all queues."""
     rows = await tx.fetch(select(QueueStateRow, sink_state).order_by(STATE.sink, STATE.what))
     return {(row["sink"], row["what"]): row for row in rows}
 
 
 async def read_state(tx: Transaction, sink: str, what: str) -> QueueStateRow | None:
-    """Return how a lane stands."""
+    """Return the state of a queue."""
     return await tx.fetch_first(select(QueueStateRow, sink_state).where(*_of_queue(sink, what)))
 
 
 async def begin_run(tx: Transaction, state: QueueStateRow, run: str) -> int:
-    """Note which run sends now; returns the version of what it sends first, which no clock that is set back lowers."""
+    """Note which run sends now; returns its first version, which rises even if the clock is set back."""
     version = max(tx.now, state["version"] + 1)
     values = {"run": run, "version": version}
     await tx.run(sa.update(sink_state).where(*_of_queue(state["sink"], state["what"])).values(values))
@@ -78,22 +78,22 @@ async def begin_run(tx: Transaction, state: QueueStateRow, run: str) -> int:
 
 
 async def is_running(tx: Transaction, sink: str, what: str, run: str) -> bool:
-    """Whether no other run has begun since; it stays so until the transaction ends."""
+    """Whether this run is still the newest; it stays so until the transaction ends."""
     query = sa.select(STATE.run).where(*_of_queue(sink, what))
-    found = await tx.run(query if tx.sqlite else query.with_for_update())
-    current: str | None = found.scalar()
+    result = await tx.run(query if tx.sqlite else query.with_for_update())
+    current: str | None = result.scalar()
     return current == run
 
 
 async def note_sent(tx: Transaction, sink: str, what: str, count: int) -> None:
-    """Note that rows were sent: whatever was wrong is no more. What is sent next has a version of its own."""
+    """Note that rows were sent, which ends a failure; the next batch has the next version."""
     values = {"sent": STATE.sent + count, "sent_at": tx.now, "failures": 0, "error": None, "due_at": 0}
     values["version"] = STATE.version + 1
     await tx.run(sa.update(sink_state).where(*_of_queue(sink, what)).values(values))
 
 
 async def note_failure(tx: Transaction, sink: str, what: str, error: str, *, due_at: int) -> None:
-    """Note that nothing could be sent, and when to try again."""
+    """Note a failure, and when to try again."""
     values = {"failures": STATE.failures + 1, "error": error, "due_at": due_at}
     await tx.run(sa.update(sink_state).where(*_of_queue(sink, what)).values(values))
 
@@ -104,7 +104,7 @@ async def stop_queue(tx: Transaction, sink: str, what: str, reason: str) -> None
 
 
 async def pause_queue(tx: Transaction, sink: str, what: str) -> None:
-    """Send nothing more until `resume`, as the operator wishes."""
+    """Send nothing more until `resume`, as the operator asked."""
     await tx.run(sa.update(sink_state).where(*_of_queue(sink, what)).values(paused=True))
 
 
@@ -115,14 +115,14 @@ async def resume_queue(tx: Transaction, sink: str, what: str) -> None:
 
 
 async def begin_backfill(tx: Transaction, sink: str, what: str, since: int) -> None:
-    """Have what was received since a time marked from the first key on."""
+    """Start a backfill of the rows received since a time."""
     earlier = sa.case((STATE.began_at < since, STATE.began_at), else_=since)
     values = {"filled_from": since, "filled_after": None, "filled": 0, "began_at": earlier}
     await tx.run(sa.update(sink_state).where(*_of_queue(sink, what)).values(values))
 
 
 async def note_backfilled(tx: Transaction, sink: str, what: str, after: str | None, count: int) -> None:
-    """Note up to which key it is marked; None: all of it is."""
+    """Note up to which key a backfill is done; None: it is complete."""
     values: dict[str, object] = {"filled": STATE.filled + count, "filled_after": after}
     if after is None:
         values["filled_from"] = None
@@ -130,7 +130,7 @@ async def note_backfilled(tx: Transaction, sink: str, what: str, after: str | No
 
 
 async def remove_state(tx: Transaction, sink: str, what: str) -> None:
-    """Forget a lane."""
+    """Forget the state of a queue."""
     await tx.run(sa.delete(sink_state).where(*_of_queue(sink, what)))
 
 
@@ -139,7 +139,7 @@ KEYS_PER_QUERY = 200
 
 
 async def note_refused(tx: Transaction, sink: str, what: str, reasons: Mapping[str, str]) -> None:
-    """Keep the keys of rows that were refused, with the reasons."""
+    """Note the keys of refused rows, with the reasons."""
     rows = [
         RefusedRow(sink=sink, what=what, key=key, error=error, at=tx.now)
         for key, error in sorted(reasons.items())
@@ -149,7 +149,7 @@ async def note_refused(tx: Transaction, sink: str, what: str, reasons: Mapping[s
 
 
 async def forget_refused(tx: Transaction, sink: str, what: str, keys: Sequence[str]) -> None:
-    """Forget rows that were taken after all."""
+    """Forget refused rows that were taken after all."""
     of_lane = (REFUSED.sink == sink, REFUSED.what == what)
     if (await tx.run(sa.select(REFUSED.key).where(*of_lane).limit(1))).scalar() is None:
         return
@@ -178,13 +178,13 @@ async def count_refused(tx: Transaction) -> dict[tuple[str, str], int]:
 
 
 async def remove_refused(tx: Transaction, sink: str, what: str) -> None:
-    """Forget all refused rows of a lane."""
+    """Forget all refused rows of a queue."""
     await tx.run(sa.delete(sink_refused).where(REFUSED.sink == sink, REFUSED.what == what))
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyPage:
-    """Some keys in order, with the time of each; `after` is where the next page begins, None: this is the last."""
+    """Keys in order, each with its time; the next page begins after `after`, None: this is the last."""
 
     times: dict[RowKey, int]  # epoch milliseconds
     after: RowKey | None
@@ -199,7 +199,7 @@ async def read_key_page(
     since: int = 0,
     repository_id: int | None = None,
 ) -> KeyPage:
-    """Return the next keys; only of rows since a time, or only of one repository."""
+    """Return the next keys, of rows since a time or of one repository."""
     columns = list(export.key_columns)
     at = sa.func.max(export.day_column)
     query = sa.select(*columns, at).group_by(*columns).order_by(*columns).limit(limit)
@@ -218,7 +218,7 @@ async def read_key_page(
 
 
 def _comes_after(columns: list[sa.Column[Any]], key: RowKey) -> sa.ColumnElement[bool]:
-    """Return the condition that a key comes after another; both databases use the index for pairs in this form."""
+    """Return the condition that a key comes after another, in the form for which both databases use an index."""
     return sa.tuple_(*columns) > sa.tuple_(*(sa.literal(value) for value in key))
 
 

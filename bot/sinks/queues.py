@@ -1,4 +1,4 @@
-"""Queues: the exports that each sink wants, the drivers of a process, and who sends to which now."""
+"""Queues: the exports that each sink wants, and the drivers and turns of a process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportQueue:
-    """An export on its way to a sink."""
+    """The queue of an export's changes for a sink."""
 
     sink: SinkSettings
     export: Export
@@ -45,17 +45,17 @@ class ExportQueue:
 
 
 def export_queues(settings: Settings, features: Features) -> tuple[ExportQueue, ...]:
-    """Return the lanes of all sinks; raises Misconfigured where one wants what there is none of."""
+    """Return the queues of all sinks; raises Misconfigured where one wants an unknown export."""
     if problems := find_unwritable_exports(settings, features):
         raise Misconfigured(problems)
     exports = _all_exports(features)
-    added = [one for found in load_each(features, "additions") for one in found]
+    added = [addition for additions in load_each(features, "additions") for addition in additions]
     return tuple(
         ExportQueue(
             sink=sink,
             export=export,
             shape=export.shapes[sink.layout],
-            additions=tuple(one for one in added if one.export == export.name and sink.layout in one.layouts),
+            additions=tuple(new for new in added if new.export == export.name and sink.layout in new.layouts),
         )
         for sink in settings.of(SinksSettings).sinks
         for export in exports
@@ -64,7 +64,7 @@ def export_queues(settings: Settings, features: Features) -> tuple[ExportQueue, 
 
 
 def find_unwritable_exports(settings: Settings, features: Features) -> list[str]:
-    """Return what sinks want that cannot be written to them, a sentence each."""
+    """Return a sentence for each export that a sink wants and cannot get."""
     sinks = settings.of(SinksSettings).sinks
     exports = _all_exports(features) if sinks else ()
     return [problem for sink in sinks for problem in _unwritable_exports(sink, exports)]
@@ -87,7 +87,7 @@ def _unwritable_exports(sink: SinkSettings, exports: Sequence[Export]) -> list[s
 
 
 def _all_exports(features: Features) -> tuple[Export, ...]:
-    return tuple(export for found in load_each(features, "exports") for export in found)
+    return tuple(export for exports in load_each(features, "exports") for export in exports)
 
 
 def _wants_export(sink: SinkSettings, export: Export) -> bool:
@@ -101,10 +101,10 @@ TURN_PATIENCE = 5.0  # seconds that it waits
 
 
 class OpenSinks:
-    """What the tasks of sinks share in a process."""
+    """The queues, drivers and turns that the tasks of a process share."""
 
-    def __init__(self, found: tuple[ExportQueue, ...]) -> None:
-        self.lanes = {lane.task_key: lane for lane in found}
+    def __init__(self, queues: tuple[ExportQueue, ...]) -> None:
+        self.queues = {queue.task_key: queue for queue in queues}
         self._drivers: dict[str, Driver] = {}
         self._present: Counter[str] = Counter()  # tasks that send or wait, by sink
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -117,7 +117,7 @@ class OpenSinks:
 
     @contextlib.asynccontextmanager
     async def turn(self, sink: SinkSettings) -> AsyncIterator[bool]:
-        """Hold the turn of sending to a sink; yields False where it is not to be had for now."""
+        """Hold the turn of sending to a sink; yields False if others have it."""
         if self._present.total() >= TASKS_AT_ONCE or self._present[sink.name] >= TASKS_AT_ONCE_EACH:
             yield False
             return

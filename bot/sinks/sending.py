@@ -1,8 +1,8 @@
-"""Task sink: sends what changed of one export to one sink. Key: sink and export, by `/`.
+"""Task sink: sends the changes of one export to one sink. Key: sink and export, by `/`.
 
-Changes are taken oldest first, what is true now is read in the same snapshot, sent, and then the changes are removed
-that were not noted again meanwhile. A crash anywhere only means that the same is sent again. While a batch is sent,
-the next is read: of other keys, so that neither says anything of the other.
+The oldest changes are taken, the current rows read in the same snapshot and sent; then those changes are removed that
+were not noted again meanwhile. After a crash the same is sent again. While a batch is sent, the next is read, of other
+keys.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ BATCH_HISTOGRAM = Histogram(
 
 
 async def measure_sinks(tx: Transaction, _settings: Settings, _hidden: Hidden) -> Callable[[], None]:
-    """Return what shows how far sinks are behind."""
+    """Return a function that shows how far sinks lag."""
     waiting = await changes.count_waiting(tx)
 
     def show() -> None:
         LAG_GAUGE.clear()
         WAITING_GAUGE.clear()
-        for (sink, what), found in waiting.items():
-            LAG_GAUGE.labels(sink, what).set(max(tx.now - found.since, 0) / 1000)
-            WAITING_GAUGE.labels(sink, what).set(found.rows)
+        for (sink, what), waits in waiting.items():
+            LAG_GAUGE.labels(sink, what).set(max(tx.now - waits.since, 0) / 1000)
+            WAITING_GAUGE.labels(sink, what).set(waits.rows)
 
     return show
 
@@ -72,34 +72,34 @@ log = structlog.get_logger("bot.sinks")
 
 
 async def send_changes(context: Context, task: Task) -> None:
-    """Send what is marked of an export, until nothing is left or others are to have their turn."""
+    """Send the changes of an export, until none are left or it is the turn of others."""
     sinks = context.resource(SINKS)
-    lane = sinks.lanes.get(task.key)
-    if lane is None:  # it was taken out of the settings, or another process has newer ones
+    queue = sinks.queues.get(task.key)
+    if queue is None:  # it was taken out of the settings, or another process has newer ones
         return
-    async with sinks.turn(lane.sink) as has_turn:
-        again = await _send_queue(context, lane) if has_turn else TURN_DELAY
+    async with sinks.turn(queue.sink) as has_turn:
+        again = await _send_queue(context, queue) if has_turn else TURN_DELAY
     if again is not None:
         async with context.store.transaction() as tx:
             tx.enqueue(task.kind, task.key, delay=again)
 
 
-async def _send_queue(context: Context, lane: ExportQueue) -> float | None:
-    """Send; returns after how many seconds there is more to be sent, None where there is nothing."""
-    run = await _begin_run(context, lane)
+async def _send_queue(context: Context, queue: ExportQueue) -> float | None:
+    """Send; returns the seconds until more is to be sent, None if nothing is left."""
+    run = await _begin_run(context, queue)
     if run is None:
         return None
     try:
-        left = await _send_until(context, lane, run, time.monotonic() + RUN_SECONDS)
+        left = await _send_until(context, queue, run, time.monotonic() + RUN_SECONDS)
     except SinkAway as error:
-        raise await _note_away(context, lane, error) from None
+        raise await _note_away(context, queue, error) from None
     except Stopped as error:
         reason = mask_credentials(str(error))[:ERROR_MOST]
         log.warning(
-            "an export is stopped until it is resumed", sink=lane.sink.name, what=lane.what, reason=reason
+            "an export is stopped until it is resumed", sink=queue.sink.name, what=queue.what, reason=reason
         )
         async with context.store.transaction() as tx:
-            await queue_rows.stop_queue(tx, lane.sink.name, lane.what, reason)
+            await queue_rows.stop_queue(tx, queue.sink.name, queue.what, reason)
         return None
     return 0 if left else None
 
@@ -111,56 +111,56 @@ class _SendingRun(NamedTuple):
     version: int  # of its first batch; that of each further one is greater by one
 
 
-async def _begin_run(context: Context, lane: ExportQueue) -> _SendingRun | None:
-    """Note that this run sends now, and return it; None where nothing is to be sent."""
+async def _begin_run(context: Context, queue: ExportQueue) -> _SendingRun | None:
+    """Begin a run, and return it; None if nothing is to be sent."""
     name = secrets.token_hex(8)
     async with context.store.transaction() as tx:
-        await queue_rows.add_new_states(tx, [lane])
-        state = await queue_rows.read_state(tx, lane.sink.name, lane.what)
+        await queue_rows.add_new_states(tx, [queue])
+        state = await queue_rows.read_state(tx, queue.sink.name, queue.what)
         assert state
-        if is_held(lane, state):
+        if is_held(queue, state):
             return None
         if state["due_at"] > tx.now:
             wait = (state["due_at"] - tx.now) / 1000
-            raise RetryLater(state["error"] or f"{lane.sink.name} was away", after=wait)
+            raise RetryLater(state["error"] or f"{queue.sink.name} was away", after=wait)
         return _SendingRun(name, await queue_rows.begin_run(tx, state, name))
 
 
-def is_held(lane: ExportQueue, state: QueueStateRow) -> bool:
-    """Whether nothing is to be sent until somebody says so."""
-    return lane.sink.paused or state["paused"] or state["stopped"] is not None
+def is_held(queue: ExportQueue, state: QueueStateRow) -> bool:
+    """Whether nothing is sent until somebody resumes it."""
+    return queue.sink.paused or state["paused"] or state["stopped"] is not None
 
 
-async def _note_away(context: Context, lane: ExportQueue, error: SinkAway) -> RetryLater:
-    """Note when a sink that is away is to be asked again, and return what the task ends with."""
+async def _note_away(context: Context, queue: ExportQueue, error: SinkAway) -> RetryLater:
+    """Note when to try a sink again, and return the error that ends the task."""
     reason = mask_credentials(str(error))[:ERROR_MOST]
     async with context.store.transaction() as tx:
-        state = await queue_rows.read_state(tx, lane.sink.name, lane.what)
+        state = await queue_rows.read_state(tx, queue.sink.name, queue.what)
         failures = state["failures"] if state else 0
         wait = backoff(failures) if error.after is None else error.after
         await queue_rows.note_failure(
-            tx, lane.sink.name, lane.what, reason, due_at=tx.now + round(wait * 1000)
+            tx, queue.sink.name, queue.what, reason, due_at=tx.now + round(wait * 1000)
         )
-    return RetryLater(f"{lane.sink.name}: {reason}", after=wait)
+    return RetryLater(f"{queue.sink.name}: {reason}", after=wait)
 
 
 def backoff(failures: int) -> float:
-    """Return the seconds until a sink is asked again that was away so many times in a row before."""
+    """Return the seconds until the next attempt after so many failures in a row."""
     return float(min(2 ** min(failures, 20), LONGEST_WAIT))
 
 
-async def _send_until(context: Context, lane: ExportQueue, run: _SendingRun, until: float) -> bool:
-    """Send batch after batch, the next of which is read meanwhile; returns whether something is left."""
-    driver = context.resource(SINKS).driver(lane.sink)
+async def _send_until(context: Context, queue: ExportQueue, run: _SendingRun, until: float) -> bool:
+    """Send batch after batch, reading the next meanwhile; returns whether something is left."""
+    driver = context.resource(SINKS).driver(queue.sink)
     version = run.version
-    reading = asyncio.create_task(_read_batch(context, lane, version, None))
+    reading = asyncio.create_task(_read_batch(context, queue, version, None))
     try:
         while (taken := await reading).marks:
-            is_last = len(taken.marks) < _batch_most(lane)
+            is_last = len(taken.marks) < _batch_most(queue)
             if not is_last:
                 version += 1
-                reading = asyncio.create_task(_read_batch(context, lane, version, taken.marks[-1]))
-            await _send_batch(context, lane, run, driver, taken)
+                reading = asyncio.create_task(_read_batch(context, queue, version, taken.marks[-1]))
+            await _send_batch(context, queue, run, driver, taken)
             if is_last:
                 return False
             if time.monotonic() > until:
@@ -171,12 +171,12 @@ async def _send_until(context: Context, lane: ExportQueue, run: _SendingRun, unt
         await asyncio.gather(reading, return_exceptions=True)
 
 
-def _batch_most(lane: ExportQueue) -> int:
-    return min(lane.sink.batch_rows, lane.shape.most)
+def _batch_most(queue: ExportQueue) -> int:
+    return min(queue.sink.batch_rows, queue.shape.most)
 
 
 class _TakenBatch(NamedTuple):
-    """Marks, and what is true now of what they mark."""
+    """Changes, and the current rows of their keys."""
 
     marks: list[PendingChange]
     items: list[Outgoing]
@@ -184,22 +184,22 @@ class _TakenBatch(NamedTuple):
 
 
 class _SentBatch(NamedTuple):
-    """What a batch came to."""
+    """The result of sending a batch."""
 
     rows: int
     refused: dict[str, str]  # reasons by key
 
 
 async def _read_batch(
-    context: Context, lane: ExportQueue, version: int, after: PendingChange | None
+    context: Context, queue: ExportQueue, version: int, after: PendingChange | None
 ) -> _TakenBatch:
-    """Read the oldest marks after one, and what is true now of what they mark."""
-    sink, what = lane.sink.name, lane.what
+    """Read the oldest changes after a given one, and the current rows of their keys."""
+    sink, what = queue.sink.name, queue.what
     began = time.monotonic()
     async with context.store.read() as tx:
-        taken = await changes.take_oldest_changes(tx, sink, what, most=_batch_most(lane), after=after)
+        taken = await changes.take_oldest_changes(tx, sink, what, most=_batch_most(queue), after=after)
         keys = [decode_key(mark["key"]) for mark in taken]
-        current = await read_current(tx, context, lane, keys, version=version)
+        current = await read_current(tx, context, queue, keys, version=version)
     if current.new_repository_ids:  # before it gets copies: the repositories may turn private
         async with context.store.transaction() as tx:
             await current_rows.note_exported(tx, sink, current.new_repository_ids)
@@ -207,23 +207,23 @@ async def _read_batch(
 
 
 async def _send_batch(
-    context: Context, lane: ExportQueue, run: _SendingRun, driver: Driver, taken: _TakenBatch
+    context: Context, queue: ExportQueue, run: _SendingRun, driver: Driver, taken: _TakenBatch
 ) -> None:
-    """Send what was read, and note what became of it."""
+    """Send what was read, and store the result."""
     began = time.monotonic()
-    items = await load_content(context, lane, taken.items)
+    items = await load_content(context, queue, taken.items)
     refused = {
-        encode_key(one.key): mask_credentials(one.reason)[:ERROR_MOST]
-        for one in await send_all(driver, lane, items)
+        encode_key(refusal.key): mask_credentials(refusal.reason)[:ERROR_MOST]
+        for refusal in await send_all(driver, queue, items)
     }
-    await _store_sent(context, lane, run, taken.marks, _SentBatch(len(items) - len(refused), refused))
-    BATCH_HISTOGRAM.labels(lane.sink.name).observe(taken.took + time.monotonic() - began)
+    await _store_sent(context, queue, run, taken.marks, _SentBatch(len(items) - len(refused), refused))
+    BATCH_HISTOGRAM.labels(queue.sink.name).observe(taken.took + time.monotonic() - began)
 
 
 async def _store_sent(
-    context: Context, lane: ExportQueue, run: _SendingRun, taken: Sequence[PendingChange], sent: _SentBatch
+    context: Context, queue: ExportQueue, run: _SendingRun, taken: Sequence[PendingChange], sent: _SentBatch
 ) -> None:
-    sink, what = lane.sink.name, lane.what
+    sink, what = queue.sink.name, queue.what
     async with context.store.transaction() as tx:
         if await queue_rows.is_running(tx, sink, what, run.name):
             await changes.remove_sent_changes(tx, sink, what, taken)
@@ -238,16 +238,16 @@ async def _store_sent(
         log.warning("a row was refused", sink=sink, what=what, key=key, reason=reason)
 
 
-async def send_all(driver: Driver, lane: ExportQueue, items: Sequence[Outgoing]) -> list[Refusal]:
-    """Send rows; a batch that is refused is halved until what is refused stands alone. Returns those."""
+async def send_all(driver: Driver, queue: ExportQueue, items: Sequence[Outgoing]) -> list[Refusal]:
+    """Send rows; halve a refused batch until only refused rows remain, and return those."""
     if not items:
         return []
-    make = load(lane.shape.make)
+    make = load(queue.shape.make)
     try:
-        return list(await driver.send(Batch(export=lane.export, make=make, items=items)))
+        return list(await driver.send(Batch(export=queue.export, make=make, items=items)))
     except BatchRefused as error:
         if len(items) == 1:
             return [Refusal(key=items[0].key, reason=str(error))]
     middle = len(items) // 2
     await asyncio.sleep(0)
-    return [*await send_all(driver, lane, items[:middle]), *await send_all(driver, lane, items[middle:])]
+    return [*await send_all(driver, queue, items[:middle]), *await send_all(driver, queue, items[middle:])]

@@ -39,7 +39,7 @@ def object_address(options: ObjectOptions) -> str:
 
 
 def find_object_problem(options: ObjectOptions) -> str:
-    """Return what is wrong with these options, empty where nothing is."""
+    """Return what is wrong with these options, empty if nothing is."""
     try:
         parts = urlsplit(options.url)
         place = parts.path.strip("/") if parts.scheme == "file" else parts.hostname
@@ -102,7 +102,7 @@ def clickhouse_address(options: ClickhouseOptions) -> str:
 
 
 def find_clickhouse_problem(options: ClickhouseOptions) -> str:
-    """Return what is wrong with these options, empty where nothing is."""
+    """Return what is wrong with these options, empty if nothing is."""
     try:
         parts = urlsplit(options.url)
         host, _ = parts.hostname, parts.port
@@ -145,7 +145,7 @@ def dynamo_address(options: DynamoOptions) -> str:
 
 
 def find_dynamo_problem(options: DynamoOptions) -> str:
-    """Return what is wrong with these options, empty where nothing is."""
+    """Return what is wrong with these options, empty if nothing is."""
     if not DYNAMO_REGION.fullmatch(options.region):
         return "region is no name such as us-east-1"
     if not DYNAMO_PREFIX.fullmatch(options.table_prefix):
@@ -163,7 +163,7 @@ def find_dynamo_problem(options: DynamoOptions) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SinkKind:
-    """One kind of sink. Settings go to other processes: its functions are found by their names there."""
+    """One kind of sink. Settings are sent to other processes, which find its functions by name."""
 
     options: type[Any]  # a struct
     layout: Callable[[Any], str]  # by its options: which of an export's shapes it writes
@@ -257,7 +257,7 @@ class SinkSettings:
 
 
 def parse_sinks(text: str) -> tuple[SinkSettings, ...]:
-    """Read the tables of all sinks; raises WrongValues with everything that is wrong."""
+    """Read the tables of all sinks; raises WrongValues with all problems."""
     try:
         tables = _TABLES.decode(text)
     except msgspec.MsgspecError:
@@ -265,14 +265,14 @@ def parse_sinks(text: str) -> tuple[SinkSettings, ...]:
             "write a table for each sink: [sinks.archive], or a JSON object of objects"
         ) from None
     problems: list[str] = []
-    found = [_parse_sink(name, table, problems) for name, table in tables.items()]
+    sinks = [_parse_sink(name, table, problems) for name, table in tables.items()]
     if problems:
         raise setting_types.WrongValues(problems)
-    return tuple(one for one in found if one)
+    return tuple(sink for sink in sinks if sink)
 
 
 def _parse_sink(name: str, table: dict[str, Any], problems: list[str]) -> SinkSettings | None:
-    """Read one table; adds a sentence for everything that is wrong with it."""
+    """Read one table; adds a sentence for each problem."""
     told = (
         [f"sink {name[:40]!r}: a name has letters, digits, _ and -"] if not SINK_NAME.fullmatch(name) else []
     )
@@ -324,7 +324,7 @@ def _convert_options(name: str, given: dict[str, Any], kind: type[Any], told: li
 
 
 def _read_common(name: str, common: CommonOptions, told: list[str]) -> tuple[int | None, int] | None:
-    """Return `since` and `max_lag` as numbers; None where something is wrong."""
+    """Return `since` and `max_lag` as numbers; None if something is wrong."""
     before = len(told)
     if not common.what or not all(common.what):
         told.append(f"sink {name}: what is empty: name what is to be exported")
@@ -345,8 +345,8 @@ def _read_common(name: str, common: CommonOptions, told: list[str]) -> tuple[int
 
 
 def show_sinks(sinks: tuple[SinkSettings, ...]) -> str:
-    """Return the default as it would be written."""
-    return "{}" if not sinks else ", ".join(one.name for one in sinks)
+    """Return the value as the settings show it."""
+    return "{}" if not sinks else ", ".join(sink.name for sink in sinks)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,24 +17,24 @@ class QueueKey(TypedDict):
 
 
 class ChangedKey(TypedDict):
-    """What is to be sent: see bot.db.exports.encode_key."""
+    """The key of a row: see bot.db.exports.encode_key."""
 
     key: Text
 
 
 class ChangeAge(TypedDict):
-    """Since when, and how often it was marked since."""
+    """Since when a change waits, and how often it was noted since."""
 
     since: Millis
     generation: Int
 
 
 class PendingChange(ChangedKey, ChangeAge):
-    """What is to be sent of an export."""
+    """A change of an export that waits."""
 
 
 class PendingChangeRow(QueueKey, ChangedKey, ChangeAge):
-    """Something changed that a sink wants a copy of."""
+    """A change that waits for a sink."""
 
 
 sink_mark = table("sink_mark", PendingChangeRow, key=("sink", "what", "key"))
@@ -72,7 +72,7 @@ class QueueRun(TypedDict):
 
 
 class QueueBackfill(TypedDict):
-    """How far what there was before is marked."""
+    """How far a backfill is."""
 
     began_at: Millis  # what was received before and has not changed since was never to be sent
     filled_from: Millis | None  # rows since then are to be marked; null: none are
@@ -81,14 +81,14 @@ class QueueBackfill(TypedDict):
 
 
 class QueueStateRow(QueueKey, QueueHold, QueueRun, QueueBackfill):
-    """How an export of a sink stands."""
+    """The state of a queue."""
 
 
 sink_state = table("sink_state", QueueStateRow, key=("sink", "what"))
 
 
 class ExportedRepositoryRow(TypedDict):
-    """A repository of which a sink has copies though private ones are none of its business."""
+    """A repository of which a sink has copies, where the sink may not have private ones."""
 
     sink: Text
     repository_id: Big

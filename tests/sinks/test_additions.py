@@ -48,10 +48,10 @@ async def test_a_verdict_marks_its_job_and_is_a_column_of_it(bot, github):
     (stored,) = await bot.rows("workflow_job")
     assert decode_key(mark["key"]) == (stored["repository_id"], job.id)
     assert mark["generation"] > 1, "raised by the job and by its verdict"
-    (lane,) = export_queues(bot.context.settings, bot.context.features)
+    (queue,) = export_queues(bot.context.settings, bot.context.features)
     async with bot.store.read() as tx:
-        current = await read_current(tx, bot.context, lane, [decode_key(mark["key"])])
-    copy = load(lane.shape.make)(lane.export)
+        current = await read_current(tx, bot.context, queue, [decode_key(mark["key"])])
+    copy = load(queue.shape.make)(queue.export)
     ((row,),) = [list(copy.rows(one.row)) for one in current.items]
     assert row["torchci_classification"]["rule"] == "pytest failure"
     assert row["torchci_classification"]["job_id"] == job.id
@@ -71,9 +71,9 @@ async def test_machines_of_an_organization_leave_only_where_private_rows_do(bot)
     marks = {mark["sink"]: decode_key(mark["key"]) for mark in await bot.rows("sink_mark")}
     assert marks == {"public": ("o", "018f"), "all": ("o", "018f")}
     sent = {}
-    for lane in export_queues(bot.context.settings, bot.context.features):
-        if lane.what == "provider_agent":
+    for queue in export_queues(bot.context.settings, bot.context.features):
+        if queue.what == "provider_agent":
             async with bot.store.read() as tx:
-                current = await read_current(tx, bot.context, lane, [("o", "018f")])
-            sent[lane.sink.name] = [one.row["name"] for one in current.items]
+                current = await read_current(tx, bot.context, queue, [("o", "018f")])
+            sent[queue.sink.name] = [one.row["name"] for one in current.items]
     assert sent == {"public": [], "all": ["npu-1"]}

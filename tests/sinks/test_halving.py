@@ -28,7 +28,7 @@ class Strict:
 
 
 @pytest.fixture
-def lane(with_sinks):
+def queue(with_sinks):
     return next(one for one in export_queues(with_sinks, FEATURES) if one.what == "workflow_job")
 
 
@@ -37,15 +37,15 @@ def items(count):
 
 
 @pytest.mark.parametrize("bad", [(), (0,), (999,), (3, 4), (0, 500, 999)])
-async def test_all_others_are_taken_once(lane, bad):
+async def test_all_others_are_taken_once(queue, bad):
     driver = Strict(*((1, number) for number in bad))
-    refused = await send_all(driver, lane, items(1000))
+    refused = await send_all(driver, queue, items(1000))
     assert sorted(one.key for one in refused) == [(1, number) for number in bad]
     assert sorted(driver.taken) == [(1, number) for number in range(1000) if number not in bad]
     assert driver.calls <= 1 + 2 * 10 * len(bad)
     assert {one.reason for one in refused} <= {"some value is too large"}
 
 
-async def test_a_sink_that_goes_away_meanwhile_ends_it(lane):
+async def test_a_sink_that_goes_away_meanwhile_ends_it(queue):
     with pytest.raises(SinkAway):
-        await send_all(Strict((1, 3), away_after=4), lane, items(100))
+        await send_all(Strict((1, 3), away_after=4), queue, items(100))

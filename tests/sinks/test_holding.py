@@ -21,10 +21,10 @@ BEGUN = "2026-09-01"  # before the test's clock
 
 async def held(bot, act):
     async with bot.store.transaction() as tx:
-        for lane in export_queues(bot.context.settings, bot.context.features):
-            await queue_rows.add_new_states(tx, [lane])
-            await act(tx, lane.sink.name, lane.what)
-            tx.enqueue("sink", lane.task_key)
+        for queue in export_queues(bot.context.settings, bot.context.features):
+            await queue_rows.add_new_states(tx, [queue])
+            await act(tx, queue.sink.name, queue.what)
+            tx.enqueue("sink", queue.task_key)
     await bot.settle()
 
 
@@ -104,7 +104,7 @@ async def test_filling_goes_on_where_it_stopped(bot, github, monkeypatch):
     for number in range(5):
         await github.finish_job(await github.start_job(run, f"job {number}"), "success")
     await bot.settle()
-    (lane,) = [
+    (queue,) = [
         one for one in export_queues(bot.context.settings, bot.context.features) if one.what == "workflow_job"
     ]
     async with bot.store.transaction() as tx:
@@ -112,8 +112,8 @@ async def test_filling_goes_on_where_it_stopped(bot, github, monkeypatch):
         await queue_rows.begin_backfill(tx, "copies", "workflow_job", 0)
     reported = []
     with pytest.raises(InterruptedError):
-        await backfill_queue(bot.store, lane, lambda count: reported.append(count) or interrupt(reported))
-    assert await backfill_queue(bot.store, lane) == 3
+        await backfill_queue(bot.store, queue, lambda count: reported.append(count) or interrupt(reported))
+    assert await backfill_queue(bot.store, queue) == 3
     waiting = [row for row in await bot.rows("sink_mark") if row["what"] == "workflow_job"]
     assert len(waiting) == 5
 

@@ -80,7 +80,7 @@ def test_what_there_is_none_of_is_named_with_what_there_is(settings):
 def test_a_group_stands_for_its_exports(settings):
     chosen = parse_sinks(json.dumps({"x": GOOD | {"layout": "upstream", "what": ["tests", "workflow_job"]}}))
     with_sinks = replace(settings, of_features={SinksSettings: SinksSettings(sinks=chosen)})
-    assert {lane.task_key for lane in export_queues(with_sinks, FEATURES)} == {
+    assert {queue.task_key for queue in export_queues(with_sinks, FEATURES)} == {
         "x/workflow_job", "x/test_run_summary", "x/failed_test_runs", "x/test_run", "x/rerun_disabled_tests",
         "x/test_states", "x/test_losses",
     }  # fmt: skip

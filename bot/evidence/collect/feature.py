@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.core.feature import Feature, NavigationEntry
+from bot.core.feature import Feature
 
 if TYPE_CHECKING:
     from bot.core.settings import Settings
@@ -17,6 +17,8 @@ def periodic(_settings: Settings) -> dict[str, float]:
 
 FEATURE = Feature(
     name="collect",
+    views="bot.evidence.collect.uploads:ENDPOINTS",
+    routes="bot.evidence.collect.uploads:setup",
     tables="bot.evidence.collect.tables",
     exports="bot.evidence.collect.artifacts:EXPORTS",
     tasks={
@@ -29,18 +31,6 @@ FEATURE = Feature(
     background=frozenset({"artifacts", "collect", "log", "upload"}),
     periodic="bot.evidence.collect.feature:periodic",
     before_commit="bot.evidence.collect.uploads:request_waiting",
-    views="bot.pages.jobs.job:JOB_VIEWS",
-    routes="bot.pages.jobs.job:add_upload_limits",
-    navigation=(
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/storage",
-            label="Storage",
-            place=80,
-            shown="bot.pages.jobs.job:has_artifacts",
-        ),
-    ),
-    search="bot.pages.jobs.run:find_run_hits",
     sections={
         "admin": "bot.jobs.collection:admin_section",
     },

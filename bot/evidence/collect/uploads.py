@@ -448,3 +448,8 @@ OPERATION = op.Operation(
 )
 _route, _with_slash = post_routes(PATH, receive_upload)
 ENDPOINTS = (Endpoint(_route, OPERATION), Endpoint(_with_slash))
+
+
+def setup(app: web.Application) -> None:
+    """Add the limits of uploads that arrive."""
+    app[ARRIVING] = BodyCapacity(LIMITS)

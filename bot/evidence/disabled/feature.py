@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bot.core import setting_types
-from bot.core.feature import Feature, NavigationEntry
+from bot.core.feature import Feature
 from bot.core.settings import option
 
 FEATURE = Feature(
@@ -25,17 +25,6 @@ FEATURE = Feature(
     before_commit="bot.evidence.disabled.make_lists:request_changed_lists",
     on_start="bot.evidence.disabled.answers:lose_all",
     doctor="bot.evidence.disabled.answers:check_answers",
-    views="bot.pages.tests.views:DISABLED_VIEWS",
-    routes="bot.pages.tests.views:setup_disabled",
-    navigation=(
-        NavigationEntry(
-            bar="tests",
-            path="/{repo}/disabled",
-            label="Disabled",
-            place=40,
-            shown="bot.pages.tests.disabled:has_lists",
-        ),
-    ),
     settings="bot.evidence.disabled.feature:DisabledSettings",
 )
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bot.core import setting_types
-from bot.core.feature import Feature, NavigationEntry
+from bot.core.feature import Feature
 from bot.core.settings import option
-
-HAS_LOGS = "bot.pages.logs.views:has_logs"
 
 FEATURE = Feature(
     name="logs",
@@ -31,15 +29,6 @@ FEATURE = Feature(
     prune="bot.evidence.logs.failure_costs:prune_logs",
     admin_forms={"/failures": "bot.evidence.logs.failure_costs:answer_issue_form"},
     metrics="bot.evidence.logs.failure_costs:measure_coverage",
-    views="bot.pages.logs.views:VIEWS",
-    navigation=(
-        NavigationEntry(bar="site", path="/failures", label="Failures", place=30, covers=("/failures/",)),
-        NavigationEntry(
-            bar="repository", path="/failures?repo={repo}", label="Failures", place=40, shown=HAS_LOGS
-        ),
-        NavigationEntry(bar="repository", path="/{repo}/logs", label="Logs", place=41, shown=HAS_LOGS),
-    ),
-    search="bot.pages.logs.failures:find_hits",
     sections={
         "comment": "bot.evidence.logs.failure_lines:backend_lines",
         "failures": "bot.evidence.logs.failure_lines:find_failures",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.core.feature import Feature, NavigationEntry
+from bot.core.feature import Feature
 
 if TYPE_CHECKING:
     from bot.core.settings import Settings
-
-HAS_TESTS = "bot.pages.tests.views:has_tests"
 
 
 def periodic(_settings: Settings) -> dict[str, float]:
@@ -36,36 +34,6 @@ FEATURE = Feature(
     ),
     periodic="bot.evidence.tests.feature:periodic",
     prune="bot.evidence.tests.job_parts:prune_results",
-    routes="bot.pages.tests.views:setup_tests",
-    views="bot.pages.tests.views:TEST_VIEWS",
-    navigation=(
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/tests",
-            label="Tests",
-            place=30,
-            shown=HAS_TESTS,
-            covers=("/{repo}/tests/", "/{repo}/test/", "/{repo}/flaky", "/{repo}/disabled"),
-        ),
-        NavigationEntry(
-            bar="tests",
-            path="/{repo}/tests",
-            label="All tests",
-            place=10,
-            shown=HAS_TESTS,
-            covers=("/{repo}/test",),
-        ),
-        NavigationEntry(
-            bar="repository",
-            path="/oot/{repo}/tests",
-            label="Beside upstream",
-            place=6,
-            shown="bot.pages.tests.backend_tests:can_compare",
-        ),
-        NavigationEntry(bar="tests", path="/{repo}/flaky", label="Flaky", place=20, shown=HAS_TESTS),
-        NavigationEntry(bar="tests", path="/{repo}/tests/lost", label="Lost", place=30, shown=HAS_TESTS),
-    ),
-    search="bot.pages.tests.views:find_hits",
     sections={
         "failures": "bot.evidence.tests.failing:find_failures",
         "head": "bot.evidence.tests.failing:head_tests",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.core.feature import Feature, NavigationEntry
+from bot.core.feature import Feature
 
 FEATURE = Feature(
     name="utilization",
@@ -15,16 +15,5 @@ FEATURE = Feature(
     parsers={"usage": "bot.evidence.usage.parse.parse_usage:parse_log"},
     receivers={"usage": "bot.evidence.usage.store_usage:RECEIVER"},
     prune="bot.evidence.usage.daily_sums:prune_usage",
-    views="bot.pages.usage.views:VIEWS",
-    routes="bot.pages.usage.views:add_template_names",
-    navigation=(
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/utilization",
-            label="Utilization",
-            place=50,
-            shown="bot.pages.usage.views:has_usage",
-        ),
-    ),
     commands={"utilization": "bot.console.evidence:utilization"},
 )

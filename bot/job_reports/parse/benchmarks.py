@@ -33,19 +33,19 @@ STDEV_LEAST = 2
 
 
 def require_name(value: Any, called: str) -> str:
-    """Return a text that is not empty; raises LeftOut."""
+    """Return a text that is not empty; raises SkippedValue."""
     if not (text := one_line(value, called)):
         raise SkippedValue(f"{called} is missing")
     return text
 
 
 def one_line(value: Any, called: str) -> str:
-    """Return a text without breaks; the empty text for none; raises LeftOut."""
+    """Return a text on one line; the empty text for none; raises SkippedValue."""
     return " ".join(as_text(value, called, most=NAME_MOST).split())
 
 
 def summarize(values: list[float]) -> dict[str, Any]:
-    """Return what is kept of the values of one run; of none, where there is only a status."""
+    """Return the summary of one run's values, which may be none if there is only a status."""
     return {
         "n": len(values),
         "median": statistics.median(values) if values else None,
@@ -110,7 +110,7 @@ ACCURACY = "accuracy"
 
 
 def parse_benchmarks(given: ParserInput) -> Parsed[BenchmarkRecord]:
-    """Return the records of a file, as far as they can be used."""
+    """Return the usable records of a file."""
     return read_rows(given, LIMITS, _read_document)
 
 
@@ -146,7 +146,7 @@ def _record(value: Any) -> BenchmarkRecord:
 
 
 def _machine(about: Mapping[str, Any], runner: Mapping[str, Any]) -> tuple[str, str]:
-    """Return device and architecture, from where PyTorch's own dashboard takes them."""
+    """Return device and architecture, from the fields that PyTorch's own dashboard uses."""
     device = (
         one_line(runner.get("name"), "runners.name")
         or one_line(about.get("device"), "device")
@@ -189,7 +189,7 @@ def _backend(model: Mapping[str, Any], about: Mapping[str, Any], metric: Mapping
 def _extra(
     record: Mapping[str, Any], about: Mapping[str, Any], model: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return what is kept beside the names and values: as many parts as fit, those that are large at last."""
+    """Return what is kept beside names and values: as many parts as fit, large ones last."""
     given = {
         **{name: record.get(name) for name in ("runners", "inputs", "dependencies")},
         "model": model.get("extra_info"),
@@ -211,7 +211,7 @@ def _values(metric: Mapping[str, Any]) -> tuple[list[float], str]:
         raise SkippedValue(f"{called} is not a list of numbers")
     if len(given) > VALUES_MOST:
         raise SkippedValue(f"over {VALUES_MOST:,} values")
-    word = next((one[0] for one in (extra, given) if isinstance(one, list) and one), None)
+    word = next((values[0] for values in (extra, given) if isinstance(values, list) and values), None)
     if isinstance(word, str):
         return [], one_line(word, called)
-    return [as_number(one, "a value") for one in given], ""
+    return [as_number(value, "a value") for value in given], ""

@@ -1,7 +1,7 @@
 """The parser of compiler caches' statistics, in the parser child: sccache's JSON, and ccache's names with numbers.
 
 `sccache --show-stats --stats-format=json` writes one document; `ccache --print-stats` a name and a number in each line,
-or one JSON object with `--format=json`. Their fields vary with the version: what is not known is kept as it is.
+or one JSON object with `--format=json`. Their fields vary with the version: unknown ones are kept as they are.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ ADDED = ("requests", "executed", "errors", "not_cacheable", "write_seconds", "re
 
 
 def parse_stats(given: ParserInput) -> Parsed[CacheStats]:
-    """Return the statistics of each tool, its documents added up."""
-    problems, found = Problems(), dict[str, CacheStats]()
+    """Return the sums of each tool's documents."""
+    problems, totals = Problems(), dict[str, CacheStats]()
     for document in read_documents(given, LIMITS.globs, most=LIMITS.bytes):
-        for one in _read(document, problems):
-            total = found.setdefault(one.tool, CacheStats(tool=one.tool))
+        for stats in _read(document, problems):
+            total = totals.setdefault(stats.tool, CacheStats(tool=stats.tool))
             if total.documents < LIMITS.rows:
-                _add(total, one)
+                _add(total, stats)
             else:
                 problems.add(document.member, 0, f"over {LIMITS.rows} {LIMITS.called}")
-    return finish_parsing([found[tool] for tool in sorted(found)], problems)
+    return finish_parsing([totals[tool] for tool in sorted(totals)], problems)
 
 
 def _read(document: Document, problems: Problems) -> Iterable[CacheStats]:
@@ -101,17 +101,17 @@ def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     >>> flatten({"stats": {"cache_hits": {"counts": {"C/C++": 3}}}})
     {'stats_cache_hits_counts_C/C++': 3}
     """
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in document.items():
         if isinstance(value, dict):
-            found |= flatten(value, f"{prefix}{key}_")
+            flat |= flatten(value, f"{prefix}{key}_")
         else:
-            found[f"{prefix}{key}"] = value
-    return found
+            flat[f"{prefix}{key}"] = value
+    return flat
 
 
 def _lines(document: Document) -> dict[str, Any]:
-    """Return the names and numbers of lines, divided by a tab; other lines say nothing."""
+    """Return the names and numbers of lines, divided by a tab; skip other lines."""
     lines = (line.partition("\t") for line in document.content.decode("utf-8", "replace").splitlines())
     return {
         cut(name.strip(), REASON_MOST): int(number)
@@ -145,7 +145,7 @@ def _count(stats: Mapping[str, Any], name: str) -> int:
 
 
 def _by_language(stats: Mapping[str, Any], name: str) -> dict[str, int]:
-    """Return counts by language; older versions have no more than the sum."""
+    """Return counts by language; older versions have only the sum."""
     value = stats.get(name)
     if isinstance(value, int):
         return {"": as_count(value, name)} if value else {}
@@ -165,12 +165,12 @@ def _seconds(stats: Mapping[str, Any], name: str) -> float:
     return as_count(value.get("secs") or 0, name) + as_count(value.get("nanos") or 0, name) / 1e9
 
 
-def _add(total: CacheStats, one: CacheStats) -> None:
+def _add(total: CacheStats, stats: CacheStats) -> None:
     for name in ADDED:
-        setattr(total, name, getattr(total, name) + getattr(one, name))
+        setattr(total, name, getattr(total, name) + getattr(stats, name))
     for name in ("hits", "misses", "reasons"):
         counts = getattr(total, name)
-        for key, number in getattr(one, name).items():
+        for key, number in getattr(stats, name).items():
             if key in counts or len(counts) < NAMES_MOST:
                 counts[key] = counts.get(key, 0) + number
-    total.version, total.raw = one.version or total.version, one.raw
+    total.version, total.raw = stats.version or total.version, stats.raw

@@ -1,4 +1,4 @@
-"""Small documents of an artifact, in the parser child: their JSON, and what of them was left out and why.
+"""Small documents of an artifact, in the parser child: their JSON, and what was skipped and why.
 
 A parser says with `Limits` how much of a file is read, and makes rows of each document: see `read_rows`.
 """
@@ -52,14 +52,14 @@ class DocumentValue(NamedTuple):
 
 
 class Problems:
-    """What is left out of a file, while it is read."""
+    """What is skipped while a file is read."""
 
     def __init__(self) -> None:
         self.first: list[Problem] = []
         self.count = 0
 
     def add(self, member: str, line: int, reason: str) -> None:
-        """Note that something is left out."""
+        """Note that something is skipped."""
         self.count += 1
         if len(self.first) < PROBLEMS_MOST:
             self.first.append(Problem(_printable(member, MEMBER_MOST), line, _printable(reason, REASON_MOST)))
@@ -68,9 +68,9 @@ class Problems:
 def read_rows(
     given: ParserInput, limits: Limits, read: Callable[[Document, Problems], Iterable[R]]
 ) -> Parsed[R]:
-    """Return the rows that `read` makes of each document, and what was left out.
+    """Return the rows that `read` makes of each document, and what was skipped.
 
-    Raises Refused over the limit of bytes, and Broken where there is nothing but problems.
+    Raises Refused over the limit of bytes, and Broken if there are only problems.
     """
     problems = Problems()
     rows: list[R] = []
@@ -84,28 +84,28 @@ def read_rows(
 
 
 def read_each(document: Document, problems: Problems, read: Callable[[Any], R]) -> Iterator[R]:
-    """Yield what `read` makes of each JSON value of a document; where it raises LeftOut, that is a problem."""
-    for one in read_values(document, problems):
+    """Yield what `read` makes of each JSON value of a document; a SkippedValue becomes a problem."""
+    for value in read_values(document, problems):
         try:
-            row = read(one.value)
+            row = read(value.value)
         except SkippedValue as error:
-            problems.add(one.member, one.line, str(error))
+            problems.add(value.member, value.line, str(error))
         else:
             yield row
 
 
 def finish_parsing(rows: list[R], problems: Problems) -> Parsed[R]:
-    """Return the rows with what was left out; raises Broken with the same where there is nothing but problems."""
-    found = Parsed(rows=rows, problems=problems.first, problem_count=problems.count)
+    """Return the rows with what was skipped; raises Broken with the same if there are only problems."""
+    parsed = Parsed(rows=rows, problems=problems.first, problem_count=problems.count)
     if rows or not problems.count:
-        return found
+        return parsed
     first = problems.first[0]
     where = f"{first.member}, line {first.line}" if first.line else first.member
-    raise Broken(f"{where}: {first.reason}", answer=found)
+    raise Broken(f"{where}: {first.reason}", answer=parsed)
 
 
 def read_documents(given: ParserInput, globs: Sequence[str], *, most: int) -> Iterator[Document]:
-    """Yield the members that match, or the file itself where it is no archive; raises Refused over `most` bytes."""
+    """Yield the members that match, or the file itself if it is no archive; raises Refused over `most` bytes."""
     total = 0
     for name, pieces in _members(given, globs):
         content = bytearray()
@@ -150,7 +150,7 @@ def read_values(document: Document, problems: Problems) -> Iterator[DocumentValu
         yield from _values_of_lines(member, lines, problems)
         return
     if isinstance(whole, list):
-        yield from (DocumentValue(member, number, one) for number, one in enumerate(whole, 1))
+        yield from (DocumentValue(member, number, value) for number, value in enumerate(whole, 1))
     else:
         yield DocumentValue(member, 1, whole)
 
@@ -166,7 +166,7 @@ def _values_of_lines(member: str, lines: Sequence[bytes], problems: Problems) ->
             continue
         # a line may be a list: PyTorch's collector of benchmarks reads such files, too
         several = value if isinstance(value, list) and value else [value]
-        yield from (DocumentValue(member, number, one) for one in several)
+        yield from (DocumentValue(member, number, value) for value in several)
 
 
 def _decode(content: bytes) -> Any:

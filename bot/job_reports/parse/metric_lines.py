@@ -45,7 +45,7 @@ TIME_MOST = 2**53
 
 
 def parse_metrics(given: ParserInput) -> Parsed[MetricLine]:
-    """Return the metrics of a file, as far as they can be used."""
+    """Return the usable metrics of a file."""
     names: set[str] = set()
 
     def read(value: Any) -> MetricLine:
@@ -70,7 +70,7 @@ def _of_ours(line: dict[str, Any]) -> MetricLine:
 
 
 def _of_emit_metric(line: dict[str, Any]) -> MetricLine:
-    """Return a line of PyTorch's `emit_metric`: what it says of its run is GitHub's to say."""
+    """Return a line of PyTorch's `emit_metric`; what it says of its run is ignored: that is GitHub's word."""
     info = line.get("info")
     if isinstance(info, str):  # as it is uploaded
         try:
@@ -101,7 +101,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _time(value: Any) -> int | None:
-    """Return a time in milliseconds; texts, as PyTorch's scripts once wrote, say nothing."""
+    """Return a time in milliseconds; None for texts, as PyTorch's scripts once wrote."""
     if value is None or isinstance(value, str):
         return None
     number = as_number(value, "ts")

@@ -1,4 +1,4 @@
-"""What the parsers of small documents return, and the checked values of which they make it."""
+"""What the parsers of small documents return, and checks of the values in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Scalar = float | int | str | bool | None
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Something that was left out."""
+    """Something that was skipped."""
 
     member: str
     line: int  # 0: the whole member
@@ -25,7 +25,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Parsed(msgspec.Struct, Generic[R], kw_only=True):
-    """What a parser returns: rows, and what was left out."""
+    """What a parser returns: rows, and what was skipped."""
 
     rows: list[R]
     problems: list[Problem]  # the first of them
@@ -92,14 +92,14 @@ class SkippedValue(Exception):
 
 
 def as_object(value: Any, called: str) -> dict[str, Any]:
-    """Return a JSON object; raises LeftOut."""
+    """Return a JSON object; raises SkippedValue."""
     if not isinstance(value, dict):
         raise SkippedValue(f"{called} is no object")
     return value
 
 
 def as_number(value: Any, called: str) -> float:
-    """Return a finite number; raises LeftOut."""
+    """Return a finite number; raises SkippedValue."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SkippedValue(f"{called} is no number")
     if not math.isfinite(value) or abs(value) > NUMBER_MOST:
@@ -108,7 +108,7 @@ def as_number(value: Any, called: str) -> float:
 
 
 def as_count(value: Any, called: str) -> int:
-    """Return a whole number from 0; raises LeftOut."""
+    """Return a whole number from 0; raises SkippedValue."""
     number = as_number(value, called)
     if number < 0 or number != int(number) or number >= 2**53:
         raise SkippedValue(f"{called} is no count")
@@ -116,14 +116,14 @@ def as_count(value: Any, called: str) -> int:
 
 
 def as_name(value: Any, called: str) -> str:
-    """Return a name of lower-case letters, digits, `_`, `.` and `-`; raises LeftOut."""
+    """Return a name of lower-case letters, digits, `_`, `.` and `-`; raises SkippedValue."""
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise SkippedValue(f"{called} is not of 1 to 80 characters a-z 0-9 _ . -")
     return value
 
 
 def as_text(value: Any, called: str, *, most: int = TEXT_MOST) -> str:
-    """Return a text, cut off by bytes; the empty text for none; raises LeftOut."""
+    """Return a text of limited size; the empty text for none; raises SkippedValue."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -132,7 +132,7 @@ def as_text(value: Any, called: str, *, most: int = TEXT_MOST) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of at most so many bytes; one that is cut off ends with an ellipsis."""
+    """Cut a text to so many bytes, the last of them an ellipsis."""
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= most:
         return text
@@ -140,7 +140,7 @@ def cut(text: str, most: int) -> str:
 
 
 def keep_raw(value: dict[str, Any], most: int = RAW_MOST) -> dict[str, Any] | None:
-    """Return what may be kept of a document, None where it is too large or could not be stored."""
+    """Return a document that may be kept, None if it is too large or cannot be stored."""
     encoded = msgspec.json.encode(value)
     if len(encoded) > most or b"\\u0000" in encoded:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bot.core.feature import Feature, NavigationEntry
+from bot.core.feature import Feature
 from bot.core.settings import option
 
 FEATURE = Feature(
@@ -19,17 +19,6 @@ FEATURE = Feature(
     background=frozenset({"test_lists", "test_reruns"}),
     prune="bot.job_reports.test_lists.reruns:prune_reruns",
     periodic="bot.job_reports.test_lists.make_time_lists:periodic",
-    views="bot.pages.tests.views:LIST_VIEWS",
-    routes="bot.pages.tests.views:setup_lists",
-    navigation=(
-        NavigationEntry(
-            bar="tests",
-            path="/{repo}/disabled/suggestions",
-            label="Suggestions",
-            place=50,
-            shown="bot.pages.tests.views:has_suggestions",
-        ),
-    ),
     settings="bot.job_reports.test_lists.feature:TimesSettings",
 )
 

@@ -42,7 +42,7 @@ VAIN = frozenset({"no_result", "silent"})  # outcomes of steps
 def observe(
     commits: Sequence[CommitRow], runs: Iterable[SignalRun], steps: Iterable[StepRow]
 ) -> list[SeenCommit]:
-    """Return what is known of some commits, oldest first."""
+    """Sum up what is known of some commits, oldest first."""
     by_commit: defaultdict[str, list[SignalRun]] = defaultdict(list)
     for run in runs:
         by_commit[run.sha].append(run)
@@ -69,7 +69,7 @@ def _seen(sha: str, runs: Sequence[SignalRun], steps: Sequence[StepRow]) -> Seen
 
 
 def silent_commits(seen: Iterable[SeenCommit]) -> int:
-    """Return on how many commits nothing was answered, as often as is tried."""
+    """Count the commits that stayed silent in as many attempts as are made."""
     return sum(commit.silent >= VAIN_MOST for commit in seen)
 
 
@@ -78,7 +78,7 @@ UPSTREAM = "upstream"
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """A search with its commits, oldest first, and what ran there."""
+    """A search with its commits, oldest first, and what ran on them."""
 
     search: BisectRow
     entry: Entry | None  # None: upstream's own CI
@@ -92,11 +92,11 @@ class Situation:
 
     @property
     def label(self) -> str:
-        """What people call the side that is run."""
+        """The name of the backend or CI that is run."""
         return self.entry.label if self.entry else self.search["backend"] or UPSTREAM
 
     def observed(self, seen: Sequence[SeenCommit]) -> Situation:
-        """Return the same with other knowledge of its commits."""
+        """Return the situation with other knowledge of its commits."""
         return replace(self, seen=seen)
 
     def job_timeout(self, settings: Settings) -> int:
@@ -104,13 +104,13 @@ class Situation:
         return ((self.entry and self.entry.job_timeout) or settings.job_timeout) * 1000
 
     def between(self, decision: Decision) -> str:
-        """Return in words where the culprit is, as far as that is known."""
+        """Say where the culprit lies, as far as that is known."""
         good = 0 if decision.good is None else decision.good
         bad = len(self.commits) - 1 if decision.bad is None else decision.bad
         return finish.describe_between(self.commits[good]["sha"], self.commits[bad]["sha"], bad - good)
 
     def progress(self, decision: Decision) -> str:
-        """Return in words how far the search is."""
+        """Say how far the search is."""
         return self.between(decision)
 
 
@@ -121,7 +121,7 @@ YIELDING_FOR = 120_000  # milliseconds, while it yields
 
 @dataclass(frozen=True, kw_only=True)
 class SearchLimit:
-    """How many steps may be sent now, and if none, why and until when (epoch milliseconds)."""
+    """How many steps may be sent now; if none, why and until when (epoch milliseconds)."""
 
     allowed: int | None = None  # None: all
     why: str = ""
@@ -154,7 +154,7 @@ async def read_times(tx: Transaction, backend: str) -> BackendStats:
 
 
 async def _longest_wait(tx: Transaction, entry: Entry) -> float | None:
-    """Return how long a pull request has waited for a backend, if that is longer than nine in ten wait; seconds."""
+    """Return how many seconds a pull request has waited for a backend, if that is longer than nine in ten wait."""
     waiting = await job_runs.queued_pulls(tx, entry.repo)
     if not waiting:
         return None
@@ -171,7 +171,7 @@ HOUR = 3_600_000  # milliseconds
 
 
 async def advance_search(context: Context, task: Task) -> None:
-    """Record what became of steps, then the next ones or the verdict."""
+    """Record the outcome of steps, then the next steps or the verdict."""
     async with context.store.transaction() as tx:
         search = await rows.get_search(tx, task.key, held=True)
         if search is None or search["ended_at"] is not None:
@@ -216,7 +216,7 @@ async def _advance(tx: Transaction, settings: Settings, search: BisectRow) -> No
 async def read_situation(
     tx: Transaction, settings: Settings, search: BisectRow, entry: Entry | None
 ) -> Situation | None:
-    """Return what is known of a search now; None where its ends are no longer on its branch."""
+    """Read what is known of a search; None where its ends are no longer on its branch."""
     branch = await branch_history.find_branch_of(tx, search["upstream_repo"], search["branch"])
     commits = (
         await start.read_range(tx, branch, good=search["good_sha"], bad=search["bad_sha"]) if branch else None
@@ -242,7 +242,7 @@ async def read_situation(
 
 
 async def _entry(tx: Transaction, search: BisectRow) -> tuple[Entry | None, str]:
-    """Return the backend's entry as it is now, or why the search cannot go on."""
+    """Return the backend's current entry, or why the search cannot go on."""
     if not search["backend"]:
         return None, ""
     listed = await allowlists.read_in_force(tx)
@@ -282,7 +282,7 @@ async def _act(
 async def _send(
     tx: Transaction, settings: Settings, situation: Situation, decision: Decision, waiting: WaitingSteps
 ) -> None:
-    """Record the steps that may be sent now; where none may, when the search goes on."""
+    """Record the steps that may be sent now, or when the search goes on if none may."""
     search, limit = situation.search, NO_LIMIT
     if decision.steps:
         limit = await find_limit(tx, situation.entry, search)

@@ -40,7 +40,7 @@ RANGE = re.compile(r"(?P<good>[^.\s]*)\.\.(?P<bad>[^.\s]*)")
 
 
 async def carry_out(context: Context, request: CommandRequest, words: Sequence[str]) -> CommandOutcome:
-    """Begin a search; asked again for the same, it names the one that is under way."""
+    """Begin a search; a second request for the same names the search under way."""
     try:
         wanted = read_words(request, words)
         await _check_person(context, request, wanted)
@@ -72,7 +72,7 @@ def read_words(request: CommandRequest, words: Sequence[str]) -> WantedSearch:
 
 
 async def begin(context: Context, wanted: WantedSearch) -> StartedSearch:
-    """Begin a search; of a commit that is not known here, GitHub is asked once. Raises Refused."""
+    """Begin a search, asking GitHub once about a commit that is not known here. Raises Refused."""
     try:
         async with context.store.transaction() as tx:
             return await start_search(tx, context.settings, wanted)
@@ -105,7 +105,7 @@ async def _check_person(context: Context, request: CommandRequest, wanted: Wante
 
 
 async def _words_of_github(context: Context, repo: str, unknown: UnknownCommit) -> str:
-    """Return why a commit cannot be an end, after a look at GitHub."""
+    """Ask GitHub why a commit cannot be an end of the search."""
     client = context.github.client(repo, contents="read")
     branch = unknown.branch
     try:

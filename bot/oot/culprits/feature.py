@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.core.errors import GitHubRefused, RetryLater
-from bot.core.feature import Feature, Finding, NavigationEntry, ok, warning
+from bot.core.feature import Feature, Finding, ok, warning
 from bot.core.settings import option
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ TAG = re.compile(r"[A-Za-z0-9._/-]{1,200}")
 
 
 def tag(text: str) -> str:
-    """Read the pattern of a tag that has upstream's CI run a commit."""
+    """Parse the pattern of a tag that makes upstream's CI run a commit."""
     try:
         fields = {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
         made = text.format(workflow="trunk", sha="0" * 40)
@@ -35,7 +35,7 @@ def tag(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CulpritsSettings:
-    """How upstream's own CI is run on a commit that it has not run on."""
+    """How upstream's own CI is run on a commit that it has not run."""
 
     ci_bisect_tag: str | None = option(
         "Tag that has upstream's own CI run a commit for a search, as in ciflow/{workflow}/{sha}; the App creates it, "
@@ -49,7 +49,7 @@ NAME = "bisect"
 
 
 async def check_own_runs(target: Target) -> list[Finding]:
-    """Say whether tags may be created where CI_BISECT_TAG names some."""
+    """Check whether the tags of CI_BISECT_TAG may be created."""
     pattern = target.settings.of(CulpritsSettings).ci_bisect_tag
     if pattern is None:
         words = "CI_BISECT_TAG is unset: of upstream's own CI, searches only run again what has run"
@@ -95,17 +95,6 @@ FEATURE = Feature(
     },
     commands={"bisect": "bot.console.backends:bisect"},
     metrics="bot.oot.culprits.rows:measure_searches",
-    conditions="bot.pages.culprits.sections:read_conditions",
+    conditions="bot.oot.culprits.rows:read_conditions",
     doctor="bot.oot.culprits.feature:check_own_runs",
-    views="bot.pages.culprits.searches:VIEWS",
-    navigation=(
-        NavigationEntry(
-            bar="repository",
-            path="/{repo}/bisects",
-            label="Culprits",
-            place=15,
-            shown="bot.pages.culprits.searches:has_searches",
-            covers=("/{repo}/bisects/",),
-        ),
-    ),
 )

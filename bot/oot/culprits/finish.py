@@ -38,7 +38,7 @@ SHAS_MOST = 4  # commits named in a sentence
 
 @dataclass(frozen=True, kw_only=True)
 class Suspects:
-    """The commits of which one is the culprit, and why there are several."""
+    """The commits one of which is the culprit, and why there are several."""
 
     shas: tuple[str, ...]  # oldest first
     untestable: tuple[str, ...]  # among them
@@ -47,7 +47,7 @@ class Suspects:
 
 
 def what_broke(search: BisectRow, label: str) -> str:
-    """Return the signal in words: who, and which job or test."""
+    """Describe the signal: whose it is, and which job or test."""
     name = search["test"] or search["job"]
     failure = f" (failure {search['signature'][:12]})" if search["signature"] else ""
     return f"{label}: {shorten(one_line(name), NAME_MOST)}{failure}"
@@ -92,16 +92,16 @@ def range_sentence(search: BisectRow, label: str, suspects: Suspects) -> str:
 
 
 def describe_between(good: str, bad: str, count: int) -> str:
-    """Return what is known of a search that ended early: where the culprit is."""
+    """Say where the culprit lies after a search that ended early."""
     if count <= 1:
         return f"it is between {text.short(good)} and {text.short(bad)}"
     return f"it is one of the {count} commits after {text.short(good)}, up to {text.short(bad)}"
 
 
 def describe_remaining(runs: int, rounds: int, median: float | None) -> str:
-    """Return how many runs are left at most, and how long that takes by the median of one.
+    """Say how many runs are left at most, and how long they take by the median of one.
 
-    >>> remaining(3, 2, 3600.0), remaining(1, 1, None)
+    >>> describe_remaining(3, 2, 3600.0), describe_remaining(1, 1, None)
     ('at most 3 more runs, about 2 h by the median of one', 'at most 1 more run')
     """
     words = f"at most {runs} more {'run' if runs == 1 else 'runs'}"
@@ -121,7 +121,7 @@ FOUND = "bisect_found"  # kind of the task that follows
 
 
 async def finish_found(tx: Transaction, situation: Situation, decision: Decision) -> None:
-    """Record the culprit: one commit, or a range where some cannot be told apart."""
+    """Record the culprit: one commit, or a range where commits cannot be told apart."""
     assert decision.good is not None
     assert decision.bad is not None
     search = situation.search
@@ -185,7 +185,7 @@ def describe_end(situation: Situation, decision: Decision) -> tuple[str, str]:
 
 
 async def look_before(tx: Transaction, settings: Settings, situation: Situation) -> bool:
-    """Have a search whose good end fails begin further back; returns False where that was done often enough."""
+    """Restart a search whose good end fails further back; returns False if that was done often enough."""
     search = situation.search
     if search["moved"] >= MOVES_MOST:
         return False
@@ -221,12 +221,12 @@ def _why_untestable(situation: Situation, shas: list[str]) -> str:
 
 
 def comment_marker(identifier: str) -> str:
-    """Return what the comment begins with."""
+    """Return the marker that the comment begins with."""
     return f"<!-- ootbot:culprit {identifier} -->"
 
 
 def render_comment(search: BisectRow, url: str) -> str:
-    """Return the comment: the sentence, what a reader can do, and where the evidence is."""
+    """Render the comment: the sentence, what a reader can do, and where the evidence is."""
     page = f"{url}/{search['upstream_repo']}/bisects/{search['id']}"
     job = escaping.code(search["job"])
     test = f", test {escaping.code(search['test'])}" if search["test"] else ""
@@ -276,7 +276,7 @@ async def _read_files(context: Context, search: BisectRow) -> list[str]:
 
 
 async def _write_comment(context: Context, search: BisectRow, number: int) -> None:
-    """Write the comment once; it is edited later, and not written again after a person deleted it."""
+    """Write the comment once; later it is edited, and not written again after a person deleted it."""
     body = render_comment(search, context.settings.url)
     digest = hashlib.sha256(body.encode()).hexdigest()
     async with context.store.read() as tx:
@@ -318,7 +318,7 @@ async def _edit(client: Client, comment_id: int, body: str) -> None:
 
 
 async def _find(context: Context, client: Client, search: BisectRow, number: int) -> int | None:
-    """Return the id of our comment, looked for on all pages: an answer may have been lost."""
+    """Search all pages for our comment, as an answer may have been lost; returns its id."""
     marker = comment_marker(search["id"])
     url = client.path(f"issues/{number}/comments{{?per_page}}")
     async for comment in client.getiter(url, {"per_page": "100"}):

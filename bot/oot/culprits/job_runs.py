@@ -45,9 +45,9 @@ class TestedJob(JobRun, JobGeneration):
 async def reported_jobs(
     tx: Transaction, names: Collection[str], backend: str, shas: Sequence[str]
 ) -> list[JobRow]:
-    """Return what a backend reported on some commits of a repository, given by all its names, case folded.
+    """Return a backend's reports on some commits of a repository, given by all its names, case folded.
 
-    Whatever it was dispatched for: a pull request at the same commit counts as well. Heavy columns are left out.
+    Jobs count whatever they were dispatched for, such as a pull request at the same commit. Heavy columns are left out.
     """
     jobs: list[JobRow] = []
     light = select(JobRow, oot_workflow_job, failed_tests_json=sa.null(), environment=sa.null())
@@ -72,7 +72,7 @@ async def failed_tests(tx: Transaction, job_keys: Collection[str]) -> dict[str, 
 
 
 async def queued_pulls(tx: Transaction, backend: str) -> list[int]:
-    """Return since when dispatches of open pull requests wait for a backend: sent, and not answered yet."""
+    """Return when the dispatches of open pull requests that a backend has not answered yet were sent."""
     query = sa.select(DISPATCH.dispatched_at).where(
         DISPATCH.backend_key == backend.casefold(),
         DISPATCH.state == "sent",
@@ -86,7 +86,7 @@ async def queued_pulls(tx: Transaction, backend: str) -> list[int]:
 
 
 async def test_ids(tx: Transaction, repo: str, wanted: TestName) -> set[int]:
-    """Return the ids of a repository's tests of a name."""
+    """Return the ids of a repository's tests with a name."""
     such = [
         test.c.repository_id.in_(sorted(await repositories.read_ids(tx, repo))),
         test.c.name == wanted.name,
@@ -119,7 +119,7 @@ async def tested_jobs(
 async def outcomes_of_test(
     tx: Transaction, ids: Collection[int], generations: Collection[int]
 ) -> dict[int, bool]:
-    """Return whether a test, given by its ids, passed in some jobs; jobs that do not say are left out."""
+    """Return whether a test, given by its ids, passed in some jobs, leaving out jobs that do not say."""
     if not ids or not generations:
         return {}
     wanted = sorted(generations)[-BLOCKS_MOST:]
@@ -148,7 +148,7 @@ FAILURES_MOST = 2_000
 
 @dataclass(frozen=True, kw_only=True)
 class SignalRun:
-    """One attempt of a run, all its shards together."""
+    """One attempt of a run with all its shards."""
 
     sha: str
     run_id: str
@@ -197,7 +197,7 @@ async def read_job_runs(
     *,
     known: KnownFailure | None = None,
 ) -> list[SignalRun]:
-    """Return every run of a signal's job on some commits of its branch."""
+    """Read every run of a signal's job on some commits of its branch."""
     known = known or KnownFailure()
     attempts = await _attempts(tx, settings, branch, signal, shas)
     if not signal["test"]:
@@ -246,7 +246,7 @@ async def _attempts(
 
 
 def _of_job(reported: Iterable[JobRow], job: str) -> list[JobRow]:
-    """Return the rows of one job, whose name is without shard: whether numbers are one, its commit tells."""
+    """Return the rows of a job named without its shard; its commit tells whether numbers in names are shards."""
     by_commit: defaultdict[str, list[JobRow]] = defaultdict(list)
     for row in reported:
         by_commit[row["head_sha"] or ""].append(row)
@@ -324,7 +324,7 @@ def _of_upstream(sha: str, runs: Iterable[Run]) -> list[_Attempt]:
 
 
 def _judged(attempt: _Attempt, signal: Signal, known: KnownFailure) -> SignalRun:
-    """Return what a run says of the job, or of one way in which it fails."""
+    """Judge what a run says of the job, or of one way in which it fails."""
     failures = [shard for shard in attempt.shards if shard.conclusion in FAILED]
     words = [_word_of_failure(shard, signal, known) for shard in failures]
     failure = next((shard.failure for shard in failures if shard.failure), None)
@@ -360,14 +360,14 @@ def _word_of_failure(shard: _Shard, signal: Signal, known: KnownFailure) -> tupl
 
 
 def _is_other_build(kind: str | None, signature: str | None, known: KnownFailure) -> bool:
-    """Whether it is the build that fails, and not as the bad end does; where that is not known, it may be the same."""
+    """Whether the build fails in another way than at the bad end; where that is not known, it may be the same."""
     if kind != BUILD or known.kind is None:
         return False
     return known.kind != BUILD or (signature != known.signature and known.signature is not None)
 
 
 def _judged_test(attempt: _Attempt, told: Mapping[tuple[str, int], bool], known: KnownFailure) -> SignalRun:
-    """Return what a run says of a test: what its reports do not say is not known, unless every job passed."""
+    """Judge what a run says of a test: what its reports leave out is unknown, unless every job passed."""
     passed = told.get((attempt.run.run_id, attempt.run.attempt))
     if passed is not None:
         outcome: tuple[RunWord, str] = ("good", "it passed") if passed else ("bad", "it failed")
@@ -380,7 +380,7 @@ def _judged_test(attempt: _Attempt, told: Mapping[tuple[str, int], bool], known:
 
 
 def _untold(attempt: _Attempt, known: KnownFailure) -> tuple[RunWord, str]:
-    """Return what a run that has ended says of a test that its reports do not tell of."""
+    """Judge what a finished run says of a test that its reports do not mention."""
     if all(shard.conclusion == "success" for shard in attempt.shards):
         nothing_ran = any(shard.tests == 0 for shard in attempt.shards)
         return ("no_result", "no test ran") if nothing_ran else ("good", "the job passed")

@@ -1,4 +1,4 @@
-"""Searches and their steps: reads and writes, copies for sinks, metrics, and deletion."""
+"""Searches and their steps: reads and writes, copies for sinks, conditions, metrics, and deletion."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import sqlalchemy as sa
 
 from bot.core import metrics
+from bot.core.feature import Condition, ConditionSubject
 from bot.db.exports import (
     KEYS_PER_QUERY,
     Export,
@@ -21,6 +22,7 @@ from bot.db.exports import (
 )
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement
+from bot.oot.allowlist import versions as allowlists
 from bot.oot.culprits.tables import (
     OPEN,
     SIGNAL,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from bot.context import Context
+    from bot.core.feature import ConditionScope
     from bot.core.settings import Settings
     from bot.db.exports import ExportedRow, RowKey, TableCopy
     from bot.db.transaction import Transaction
@@ -63,18 +66,18 @@ async def get_search(tx: Transaction, identifier: str, *, held: bool = False) ->
 
 
 async def open_ids(tx: Transaction) -> list[str]:
-    """Return the searches that are not over, the oldest first."""
+    """Return the ids of the searches under way, oldest first."""
     return list((await tx.run(OPEN_IDS)).scalars())
 
 
 async def open_ids_on(tx: Transaction, repository_id: int, branch: str) -> list[str]:
-    """Return the searches of a branch that are not over."""
+    """Return the ids of the searches of a branch under way."""
     query = sa.select(SEARCH.id).where(SEARCH.repository_id == repository_id, SEARCH.branch == branch, OPEN)
     return list((await tx.run(query.order_by(SEARCH.created_at, SEARCH.id))).scalars())
 
 
 async def add_search(tx: Transaction, row: BisectRow) -> bool:
-    """Record a search; returns False where one of its signal is under way."""
+    """Record a search; returns False if one of its signal is under way."""
     tx.note_changed("bisect", [row])
     return bool((await tx.run(tx.insert(bisect).values(**row).on_conflict_do_nothing())).rowcount)
 
@@ -99,7 +102,7 @@ async def find_open(tx: Transaction, signal: Signal) -> BisectRow | None:
 
 
 async def last_of_breakage(tx: Transaction, signal: Signal, bad_sha: str) -> BisectRow | None:
-    """Return the last search of a signal with this bad end, whatever became of it."""
+    """Return the last search of a signal with this bad end, whatever its outcome."""
     named: Mapping[str, object] = dict(signal)
     same = [column == named[column.name] for column in SIGNAL]
     query = select(BisectRow, bisect).where(*same, SEARCH.bad_sha == bad_sha)
@@ -140,7 +143,7 @@ async def read_found_on(tx: Transaction, repository_id: int, shas: Collection[st
 
 
 async def read_found_since(tx: Transaction, repository_id: int | None, since: int) -> list[BisectRow]:
-    """Return the searches that found a commit since a time, of one repository or of all; the oldest first."""
+    """Return the searches of one repository or of all that found a commit since a time, oldest first."""
     query = select(BisectRow, bisect).where(
         SEARCH.state == "found", SEARCH.confidence == "commit", SEARCH.ended_at >= since
     )
@@ -161,14 +164,14 @@ async def read_found_of_pull(tx: Transaction, repository_id: int, number: int) -
 
 
 async def count_states(tx: Transaction) -> dict[str, int]:
-    """Return how many searches there are in each state."""
+    """Count the searches in each state."""
     states = await tx.run(sa.select(SEARCH.state, sa.func.count()).group_by(SEARCH.state))
     counted: dict[str, int] = dict(map(tuple, states))
     return {state: counted.get(state, 0) for state in STATES}
 
 
 async def count_runs(tx: Transaction) -> int:
-    """Return how many steps were ever sent."""
+    """Count the steps that were ever sent."""
     query = sa.select(sa.func.count()).select_from(bisect_step).where(STEP.sent_at.is_not(None))
     return int((await tx.run(query)).scalar() or 0)
 
@@ -210,7 +213,7 @@ async def change_step(tx: Transaction, step: StepRow, **values: Any) -> None:
 
 
 async def sent_on_day(tx: Transaction, backend: str, since: int) -> list[int]:
-    """Return when steps were recorded for a backend since a time, the oldest first; empty: upstream's own jobs."""
+    """Return when steps were recorded since a time for a backend (empty: upstream's own CI), oldest first."""
     query = sa.select(STEP.created_at).join(bisect, SEARCH.id == STEP.bisect_id)
     query = query.where(STEP.created_at > since, sa.func.lower(SEARCH.backend) == backend.casefold())
     return list((await tx.run(query.order_by(STEP.created_at))).scalars())
@@ -247,7 +250,7 @@ async def delete_old(tx: Transaction, before: int) -> int:
 
 
 async def searches_of_runs(tx: Transaction, sha: str, run_ids: Collection[str]) -> list[tuple[str, str]]:
-    """Return which of some runs that backends reported on a commit a search asked for: their ids, and the search."""
+    """Return which of some runs on a commit a search asked for: the id of each run, and that of its search."""
     reported = oot_workflow_job.c
     query = sa.select(reported.run_id, STEP.bisect_id).join(
         bisect_step, STEP.dispatch_id == reported.dispatch_id
@@ -281,13 +284,13 @@ def _described(steps: Sequence[StepRow]) -> list[dict[str, Any]]:
 
 
 def copy_search(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return a search as an object below the repository that is searched."""
+    """Return a search as an object below its repository."""
     key = "/".join((export.name, repo_key(row["upstream_repo"]), object_key(row["id"])))
     return [StoredObject(key=key, content=lambda: (json_line(dict(row)),))]
 
 
 def copy_search_rows(export: Export) -> TableCopy:
-    """Return the copy of searches in a table of ours."""
+    """Return the copy of searches for a table of ours."""
     return copy_of(export, {**column_types(export.table), "steps": f"Array({STEP_TYPE})"})
 
 
@@ -307,8 +310,47 @@ EXPORTS = (
 )
 
 
+def page_of_search(search: BisectRow) -> str:
+    """Return the page of a search, below the address of this bot."""
+    return f"/{search['upstream_repo']}/bisects/{search['id']}"
+
+
+NOTICED_FOR = 86_400_000  # milliseconds: what was found before, while nothing was sent, is on the pages only
+
+
+async def read_conditions(_context: Context, tx: Transaction, scope: ConditionScope) -> list[Condition]:
+    """Return the culprits found in the last day; a finished search never changes again."""
+    listed = await allowlists.read_in_force(tx)
+    conditions = []
+    for search in await read_found_since(tx, None, tx.now - NOTICED_FOR):
+        backend = search["backend"]
+        if scope.hidden.has(search["upstream_repo"], search["repository_id"]) or (
+            backend and scope.hidden.has(backend)
+        ):
+            continue
+        entry = listed.find(backend) if listed and backend else None
+        about = ConditionSubject(
+            repo=search["upstream_repo"],
+            branch=search["branch"],
+            backend=backend,
+            oncalls=entry.oncalls if entry else (),
+            path=page_of_search(search),
+        )
+        conditions.append(
+            Condition(
+                event="culprit_found",
+                key=search["id"],
+                holds=True,
+                heading=search["why"],
+                since=search["ended_at"],
+                subject=about,
+            )
+        )
+    return conditions
+
+
 async def measure_searches(tx: Transaction, _settings: Settings, _hidden: Hidden) -> Callable[[], None]:
-    """Return what shows how many searches there are by state, and how many runs they took."""
+    """Return a function that sets the gauges of searches by state and of the runs they took."""
     states, runs = await count_states(tx), await count_runs(tx)
 
     def show() -> None:
@@ -320,7 +362,7 @@ async def measure_searches(tx: Transaction, _settings: Settings, _hidden: Hidden
 
 
 async def delete_old_searches(context: Context) -> dict[str, int]:
-    """Delete what is past the retention of records."""
+    """Delete searches past the retention of records."""
     before = context.clock.now() - context.settings.record_retention_days * DAY
     async with context.store.transaction() as tx:
         return {"searches for culprits": await delete_old(tx, before)}

@@ -41,7 +41,7 @@ CHANGES_DELAY = 2.0  # seconds: reports come in batches
 
 
 async def before_commit(tx: Transaction, changed: Changed) -> None:
-    """Have searches look at what these rows say; there are few."""
+    """Wake the searches that changed rows concern; there are few."""
     if any(_ended(table, changed) for table in CHANGED_TABLES):
         for identifier in await rows.open_ids(tx):
             tx.enqueue(SEARCH_KIND, identifier, delay=CHANGES_DELAY)
@@ -82,7 +82,7 @@ async def check_branch(context: Context, task: Task) -> None:
 
 
 async def find_gone(tx: Transaction, search: BisectRow) -> list[str]:
-    """Return which ends of a search are known to be no longer on its branch."""
+    """Return the ends of a search that are known to have left its branch."""
     gone = []
     for sha in (search["good_sha"], search["bad_sha"]):
         row = await branch_rows.commit(tx, search["repository_id"], search["branch"], sha)
@@ -92,7 +92,7 @@ async def find_gone(tx: Transaction, search: BisectRow) -> list[str]:
 
 
 def describe_force_pushed(search: BisectRow, gone: list[str]) -> str:
-    """Return in words why a branch is not what it was when its search began, and what can be done."""
+    """Say that a branch changed since its search began, and what can be done."""
     good, bad = text.short(search["good_sha"]), text.short(search["bad_sha"])
     what = f"{good} and {bad} are no longer one after the other on it"
     if gone:
@@ -102,7 +102,7 @@ def describe_force_pushed(search: BisectRow, gone: list[str]) -> str:
 
 
 async def _is_on_branch(context: Context, search: BisectRow) -> bool:
-    """Whether GitHub has the bad end on the branch; where it does not say, it is left to the list of the branch."""
+    """Whether GitHub has the bad end on the branch; where it does not say, the list of the branch decides."""
     client = context.github.client(search["upstream_repo"], contents="read")
     compared = {"basehead": f"{search['bad_sha']}...{search['branch']}"}
     try:
@@ -149,7 +149,7 @@ SHA_LEAST = 10  # digits of a SHA that name a commit in a message
 
 
 class SearchCounts(NamedTuple):
-    """How searches did."""
+    """How successful searches were."""
 
     found: int  # those that named one commit
     mended: int  # of these culprits
@@ -157,7 +157,7 @@ class SearchCounts(NamedTuple):
 
 
 async def note_recovered(tx: Transaction, repo: str) -> None:
-    """Note of a repository's culprits which later commit reverts or fixes them."""
+    """Record which later commits revert or fix a repository's culprits."""
     branch = await branch_history.find_branch_of(tx, repo, "")
     if branch is None:
         return
@@ -188,7 +188,7 @@ def find_recovery(search: BisectRow, later: Iterable[LaterCommit]) -> str | None
 
 
 async def read_measures(tx: Transaction, repository_id: int | None) -> SearchCounts:
-    """Return how the searches of a year did."""
+    """Return how successful the searches of a year were."""
     searches = await rows.read_found_since(tx, repository_id, tx.now - rows.RECENT)
     hours = sorted((row["ended_at"] - row["created_at"]) / 3_600_000 for row in searches if row["ended_at"])
     middle = len(hours) // 2
@@ -206,7 +206,7 @@ REASON = "its entry says `bisect: auto`"
 
 
 async def scan(context: Context, _task: Task) -> None:
-    """Begin searches that are due, wake those under way, and note culprits that were mended."""
+    """Begin searches that are due, wake those under way, and note recovered culprits."""
     async with context.store.transaction() as tx:
         for identifier in await rows.open_ids(tx):
             tx.enqueue(SEARCH_KIND, identifier)
@@ -224,7 +224,7 @@ async def scan(context: Context, _task: Task) -> None:
 
 
 async def _begin_due(context: Context, repo: str, entry: Entry) -> None:
-    """Begin a search for each broken job of a backend, once for each time that it broke."""
+    """Begin a search for each broken job of a backend, once per breakage."""
     async with context.store.read() as tx:
         due = await _due(tx, context.settings, repo, entry)
     for job in due:

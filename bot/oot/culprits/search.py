@@ -54,7 +54,7 @@ class SeenCommit:
 
     @property
     def is_good(self) -> bool:
-        """Whether it passes: contradictory runs are flakes, as long as not most of them failed."""
+        """Whether it passes: contradictory runs are flakes, unless most of them failed."""
         return self.good > 0 and self.good >= self.bad
 
     @property
@@ -64,7 +64,7 @@ class SeenCommit:
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether it is not run any more although it is not known how it is."""
+        """Whether it is not run any more although its state is unknown."""
         if self.good or self.bad:
             return self.good + self.bad >= RUNS_MOST
         return self.unbuildable or self.vain >= VAIN_MOST
@@ -72,14 +72,14 @@ class SeenCommit:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchTerms:
-    """How a search goes about it."""
+    """The terms of a search."""
 
     parallel: int = 1  # commits at once
     flaky_rate: float = 0.0  # how often the signal was seen to fail by chance
 
     @property
     def goods(self) -> int:
-        """How many passes confirm that it passed before: on the good commit or earlier ones."""
+        """How many passes, on the good commit or earlier ones, confirm that it passed before."""
         return goods_needed(self.flaky_rate)
 
 
@@ -102,7 +102,7 @@ class Decision:
 
 
 def goods_needed(flaky_rate: float) -> int:
-    """Return how many passes confirm the good side of a signal that fails by chance so often.
+    """Return how many passes confirm the good side of a signal with this rate of chance failures.
 
     >>> [goods_needed(rate) for rate in (0, 0.005, 0.03, 0.2, 0.6)]
     [1, 1, 2, 3, 5]
@@ -115,10 +115,10 @@ def goods_needed(flaky_rate: float) -> int:
 
 
 def bads_needed(others: int, flaky_rate: float) -> int:
-    """Return how many failures confirm a culprit, where so many later commits may be it instead.
+    """Return how many failures confirm a culprit, if this many later commits may be it instead.
 
-    That all failures were by chance is `others * rate^n` times as likely as that the name is right. A commit that
-    failed early has many others behind it: what was run since lies before it.
+    That all failures were chance is `others * rate^n` times as likely as that the culprit is right. A commit that
+    failed early has many others behind it, as what was run since lies before it.
 
     >>> [bads_needed(others, 0) for others in (0, 2, 3, 125, 126, 4_000)]
     [2, 2, 3, 3, 4, 4]
@@ -133,7 +133,7 @@ def bads_needed(others: int, flaky_rate: float) -> int:
 
 
 def next_steps(commits: Sequence[SeenCommit], terms: SearchTerms) -> Decision:
-    """Return what is to be run now, or how the search ends."""
+    """Decide what to run now, or how the search ends."""
     good, bad = _bounds(commits)
     if end := _end_without_result(commits, good):
         return Decision(end=end, good=good, bad=bad, unconfirmed=commits[-1].sha)
@@ -154,7 +154,7 @@ def next_steps(commits: Sequence[SeenCommit], terms: SearchTerms) -> Decision:
 
 
 def most_runs_left(commits: Sequence[SeenCommit], terms: SearchTerms) -> tuple[int, int]:
-    """Return how many more runs there are at most, if all of them say something, and in how many rounds."""
+    """Return the most runs that are left if each has a result, and in how many rounds."""
     good, bad = _bounds(commits)
     first = 0 if good is None else good
     last = len(commits) - 1 if bad is None else bad
@@ -205,7 +205,7 @@ def _is_confirmed_bad(commits: Sequence[SeenCommit], good: int | None) -> bool:
 
 
 def _unconfirmed_ends(commits: Sequence[SeenCommit], good: int | None) -> list[tuple[SeenCommit, Purpose]]:
-    """Return what of the ends still lacks runs; what passes later confirms a good end that passed once."""
+    """Return which ends still lack runs; later passes confirm a good end that passed once."""
     wanted = []
     if not _is_confirmed_bad(commits, good):
         wanted.append((commits[-1], Purpose.CONFIRM_BAD))
@@ -222,7 +222,7 @@ def _passes(commits: Sequence[SeenCommit], good: int) -> int:
 def _unconfirmed_pair(
     commits: Sequence[SeenCommit], good: int, bad: int, terms: SearchTerms
 ) -> list[tuple[SeenCommit, Purpose]]:
-    """Return what of the found pair still lacks runs."""
+    """Return which of the found pair still lacks runs."""
     wanted = []
     if commits[bad].bad < bads_needed(_others(commits, bad), terms.flaky_rate):
         wanted.append((commits[bad], Purpose.CONFIRM_BAD))
@@ -232,14 +232,14 @@ def _unconfirmed_pair(
 
 
 def _others(commits: Sequence[SeenCommit], bad: int) -> int:
-    """Return how many later commits can be the culprit if a bad one failed by chance, by the next failure."""
+    """Count the commits up to the next failure that can be the culprit if a bad one failed by chance."""
     return next((at - bad for at in range(bad + 1, len(commits)) if commits[at].is_bad), 0)
 
 
 def _confirm(
     wanted: Sequence[tuple[SeenCommit, Purpose]], terms: SearchTerms, good: int | None, bad: int | None
 ) -> Decision:
-    """Return steps on what is not under way yet, as many as may be at once; what was tried in vain ends the search."""
+    """Return as many steps as may run at once on what is not under way; a commit tried in vain ends the search."""
     for commit, _ in wanted:
         if commit.vain >= VAIN_MOST and not commit.asked:
             end = End.SILENT if commit.silent else End.UNCONFIRMED
@@ -254,12 +254,12 @@ def _testable(commits: Sequence[SeenCommit], gap: range) -> list[int]:
 
 
 def _untestable(commits: Sequence[SeenCommit], gap: range) -> list[int]:
-    """Return the places of commits that were tried in vain."""
+    """Return the positions of commits that were tried in vain."""
     return [at for at in gap if commits[at].is_left_alone and not commits[at].good and not commits[at].bad]
 
 
 def _split(places: Sequence[int], untestable: Sequence[int], parallel: int) -> list[int]:
-    """Return the places that cut them into pieces of about the same length."""
+    """Return the positions that cut a range into pieces of about equal length."""
     count = min(parallel, len(places))
     reach = len(places) // (4 * (count + 1))
     middles = [number * len(places) // (count + 1) for number in range(1, count + 1)]
@@ -267,9 +267,9 @@ def _split(places: Sequence[int], untestable: Sequence[int], parallel: int) -> l
 
 
 def _near(places: Sequence[int], middle: int, untestable: Sequence[int], reach: int) -> int:
-    """Return a place near the middle.
+    """Return a position near the middle.
 
-    Commits that cannot be built come in rows: it is twice as far from all of them for each that was tried nearby.
+    Commits that cannot be built come in rows: the distance to them doubles with each one tried nearby.
     """
     nearby = places[max(0, middle - reach) : middle + reach + 1]
     tried = untestable[bisect_left(untestable, nearby[0]) : bisect_left(untestable, nearby[-1])]

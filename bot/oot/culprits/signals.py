@@ -28,7 +28,7 @@ BACKENDS = "backends"  # how names of backends' columns begin in the grid
 
 
 class TestName(NamedTuple):
-    """A test as people name it; what is empty may be anything."""
+    """A test as people name it; an empty part matches anything."""
 
     file: str
     suite: str
@@ -53,7 +53,7 @@ def column_name(backend_label: str, job: str) -> str:
 
 
 def split_test(written: str) -> TestName:
-    """Return a test's name taken apart.
+    """Split a test's name.
 
     >>> split_test("test/test_x.py::TestX::test_a"), split_test("TestX.test_a"), split_test("test_a")
     (TestName(file='test/test_x.py', suite='TestX', name='test_a'), TestName(file='', suite='TestX', name='test_a'), \
@@ -67,7 +67,7 @@ TestName(file='', suite='', name='test_a'))
 
 
 def is_test(wanted: TestName, *, file: str, suite: str, name: str) -> bool:
-    """Whether a reported test is the one that is meant; suites may be told with their module."""
+    """Whether a reported test is the one meant; its suite may include the module."""
     if wanted.name != name or (wanted.file and wanted.file != file):
         return False
     return not wanted.suite or suite == wanted.suite or suite.endswith(f".{wanted.suite}")
@@ -112,7 +112,7 @@ class History:
         return [job for job in self.jobs if branch_history.failing_since(self.column(job))]
 
     def flaky_rate(self, job: str, *, since: int) -> float:
-        """Return how often a job failed by chance on commits since a time (epoch milliseconds)."""
+        """Return the share of commits since a time (epoch milliseconds) on which a job failed by chance."""
         column = self.column(job)
         recent = [at for at, line in enumerate(self.grid.lines) if line.commit["at"] >= since]
         results = sum(
@@ -127,7 +127,7 @@ class History:
 async def read_history(
     tx: Transaction, settings: Settings, branch: Branch, backend: str, commits: Sequence[CommitRow]
 ) -> History:
-    """Return how the jobs of a backend, or with an empty name upstream's own, fared on some commits."""
+    """Read how the jobs of a backend, or upstream's own for an empty name, fared on some commits."""
     options = settings.of(TrunkSettings)
     if not backend:
         built = grid.build_grid(await branch_reads.read_facts(tx, settings, branch, commits), options)

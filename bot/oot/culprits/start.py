@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 class UnknownCommit(Refused):
-    """A commit is not known as one of the branch; GitHub may say more of it."""
+    """A commit is not known to be on the branch; GitHub may know more."""
 
     def __init__(self, sha: str, branch: str) -> None:
         super().__init__(f"{sha} is not a commit of {branch} here")
@@ -74,9 +74,9 @@ async def find_signal(
     signature: str,
     of_range: bool,
 ) -> Signal:
-    """Return the job or test of this name; without one, the job that fails. Raises Refused.
+    """Find the job or test of this name, or without a name the job that fails. Raises Refused.
 
-    Where commits are named (`of_range`), a job need not fail on the newest ones.
+    If the commits are named (`of_range`), a job need not fail on the newest ones.
     """
     what = " ".join(what.split())
     if len(what) > NAME_MOST:
@@ -114,7 +114,7 @@ def _only_failing(seen: History, place: SignalPlace) -> str:
 
 
 def _named_jobs(jobs: Iterable[str], what: str) -> list[str]:
-    """Return the jobs of a name, with or without their workflow's."""
+    """Return the jobs with a name, which may include their workflow's."""
     folded = what.casefold()
     whole = [job for job in jobs if job.casefold() == folded]
     return whole or [job for job in jobs if job.casefold().endswith(f" / {folded}")]
@@ -129,7 +129,7 @@ def _failing_commits(seen: History, job: str) -> list[str]:
 async def _failing_tests(
     tx: Transaction, seen: History, place: SignalPlace, jobs: Sequence[str]
 ) -> list[str]:
-    """Return the tests that a backend reported as failed lately, to suggest them."""
+    """Return tests that a backend lately reported as failed, as suggestions."""
     shas = sorted({sha for job in jobs for sha in _failing_commits(seen, job)})
     if not place.backend or not shas:
         return []
@@ -157,7 +157,7 @@ class Ends(NamedTuple):
 async def find_ends(
     tx: Transaction, settings: Settings, seen: History, branch: Branch, signal: Signal, *, good: str, bad: str
 ) -> Ends:
-    """Return both ends; those that are not named are what is known. Raises Refused."""
+    """Return both ends, taking those not named from what is known. Raises Refused."""
     named_good = await _named(tx, seen, branch, good) if good else None
     named_bad = await _named(tx, seen, branch, bad) if bad else None
     if named_good and named_good == named_bad:
@@ -185,7 +185,7 @@ async def find_ends(
 
 
 async def read_range(tx: Transaction, branch: Branch, *, good: str, bad: str) -> list[CommitRow] | None:
-    """Return the commits of a branch from a good to a bad one, oldest first; None where they are not on it so."""
+    """Return a branch's commits from a good to a bad one, oldest first; None if they are not on it in that order."""
     last = await branch_rows.commit(tx, branch.repository["repository_id"], branch.name, bad)
     if last is None or last["gone"]:
         return None
@@ -233,7 +233,7 @@ async def _named(tx: Transaction, seen: History, branch: Branch, written: str) -
 async def _known(
     tx: Transaction, settings: Settings, seen: History, branch: Branch, signal: Signal
 ) -> tuple[str | None, str | None]:
-    """Return the last good and the first bad commit, by what ran; None where there is none."""
+    """Return the last good and the first bad commit by what ran; None where there is none."""
     if not signal["test"] and not signal["signature"]:
         change = branch_history.failing_since(seen.column(signal["job"]))
         if change is None:
@@ -249,7 +249,7 @@ async def _known(
 
 
 def _by_runs(shas: Sequence[str], runs: Sequence[job_runs.SignalRun]) -> tuple[str | None, str | None]:
-    """Return the ends of the newest streak of failures; commits are given newest first."""
+    """Return the ends of the newest streak of failures, given the commits newest first."""
     good = {run.sha for run in runs if run.word == "good"}
     failing = {run.sha for run in runs if run.word == "bad"} - good
     bad = None
@@ -316,7 +316,7 @@ def _find(listed: Allowlist, wanted: str) -> Entry | None:
 
 
 async def start_search(tx: Transaction, settings: Settings, wanted: WantedSearch) -> StartedSearch:
-    """Begin a search, or return the one of its signal that is under way; raises Refused."""
+    """Begin a search, or return the search of its signal under way; raises Refused."""
     entry = await find_entry(tx, wanted.repo, wanted.backend)
     branch = await find_branch(tx, settings, wanted)
     commits, _ = await branch_reads.newest_commits(tx, branch, before=None, limit=signals.LINES)

@@ -42,7 +42,7 @@ OWN_RUNS = "bisect_run"  # kind of the task that has upstream's own CI run a com
 async def record_steps(
     tx: Transaction, settings: Settings, situation: Situation, steps: Sequence[NextStep]
 ) -> list[StepRow]:
-    """Record steps together with what sends them: whatever happens then, none is lost, and none made twice."""
+    """Record steps together with what sends them, so that none is lost or sent twice."""
     number = max((step["number"] for step in situation.steps), default=0)
     commits = {row["sha"]: row for row in situation.commits}
     made: list[StepRow] = []
@@ -112,7 +112,7 @@ async def _dispatch(
 def push_body(
     settings: Settings, branch: Branch, search: BisectRow, step: StepRow, commit: CommitRow
 ) -> dict[str, Any]:
-    """Return the push of a commit to the branch, as GitHub would send it, and what it is for."""
+    """Return the push of a commit to the branch as GitHub would send it, with its purpose."""
     repository, github = branch.repository, web_url(settings.github_api_url)
     name = repository["full_name"]
     owner, _, short = name.partition("/")
@@ -153,7 +153,7 @@ EXISTS = 422  # of a tag
 
 
 async def run_commit(context: Context, task: Task) -> None:
-    """Have upstream's CI run the commit of a step, unless that was done."""
+    """Make upstream's CI run the commit of a step, unless that was done."""
     identifier, _, number = task.key.rpartition("/")
     if not number.isdigit():
         raise GiveUp(f"{task.key!r} names no step")
@@ -204,7 +204,7 @@ async def _start(context: Context, search: BisectRow, step: StepRow, runs: Seque
 
 
 async def _run_again(context: Context, client: Client, step: StepRow, jobs: Sequence[Run]) -> None:
-    """Run a job again, or where it has shards the whole run; the attempt it was at is recorded first."""
+    """Run a job again, or the whole run if the job has shards; its current attempt is recorded first."""
     run_id = jobs[0].run_id
     run = await client.getitem(client.path(f"actions/runs/{run_id}"))
     attempt = int(run["run_attempt"])
@@ -263,7 +263,7 @@ async def settle_steps(
     *,
     job_timeout: int,
 ) -> WaitingSteps:
-    """Record the outcomes of steps that have one by now; `job_timeout` is in milliseconds."""
+    """Record the outcomes of steps that now have one; `job_timeout` is in milliseconds."""
     open_steps = [step for step in steps if step["outcome"] is None]
     ids = {step["dispatch_id"] for step in open_steps if step["dispatch_id"]}
     known = await dispatches.get_by_id(tx, ids)
@@ -287,14 +287,14 @@ async def settle_steps(
 
 
 def _since(step: StepRow, dispatch: DispatchRow | None) -> int | None:
-    """Return since when an answer may be expected."""
+    """Return when an answer could first be expected."""
     if dispatch is not None:
         return dispatch["dispatched_at"] if dispatch["state"] == "sent" else None
     return step["sent_at"]
 
 
 def _by_runs(step: StepRow, runs: Sequence[SignalRun]) -> EndedStep | None:
-    """Return what the run of a step says; of several attempts the last."""
+    """Return what the run of a step says, by its last attempt."""
     if step["dispatch_id"]:
         mine = [run for run in runs if run.dispatch_id == step["dispatch_id"]]
     elif step["run_id"] is not None:

@@ -45,7 +45,7 @@ SAME_MOST = 20  # newest commits with one tree that are looked at
 async def get_changed_files(
     tx: Transaction, repo: str, number: int, head_sha: str, *, base_ref: str
 ) -> ChangedFilesRow | None:
-    """Return the files a pull request changes, as GitHub listed them for a head and base; None if not yet asked."""
+    """Return the files that GitHub listed for a head and base; None if it was not asked yet."""
     files = oot_changed_files.c
     about = (files.upstream_repo == repo, files.pr_number == number, files.head_sha == head_sha)
     query = select(ChangedFilesRow, oot_changed_files).where(*about, files.base_ref == base_ref)
@@ -62,7 +62,7 @@ async def store_changed_files(
     base_ref: str,
     complete: bool | None,
 ) -> None:
-    """Store the files GitHub listed for a head and base, in place of those of other heads."""
+    """Store the files that GitHub listed for a head and base, replacing those of other heads."""
     files = oot_changed_files
     await tx.run(sa.delete(files).where(files.c.upstream_repo == repo, files.c.pr_number == number))
     values = {
@@ -73,7 +73,7 @@ async def store_changed_files(
 
 
 async def get_tree(tx: Transaction, repo: str, head_sha: str) -> str | None:
-    """Return the tree of a commit; None if not yet asked."""
+    """Return the tree of a commit; None if GitHub was not asked yet."""
     tree = oot_tree.c
     query = select(TreeRow, oot_tree).where(tree.upstream_repo == repo, tree.head_sha == head_sha)
     row = await tx.fetch_first(query)
@@ -87,7 +87,7 @@ async def store_tree(tx: Transaction, repo: str, head_sha: str, tree_sha: str) -
 
 
 async def commits_of_tree(tx: Transaction, repo: str, tree_sha: str, *, but: str) -> list[str]:
-    """Return other commits that were dispatched and have a tree, the newest first."""
+    """Return other dispatched commits with this tree, newest first."""
     tree = oot_tree.c
     query = sa.select(tree.head_sha).where(
         tree.upstream_repo == repo, tree.tree_sha == tree_sha, tree.head_sha != but
@@ -102,7 +102,7 @@ MOST_FILES = 3000  # GitHub lists no more files of a pull request
 
 
 class HeadFiles(NamedTuple):
-    """A head of a pull request, and the branch it is meant for."""
+    """A head of a pull request and its base branch."""
 
     repo: str
     number: int
@@ -113,9 +113,9 @@ class HeadFiles(NamedTuple):
 async def read_changed_files(
     context: Context, head: HeadFiles, *, since: int | None, certain: bool
 ) -> tuple[list[str], bool]:
-    """Return the files a head changes, old names of renamed ones too, and whether these are certainly all.
+    """Return the files a head changes, with old names of renamed ones, and whether these are certainly all.
 
-    With `certain` GitHub is asked whether it is still the head after they were listed: a list is of the newest one.
+    With `certain`, GitHub is asked afterwards whether this is still the head, as it lists the newest head's files.
     Raises GitHubRefused, RetryLater.
     """
     async with context.store.read() as tx:
@@ -133,12 +133,12 @@ async def read_changed_files(
 
 
 def all_paths(row: ChangedFilesRow | None) -> list[str] | None:
-    """Return the files of a head; None where they are not known, or not all of them."""
+    """Return the files of a head; None unless all are known."""
     return row["paths"] if row is not None and row["complete"] else None
 
 
 async def _list_files(client: Client, number: int) -> tuple[list[str], int]:
-    """Return the listed files and how many there are, without those of former names."""
+    """Return the listed files with former names, and their number without these."""
     url = client.path(f"pulls/{number}/files{{?per_page}}")
     paths: list[str] = []
     counted = 0
@@ -151,13 +151,13 @@ async def _list_files(client: Client, number: int) -> tuple[list[str], int]:
 
 
 def _names(listed: dict[str, Any]) -> list[str]:
-    """Return the names of a changed file, as they can be stored: a name need not be UTF-8."""
+    """Return the names of a changed file in a form that can be stored: they need not be UTF-8."""
     names = [listed["filename"], listed.get("previous_filename")]
     return [name.encode("utf-8", "replace").decode() for name in names if isinstance(name, str)]
 
 
 async def _is_all(client: Client, head: HeadFiles, counted: int) -> bool:
-    """Return whether the files that were listed are all of this head."""
+    """Return whether the listed files are all of this head's."""
     try:
         pull = await client.getitem(client.path(f"pulls/{head.number}"))
     except GitHubRefused as error:
@@ -175,7 +175,7 @@ HEADS, NO_COMMIT = "refs/heads/", "0" * 40
 async def read_commit(
     context: Context, allowlist: Allowlist | None, event: str, body: dict[str, Any]
 ) -> Commit | None:
-    """Return what is known of an event's commit; None where no entry is selective, or nothing is to be run.
+    """Return what is known of an event's commit; None where no entry is selective or nothing will run.
 
     Raises KeyError, TypeError or AttributeError for a body that lacks what a dispatch needs, and RetryLater.
     """
@@ -193,7 +193,7 @@ async def read_commit(
 async def match_backends(
     entries: Iterable[Entry], paths: Sequence[str]
 ) -> Mapping[tuple[str, ...], Match | None]:
-    """Return what the globs of entries choose of all changed files, in a thread: there may be thousands."""
+    """Match the globs of entries against all changed files, in a thread: there may be thousands."""
     globs = {entry.paths for entry in entries if heeds_paths(entry)}
     return await asyncio.to_thread(lambda: {some: find_match(some, paths) for some in globs})
 
@@ -201,7 +201,7 @@ async def match_backends(
 async def read_same(
     tx: Transaction, settings: Settings, entries: Iterable[Entry], repo: str, sha: str
 ) -> dict[str, SameTree]:
-    """Return, by backend, the newest commit with the files of this one on which it has passed."""
+    """Return, for each backend, the newest commit with the same files on which it passed."""
     wanted = {entry.key: entry for entry in entries if entry.skip_if_same_tree}
     tree = await get_tree(tx, repo, sha) if wanted else None
     same: dict[str, SameTree] = {}
@@ -224,7 +224,7 @@ async def read_same(
 
 
 async def known_commit(tx: Transaction, allowlist: Allowlist, record: PullRow) -> Commit:
-    """Return what is known of a pull request's newest head, by our records."""
+    """Return what our records know of a pull request's newest head."""
     repo, number, sha, base = (
         record["repo"],
         record["number"] or 0,
@@ -252,7 +252,7 @@ async def _pushed(entries: Sequence[Entry], body: dict[str, Any]) -> Commit:
 
 
 def pushed_paths(body: dict[str, Any]) -> list[str] | None:
-    """Return the files that a push changed; None where its commits do not tell all of them."""
+    """Return the files that a push changed; None where its commits do not list all."""
     commits = body.get("commits")
     unknown = body.get("forced") or body.get("created") or body.get("before") == NO_COMMIT
     if unknown or not isinstance(commits, list) or not 0 < len(commits) < PUSHED_MOST:
@@ -285,7 +285,7 @@ async def _head(context: Context, entries: Sequence[Entry], repo: str, pull: dic
 async def _paths(
     context: Context, head: HeadFiles, counted: object, *, since: int | None
 ) -> list[str] | None:
-    """Return all files that a head changes; None where they cannot be known."""
+    """Return all files that a head changes; None where they cannot be learned."""
     if isinstance(counted, int) and counted > MOST_FILES:
         return None
     try:
@@ -297,7 +297,7 @@ async def _paths(
 
 
 async def _ask_for_tree(context: Context, repo: str, sha: str, *, since: int | None) -> None:
-    """Store the tree of a commit, which GitHub is asked for once."""
+    """Ask GitHub once for the tree of a commit, and store it."""
     async with context.store.read() as tx:
         if await get_tree(tx, repo, sha) is not None:
             return

@@ -64,7 +64,7 @@ class Decision:
 def decide(entry: Entry, commit: Commit, *, prefixes: Sequence[str]) -> Decision:
     """Return whether a backend is sent a commit; `prefixes` are those of the labels that ask for a device.
 
-    The first rule that speaks against it decides. The device's label overrides all but results that can be taken over.
+    The first rule against it decides. The device's label overrides all rules but reusable results.
     """
     if not entry.wants(commit.event):
         what = "pull requests" if commit.event == "pull_request" else "pushes"
@@ -82,7 +82,7 @@ def decide(entry: Entry, commit: Commit, *, prefixes: Sequence[str]) -> Decision
 
 
 def _against(entry: Entry, commit: Commit) -> Iterator[Decision]:
-    """Yield what speaks against sending a commit."""
+    """Yield the decisions against sending a commit."""
     labels = {label.casefold() for label in commit.labels}
     if commit.event == "pull_request":
         if commit.draft and not entry.draft:
@@ -101,7 +101,7 @@ def _against(entry: Entry, commit: Commit) -> Iterator[Decision]:
 
 
 def _for(entry: Entry, commit: Commit) -> Decision:
-    """Return what speaks for sending a commit that nothing speaks against."""
+    """Return the decision for sending a commit that no rule is against."""
     if entry.paths and not heeds_paths(entry):
         why = "its `paths` are not heeded: it blocks, and `paths_pass` does not let the gate pass without it"
         return Decision(send=True, rule="paths", why=why)
@@ -114,12 +114,12 @@ def _for(entry: Entry, commit: Commit) -> Decision:
 
 
 def heeds_paths(entry: Entry) -> bool:
-    """Return whether an entry's `paths` count: a backend that blocks runs, unless the gate may pass without it."""
+    """Return whether an entry's `paths` count: a blocking backend always runs, unless the gate may pass without it."""
     return bool(entry.paths) and (entry.level < Level.L4 or entry.paths_pass)
 
 
 def in_sample(sha: str, percent: int) -> bool:
-    """Return whether a commit belongs to a share of all; every process agrees, and so do all backends."""
+    """Return whether a commit is in a sample of this share; all processes and backends agree."""
     drawn = int.from_bytes(hashlib.sha256(sha.encode()).digest()[:8], "big")
     return drawn * 100 < percent * 2**64
 
@@ -136,7 +136,7 @@ DOCTOR_NAME = "selection"
 
 
 async def check_selection(target: Target) -> list[Finding]:
-    """Name the blocking backends that run whatever changed, and those that the gate passes without."""
+    """List the blocking backends that run whatever changed, and those that the gate can pass without."""
     if not await target.has_database():
         return []
     async with target.store.read() as tx:

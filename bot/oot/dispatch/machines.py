@@ -34,7 +34,7 @@ async def lock_machines(tx: Transaction, backend_key: str) -> None:
 
 
 async def waiting_backends(tx: Transaction) -> list[str]:
-    """Return the backends, case folded, that dispatches wait for."""
+    """Return the backends (case folded) that dispatches wait for."""
     query = sa.select(DISPATCH.backend_key).where(WAITING).distinct().order_by(DISPATCH.backend_key)
     return list((await tx.run(query)).scalars())
 
@@ -46,7 +46,7 @@ async def read_waiting(tx: Transaction, backend_key: str) -> list[DispatchRow]:
 
 
 async def end_wait(tx: Transaction, row: DispatchRow, **values: Any) -> bool:
-    """Set columns of a dispatch that waits; returns False when it has been dropped."""
+    """Set columns of a waiting dispatch; returns False if it has been dropped."""
     ended = sa.update(oot_dispatch).where(DISPATCH.id == row["id"], WAITING).values(values)
     done = [dict(changed) for changed in (await tx.run(ended.returning(*COUNTED_BY))).mappings()]
     tx.note_changed("oot_dispatch", done)
@@ -54,7 +54,7 @@ async def end_wait(tx: Transaction, row: DispatchRow, **values: Any) -> bool:
 
 
 async def count_before(tx: Transaction, row: DispatchRow) -> int:
-    """Return how many dispatches that wait for a backend are sent before this one."""
+    """Count the dispatches waiting for a backend that will be sent before this one."""
     query = sa.select(sa.func.count()).where(
         WAITING, DISPATCH.backend_key == row["backend_key"], DISPATCH.id != row["id"]
     )
@@ -69,7 +69,7 @@ async def count_before(tx: Transaction, row: DispatchRow) -> int:
 
 
 async def count_running(tx: Transaction, backend_key: str, *, but: str = "", unsent: bool = False) -> int:
-    """Return how many dispatches a backend has not finished; with `unsent` also those that are about to be sent."""
+    """Count a backend's unfinished dispatches; with `unsent`, also those about to be sent."""
     begun = DISPATCH.dispatched_at.is_not(None)
     mine = (DISPATCH.backend_key == backend_key, DISPATCH.id != but, NOT_CLOSING)
     silent = sa.select(DISPATCH.id).where(*mine, AWAITED, DISPATCH.state.in_(("pending", "sent")))
@@ -83,7 +83,7 @@ async def count_running(tx: Transaction, backend_key: str, *, but: str = "", uns
 
 
 async def read_sent_since(tx: Transaction, backend_key: str, since: int) -> list[int]:
-    """Return when a backend was sent its dispatches since a time (epoch milliseconds), the first one first."""
+    """Return when a backend was sent dispatches since a time (epoch milliseconds), oldest first."""
     query = sa.select(DISPATCH.dispatched_at).where(
         DISPATCH.backend_key == backend_key, DISPATCH.dispatched_at > since, NOT_CLOSING
     )
@@ -96,7 +96,7 @@ WAITED_TOO_LONG = "it has waited 7 days for a machine"
 
 
 class FreeMachines(NamedTuple):
-    """How many dispatches a backend may be sent now, and why no more."""
+    """How many dispatches a backend may be sent now, and what limits them."""
 
     free: int
     why: str
@@ -105,9 +105,9 @@ class FreeMachines(NamedTuple):
 async def read_free_machines(
     tx: Transaction, entry: Entry, *, but: str = "", unsent: bool = False
 ) -> FreeMachines:
-    """Return what an entry's limits leave; `but` is a dispatch that does not count.
+    """Return what an entry's limits leave free; the dispatch `but` does not count.
 
-    With `unsent` dispatches that are about to be sent count as running.
+    With `unsent`, dispatches about to be sent count as running.
     """
     rooms = []
     if entry.max_parallel is not None:
@@ -124,7 +124,7 @@ async def read_free_machines(
 
 
 async def hold_back(tx: Transaction, dispatch: DispatchRow, entry: Entry) -> bool:
-    """Have a dispatch wait, if its backend has no machine for it; returns whether it has to."""
+    """Make a dispatch wait if its backend has no machine for it; returns whether it waits."""
     sent_before = dispatch["dispatched_at"] is not None  # and has perhaps arrived
     if not entry.limited or sent_before or dispatch["action"] == "closed":
         return False
@@ -139,12 +139,12 @@ async def hold_back(tx: Transaction, dispatch: DispatchRow, entry: Entry) -> boo
 
 
 def longest_wait(entry: Entry) -> int:
-    """Return the milliseconds that an entry's dispatches may wait for machines."""
+    """Return how long an entry's dispatches may wait for machines, in milliseconds."""
     return WAITS_MOST if entry.limited else 0
 
 
 async def release_waiting(context: Context, _task: Task) -> None:
-    """Have the next dispatches sent to every backend that has machines again, or no limits any more."""
+    """Release the next dispatches to every backend that has machines again, or no longer any limits."""
     async with context.store.read() as tx:
         backends = await waiting_backends(tx)
     for backend_key in backends:
@@ -153,7 +153,7 @@ async def release_waiting(context: Context, _task: Task) -> None:
 
 
 async def describe_wait(tx: Transaction, row: DispatchRow) -> str:
-    """Return why a dispatch waits, and behind how many others."""
+    """Say why a dispatch waits, and behind how many others."""
     before = await count_before(tx, row)
     return f"waiting for a machine: {before} before you ({row['error']})"
 

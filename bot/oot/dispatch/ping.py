@@ -45,7 +45,7 @@ def ping_path(row: PingRow) -> str:
 
 
 async def request_ping(tx: Transaction, entry: Entry, *, by: str, cause: str) -> PingRow | None:
-    """Have a backend pinged; returns None where there were too many of late. The same cause asks once."""
+    """Request a ping of a backend; returns None if there were too many lately. A cause makes only one."""
     if await rows.count_pings_since(tx, entry.repo, tx.now - HOUR) >= MOST_AN_HOUR:
         return None
     row: PingRow = {
@@ -88,7 +88,7 @@ async def request_by_form(request: web.Request, fields: Mapping[str, str]) -> Fo
 
 
 async def send_ping(context: Context, task: Task) -> None:
-    """Send a ping; after a lost answer it is sent again, which does no harm."""
+    """Send a ping; it is sent again if the answer is lost, which does no harm."""
     async with context.store.read() as tx:
         row = await rows.get_ping(tx, task.key)
         allowlist = await allowlists.read_in_force(tx)
@@ -111,7 +111,7 @@ async def send_ping(context: Context, task: Task) -> None:
 
 
 async def _send(context: Context, row: PingRow, entry: Entry | None) -> str | None:
-    """Make the call; returns the run that it started, where GitHub says so. Raises GiveUp where it cannot be."""
+    """Make the call; returns the run it started, where GitHub names it. Raises GiveUp where it cannot be made."""
     if entry is None:
         raise GiveUp("it was taken off the allowlist")
     if context.clock.now() - row["created_at"] > IN_TIME:

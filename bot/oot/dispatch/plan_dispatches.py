@@ -50,7 +50,7 @@ def named_number(patterns: Iterable[str], ref: str) -> int | None:
 async def find_pull(
     tx: Transaction, settings: Settings, guid: str, *, repo: str, ref: str, sha: str
 ) -> PullRow | None:
-    """Return the open pull request that a push is about, locked: its ref names it, its commit is or was its head.
+    """Return, locked, the open pull request that a push's ref names and whose head its commit is or was.
 
     Raises RetryLater while the commit may still turn out to be one.
     """
@@ -81,13 +81,13 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Chooser:
-    """Decides on an event's commit for one backend after another."""
+    """Decides how an event's commit is recorded for each backend."""
 
     commit: Commit | None  # None: every backend is sent it
     prefixes: Sequence[str]
 
     def choose(self, entry: Entry, state: str) -> Choice:
-        """Return how to record a dispatch that would be recorded in `state`."""
+        """Choose how to record a dispatch that would otherwise be recorded in `state`."""
         if self.commit is None or state not in UNSENT or not entry.selective:
             return Choice(state)
         decision = decide(entry, self.commit, prefixes=self.prefixes)
@@ -97,7 +97,7 @@ class Chooser:
 async def make_chooser(
     tx: Transaction, settings: Settings, allowlist: Allowlist, repo: str, commit: Commit | None
 ) -> Chooser:
-    """Return what decides on a commit, with the results that backends can take over."""
+    """Make the chooser for a commit, with the results that backends can reuse."""
     if commit is not None:
         same = await commits.read_same(tx, settings, allowlist.entries, repo, commit.sha)
         commit = replace(commit, same=same)
@@ -189,9 +189,9 @@ async def plan_dispatches(context: Context, task: Task) -> None:
 async def plan_pull_request(
     tx: Transaction, settings: Settings, guid: str, body: dict[str, Any], commit: Commit | None
 ) -> None:
-    """Record one dispatch per backend of the allowlist for an event of a watched repository's pull request.
+    """Record a dispatch per backend of the allowlist for an event of a watched repository's pull request.
 
-    `commit` is what is known of its head, None where every backend is to run it.
+    `commit` is what is known of its head, None where every backend runs it.
     Raises RetryLater while no allowlist is in force: the event is kept until there are backends to send it to.
     """
     if not settings.is_upstream(body["repository"]["full_name"]):
@@ -232,9 +232,9 @@ async def plan_pull_request(
 async def plan_push(
     tx: Transaction, settings: Settings, guid: str, body: dict[str, Any], commit: Commit | None
 ) -> None:
-    """Record one dispatch per backend that wants pushes to this ref.
+    """Record a dispatch per backend that wants pushes to this ref.
 
-    Tags only go to backends whose `refs` name tags, deletions to those that want them. A deletion is dispatched as a
+    Tags go only to backends whose `refs` name tags, deletions to those that want them. A deletion is dispatched as a
     closing: no answer is expected.
     """
     repo, ref, after = body["repository"]["full_name"], body["ref"], body["after"]
@@ -278,7 +278,7 @@ async def _allowlist(tx: Transaction) -> Allowlist:
 def _head_and_base_now(record: PullRow | None, event: PullEvent) -> tuple[str | None, str | None] | None:
     """Return the head and base branch of a pull request now, None if it is closed.
 
-    Events can arrive late: a record that is newer than the event decides.
+    Events can arrive late: a newer record decides.
     """
     if record is not None and _is_newer(record, event):
         return (record["head_sha"], record["base_ref"]) if record["state"] == "open" else None
@@ -286,7 +286,7 @@ def _head_and_base_now(record: PullRow | None, event: PullEvent) -> tuple[str | 
 
 
 def _is_newer(record: PullRow, event: PullEvent) -> bool:
-    """Whether a record is certainly later than an event: within a second either may be, but `opened` comes first."""
+    """Whether a record is certainly newer than an event: within a second either may be, but `opened` comes first."""
     at, recorded_at = event.updated_at, record["updated_at"]
     if at is None or recorded_at is None:
         return False
@@ -294,9 +294,9 @@ def _is_newer(record: PullRow, event: PullEvent) -> bool:
 
 
 async def _already_dispatched(tx: Transaction, event: PullEvent, allowlist: Allowlist) -> set[str]:
-    """Return the backends (case folded) that an event is not dispatched to, as they need not run once more.
+    """Return the backends (case folded) that need not run again for an event.
 
-    If the event brought no commit or arrives late, these are the backends whose last dispatch of this commit for this
+    If the event brought no commit or arrived late, these are the backends whose last dispatch of this commit for this
     base branch counts: closing and reopening would otherwise run them again and again. The end of a draft is
     dispatched once all the same: some run nothing before it.
     """
@@ -323,7 +323,7 @@ async def _already_dispatched(tx: Transaction, event: PullEvent, allowlist: Allo
 
 
 async def _is_late(tx: Transaction, rows: Sequence[DispatchRow], event: PullEvent) -> bool:
-    """Whether a later event, or what was read from GitHub in place of this one, has dispatched the commit already."""
+    """Whether a later event, or a read from GitHub in place of this one, has dispatched the commit already."""
     at = event.updated_at
     if at is None:
         return False
@@ -344,10 +344,10 @@ def _updated_at(body: dict[str, Any]) -> int | None:
 
 
 async def _columns(tx: Transaction, event: PullEvent, entry: Entry, *, held: bool) -> DispatchEvent | None:
-    """Return the dispatch of an event for a backend; None where it gets none.
+    """Return the row of an event's dispatch to a backend; None where it gets none.
 
-    The closing of a pull request whose newest commit is held back, or was not worth running there, tells of the last
-    commit that was sent there: it says what the backend knows already, and its callback token is good for that commit
+    If a closed pull request's newest commit is held back, or was not worth running there, its closing is about the last
+    commit that was sent there: it repeats what the backend knows, and its callback token is valid for that commit
     only.
     """
     if event.action != "closed" or not (held or entry.selective):
@@ -375,7 +375,7 @@ def _state(event: PullEvent, *, held: bool, outdated: bool) -> str:
 
 
 async def _record(tx: Transaction, event: DispatchEvent, entry: Entry, choice: Choice) -> bool:
-    """Record one dispatch and have it sent; returns False when it was recorded before."""
+    """Record a dispatch and request its sending; returns False if it was recorded before."""
     row = new_dispatch(tx, event, backend_columns(entry, event["event_type"]), state=choice.state)
     row["error"] = choice.why
     added = await dispatches.add_dispatch(tx, row)
@@ -385,7 +385,7 @@ async def _record(tx: Transaction, event: DispatchEvent, entry: Entry, choice: C
 
 
 async def _gate_deciders(tx: Transaction, repo: str, number: int, record: PullRow | None) -> set[int]:
-    """Return the other pull requests that publish the gates of commits this one is, or was, at."""
+    """Return the other pull requests that publish the gates of this one's present and former heads."""
     if record is None:
         return set()
     deciders = await record_store.read_deciding_pulls(tx, repo, await record_store.read_heads(tx, record))

@@ -45,15 +45,14 @@ class MissedEvent:
 
 
 async def reconcile(context: Context, repo: str, window: Window) -> int:
-    """Repair our records of one repository's pull requests; returns how many were behind.
+    """Repair our records of a repository's pull requests; returns how many were behind.
 
-    Raises GitHubRefused when they cannot be listed, RetryLater when GitHub stops answering, even halfway.
+    Raises GitHubRefused if they cannot be listed, RetryLater if GitHub stops answering, even halfway.
     """
     async with context.store.read() as tx:
         dispatching = await allowlists.read_in_force(tx) is not None
-    settled = (
-        window.complete_until if dispatching else 0
-    )  # without an allowlist even recorded events wait to be dispatched
+    # without an allowlist even recorded events wait to be dispatched
+    settled = window.complete_until if dispatching else 0
     client = context.github.client(repo, pull_requests="read")
     listed = await _list(client)
     comparable = [pull for pull in listed if (pull["updated_at"] or 0) < settled]
@@ -91,7 +90,7 @@ def _numbers(pulls: Sequence[PullRow]) -> list[int]:
 async def _missed(
     tx: Transaction, repo: str, listed: Sequence[PullRow], comparable: Sequence[PullRow], *, since: int
 ) -> list[MissedEvent]:
-    """Return what was missed of a repository's pull requests and is not stored yet."""
+    """Return the missed events of a repository's pull requests that are not stored yet."""
     numbers = _numbers(comparable)
     recorded = await rows.recorded_pulls(tx, repo, numbers)
     dispatched = await rows.dispatched_heads(tx, repo, numbers)
@@ -111,9 +110,9 @@ async def _missed(
 def _missed_event(
     pull: PullRow, record: PullRow | None, dispatched: set[tuple[str, str | None]], *, since: int
 ) -> MissedEvent | None:
-    """Return what was missed of an open pull request, given its record and its dispatched heads; None if nothing.
+    """Return the missed event of an open pull request, given its record and dispatched heads; None if there is none.
 
-    One that was open before this bot first looked (`since`) and whose head has not changed is not dispatched.
+    A pull request opened before this bot first looked (`since`), with an unchanged head, is not dispatched.
     """
     moved = record is not None and record["head_sha"] != pull["head_sha"]
     due = (pull["created_at"] or 0) >= since // 1000 * 1000 or bool(dispatched) or moved
@@ -139,7 +138,7 @@ def _missed_action(record: PullRow, pull: PullRow) -> str:
 
 
 def _is_behind(record: PullRow, pull: PullRow) -> bool:
-    """Whether a record differs in anything that is shown or decides; the number of comments does neither."""
+    """Whether a record differs in anything that is shown or matters to a decision; the number of comments does not."""
     same = all(
         (
             record["state"] == pull["state"],
@@ -162,7 +161,7 @@ def _closed(record: PullRow) -> MissedEvent:
 
 
 async def _store(context: Context, client: Client, event: MissedEvent, settled: int) -> bool:
-    """Read the whole pull request and store it as the missed delivery; returns False when that is not needed."""
+    """Read the whole pull request and store it as the missed delivery; returns False if that is not needed."""
     try:
         pull = await client.getitem(client.path("pulls/{number}"), {"number": str(event.number)})
     except GitHubRefused as error:

@@ -34,7 +34,7 @@ WRITE_ROLES = frozenset({"admin", "maintain", "write"})
 
 
 async def approve_labeled(context: Context, task: Task) -> None:
-    """Release the head to the backends that it is held back from, if the person who added the label may approve it."""
+    """Release the head to the backends it is held back from, if the person who added the label may approve it."""
     async with context.store.read() as tx:
         _, body = await task_keys.read_delivery(context, tx, task)
     try:
@@ -59,7 +59,7 @@ def may_write(role: str | None) -> bool:
 
 
 async def approve(tx: Transaction, repo: str, number: int, head: str, login: str) -> None:
-    """Release one head of a pull request to the backends that it is held back from."""
+    """Release a head of a pull request to the backends it is held back from."""
     await dispatches.lock_pull(tx, repo, number)
     await dispatches.approve_head(tx, repo, number, head, login)
     record = await record_store.read_pull(tx, repo, number)
@@ -81,7 +81,7 @@ async def approve(tx: Transaction, repo: str, number: int, head: str, login: str
 
 
 async def is_held(tx: Transaction, dispatch: DispatchRow) -> bool:
-    """Return whether its backend's policy, as it is now, holds the head of an older dispatch back."""
+    """Return whether the backend's current policy holds back the head of an older dispatch."""
     repo, number, head = dispatch["upstream_repo"], dispatch["pr_number"], dispatch["head_sha"]
     entry = await listed_entry(tx, dispatch["backend"])
     if number is None or head is None or entry is None or entry.policy != "trusted":
@@ -92,9 +92,9 @@ async def is_held(tx: Transaction, dispatch: DispatchRow) -> bool:
 
 
 async def is_trusted(tx: Transaction, repo: str, number: int, head: str, association: str | None) -> bool:
-    """Return whether a head may run on backends that trust only some authors: by its author, or by an approval.
+    """Return whether a head may run on backends that trust only some authors: through its author or an approval.
 
-    `association` is GitHub's word on the author's relation to the repository.
+    `association` is GitHub's word for the author's relation to the repository.
     """
     return association in TRUSTED_ASSOCIATIONS or await dispatches.is_head_approved(tx, repo, number, head)
 
@@ -106,11 +106,11 @@ async def listed_entry(tx: Transaction, backend: str) -> Entry | None:
 
 
 async def redispatch(tx: Transaction, dispatch: DispatchRow, cause: str) -> None:
-    """Record a new dispatch of what an older one was about, unless that is outdated.
+    """Record a new dispatch of what an older one was about, unless it is outdated.
 
-    The same cause makes one only: the new ids are derived from its text. Callers have locked the pull request before
-    they read the older dispatch. Level and device are those the backend has now; so is its policy, whatever became of
-    the older dispatch: what it holds back takes an approval.
+    A cause makes only one: the new ids are derived from its text. Callers have locked the pull request before
+    they read the older dispatch. Level, device and policy are those the backend has now, whatever became of
+    the older dispatch: what the policy holds back needs an approval.
     """
     held = await is_held(tx, dispatch)
     waits = (held and dispatch["state"] == "held") or dispatch["state"] == "waiting"
@@ -126,7 +126,7 @@ async def redispatch(tx: Transaction, dispatch: DispatchRow, cause: str) -> None
 
 
 async def redispatch_account(tx: Transaction, account: str) -> int:
-    """Dispatch again what could not be sent to an account's repositories; returns how many dispatches."""
+    """Redispatch what could not be sent to an account's repositories; returns how many dispatches."""
     pulls = {
         (row["upstream_repo"], row["pr_number"]) for row in await dispatches.read_not_installed(tx, account)
     }
@@ -140,7 +140,7 @@ async def redispatch_account(tx: Transaction, account: str) -> int:
 
 
 async def redispatch_superseded(tx: Transaction, repo: str, number: int) -> None:
-    """Dispatch again what was dropped in favour of another head, if its own is the current one after all.
+    """Redispatch what was dropped in favour of another head, if its own head is the current one after all.
 
     Of two pushes within one second the older may arrive last and supersede what is due.
     """
@@ -170,7 +170,7 @@ async def _is_current(tx: Transaction, dispatch: DispatchRow) -> bool:
 
 
 async def request_selection(tx: Transaction, repo: str, number: int | None) -> None:
-    """Decide again on a pull request, where any entry is selective."""
+    """Request a new selection for a pull request, where any entry is selective."""
     if number is None or tx.replaying:
         return
     allowlist = await allowlists.read_in_force(tx)
@@ -179,7 +179,7 @@ async def request_selection(tx: Transaction, repo: str, number: int | None) -> N
 
 
 async def select_again(context: Context, task: Task) -> None:
-    """Dispatch the newest head to the backends that did not run it, where the rules are for it now."""
+    """Dispatch the newest head to backends that did not run it, where the rules now select it."""
     repo, number = parse_pull(task)
     async with context.store.read() as tx:
         record, allowlist = await record_store.read_pull(tx, repo, number), await allowlists.read_in_force(tx)
@@ -198,7 +198,7 @@ async def select_again(context: Context, task: Task) -> None:
 
 
 async def read_skipped(tx: Transaction, record: PullRow) -> list[DispatchRow]:
-    """Return the dispatches of a pull request's newest head that count and that a rule decided against."""
+    """Return the counting dispatches of a pull request's newest head that a rule decided against."""
     repo, number, head = record["repo"], record["number"] or 0, record["head_sha"] or ""
     rows = await dispatches.read_dispatches_of_pull(tx, repo, number, heads={head})
     counting = newest_by_backend(
@@ -208,7 +208,7 @@ async def read_skipped(tx: Transaction, record: PullRow) -> list[DispatchRow]:
 
 
 async def _send_selected(tx: Transaction, settings: Settings, record: PullRow, commit: Commit) -> int:
-    """Dispatch a head to the backends that the rules are for now; returns how many."""
+    """Dispatch a head to the backends that the rules now select; returns how many."""
     allowlist = await allowlists.read_in_force(tx)
     if allowlist is None:
         return 0

@@ -62,11 +62,11 @@ NUMBERS_PER_QUERY = 200
 
 
 class BackendColumns(DispatchBackend, DispatchAnswers):
-    """What a dispatch holds of its backend."""
+    """The columns of a dispatch that describe its backend."""
 
 
 def backend_columns(entry: Entry, event_type: str) -> BackendColumns:
-    """Return what a new dispatch of such an event holds of its backend."""
+    """Return the columns that describe the backend of a new dispatch of such an event."""
     return {
         "backend": entry.repo,
         "backend_key": entry.key,
@@ -96,7 +96,7 @@ def new_dispatch(
 
 
 async def recorded_pulls(tx: Transaction, repo: str, numbers: Sequence[int]) -> dict[int, PullRow]:
-    """Return, by number, the records of these pull requests and of all that are open according to our records."""
+    """Return, by number, the records of these pull requests and of all that our records say are open."""
     pull = records["pull_request"].c
     of_repo = select(PullRow, records["pull_request"], body=sa.null()).where(
         sa.func.lower(pull.repo) == repo.lower()
@@ -112,7 +112,7 @@ async def recorded_pulls(tx: Transaction, repo: str, numbers: Sequence[int]) -> 
 async def dispatched_heads(
     tx: Transaction, repo: str, numbers: Sequence[int]
 ) -> dict[int, set[tuple[str, str | None]]]:
-    """Return, by number, which heads of these pull requests were dispatched for which base branch."""
+    """Return, by number, the dispatched heads of these pull requests, each with its base branch."""
     sent = oot_dispatch.c
     heads: dict[int, set[tuple[str, str | None]]] = {}
     for start in range(0, len(numbers), NUMBERS_PER_QUERY):
@@ -128,9 +128,9 @@ async def dispatched_heads(
 
 
 async def superseded_unsent(tx: Transaction, repo: str, numbers: Sequence[int]) -> list[DispatchRow]:
-    """Return dispatches of these pull requests that were superseded unsent, where nothing else was sent in their place.
+    """Return dispatches of these pull requests that were superseded before sending, with nothing sent in their place.
 
-    Not what a person dropped: that has a reason.
+    Those that a person dropped are left out: they have a reason.
     """
     mine, other = oot_dispatch.c, oot_dispatch.alias("other")
     same = ("upstream_repo", "pr_number", "head_sha", "base_ref", "backend_key", "event_type")

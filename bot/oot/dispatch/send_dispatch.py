@@ -88,8 +88,8 @@ def client_payload(
 ) -> Payload:
     """Return the `client_payload`; `payload.truncated` names what had to be cut, if anything.
 
-    With `as_input` it will be one input of a workflow_dispatch: JSON inside JSON is longer. `further` are members
-    beside the usual ones, which are never cut.
+    With `as_input` it becomes an input of a workflow_dispatch: JSON inside JSON is longer. `further` are members
+    beside the usual ones, and never cut.
     """
 
     def wrap(inner: Payload) -> Payload:
@@ -111,9 +111,9 @@ def client_payload(
 
 
 def closing_payload(sent: Payload, closed: Payload) -> Payload:
-    """Return the webhook of a closing for a backend whose last dispatch was of an older commit, `sent`.
+    """Return the closing webhook for a backend whose last dispatch was of an older commit, `sent`.
 
-    Nothing in it tells of a later commit: only how the pull request ended is new.
+    It reveals nothing of a later commit: only how the pull request ended is new.
     """
     now = closed["pull_request"]
     pull = sent["pull_request"] | {name: now.get(name) for name in ENDING} | {"merge_commit_sha": None}
@@ -127,7 +127,7 @@ def workflow_inputs(client: Payload) -> Payload:
 
 
 def payload_size(value: Payload) -> int:
-    """Return the length of a value as it is sent: JSON with everything but ASCII escaped."""
+    """Return the length of a value as sent: JSON with everything but ASCII escaped."""
     return len(json.dumps(value))
 
 
@@ -148,12 +148,12 @@ def describe_refusal(status: int, message: str) -> tuple[str, str]:
 
 
 def permission_may_be_unknown(status: int, message: str) -> bool:
-    """Return whether not all of GitHub's servers may know a fresh token's permissions, which spread after the token."""
+    """Return whether some of GitHub's servers may not know a fresh token's permissions yet."""
     return status == 403 and not responses.is_closed(message)
 
 
 def _fitted(payload: Payload, excess: Excess) -> Payload:
-    """Return the payload, or as much of it as fits; the least important is cut first."""
+    """Return the payload, or as much of it as fits, cutting the least important first."""
     if excess(payload) <= 0:
         return payload
     cut: list[str] = []
@@ -172,7 +172,7 @@ def _fitted(payload: Payload, excess: Excess) -> Payload:
 
 
 def _select(value: Payload, fields: Fields, path: str, cut: list[str], *, most: int | None = None) -> Payload:
-    """Return the wanted fields; with `most`, only scalar values, and texts no longer than that."""
+    """Return the wanted fields; with `most`, only scalar values and texts up to that length."""
     kept: Payload = {}
     for name, inner in value.items():
         wanted = fields.get(name)
@@ -195,7 +195,7 @@ def _small(value: object, most: int) -> bool:
 
 
 def _shorten(inner: Payload, outer: str, name: str, excess: Excess) -> None:
-    """Cut a text or list to the longest prefix without excess."""
+    """Cut a text or list to the longest prefix that fits."""
     holder = inner.get(outer) if outer else inner
     value = holder.get(name) if isinstance(holder, dict) else None
     if not isinstance(holder, dict) or not isinstance(value, (str, list)) or excess(inner) <= 0:
@@ -212,7 +212,7 @@ def _shorten(inner: Payload, outer: str, name: str, excess: Excess) -> None:
 
 
 def _shorten_titles(inner: Payload, cut: list[str]) -> None:
-    """Leave of each pushed commit's message its title."""
+    """Reduce each pushed commit's message to its title."""
     commits = inner.get("commits")
     for commit in commits if isinstance(commits, list) else ():
         message = commit.get("message")
@@ -237,13 +237,13 @@ MOST_DELAY = 600_000  # milliseconds from a dispatch to its run at GitHub
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """A dispatch whose answer was lost and that has reached its backend."""
+    """A dispatch that reached its backend although the answer was lost."""
 
     run_id: str | None  # None: not certain which
 
 
 async def send_dispatch(context: Context, task: Task) -> None:
-    """Send the dispatch unless it was sent, was superseded or is known to have arrived."""
+    """Send the dispatch unless it was sent or superseded, or is known to have arrived."""
     async with context.store.read() as tx:
         dispatch = await dispatches.get_dispatch(tx, task.key)
         allowlist = await allowlists.read_in_force(tx)
@@ -274,7 +274,7 @@ async def send_dispatch(context: Context, task: Task) -> None:
 
 
 async def _try(context: Context, dispatch: DispatchRow, entry: Entry) -> None:
-    """Send it once; raises GiveUp and GitHubRefused when it can never be sent, RetryLater when it can later."""
+    """Send it once; raises GiveUp or GitHubRefused if it can never be sent, RetryLater if it may be later."""
     timeout = entry.start_timeout or context.settings.start_timeout
     if context.clock.now() - dispatch["created_at"] > timeout * 1000 + machines.longest_wait(entry):
         raise GiveUp("GitHub did not take it in time")
@@ -307,7 +307,7 @@ async def _try(context: Context, dispatch: DispatchRow, entry: Entry) -> None:
 
 
 async def _find_arrival(context: Context, dispatch: DispatchRow, entry: Entry) -> Arrival | None:
-    """Return whether an attempt whose answer was lost arrived: reports show it, or a run that only it can be."""
+    """Return whether an attempt whose answer was lost arrived, as shown by reports or by a run that must be its own."""
     since = dispatch["dispatched_at"]
     if since is None:
         return None  # no attempt yet
@@ -336,7 +336,7 @@ async def _find_arrival(context: Context, dispatch: DispatchRow, entry: Entry) -
 
 
 def _could_be_ours(run: dict[str, Any], dispatch: DispatchRow, entry: Entry, slug: str) -> bool:
-    """Whether our App started a run of the entry's workflow, or one that GitHub titled after the dispatch."""
+    """Whether a run of the entry's workflow was started by our App, or titled by GitHub after the dispatch."""
     if (run.get("actor") or {}).get("login", "").casefold() != f"{slug}[bot]".casefold():
         return False
     if entry.dispatch == "repository":
@@ -346,7 +346,7 @@ def _could_be_ours(run: dict[str, Any], dispatch: DispatchRow, entry: Entry, slu
 
 
 async def read_repository(client: Client, entry: Entry) -> dict[str, Any]:
-    """Return the repository, where it is needed; raises GiveUp when it is not the one the allowlist pins."""
+    """Return the repository, where it is needed; raises GiveUp if it is not the one the allowlist pins."""
     if entry.dispatch != "workflow" and entry.repository_id is None:
         return {}
     repository: dict[str, Any] = await client.repository()
@@ -384,7 +384,7 @@ async def _payload(tx: Transaction, context: Context, dispatch: DispatchRow, ent
 async def post_dispatch(
     client: Client, entry: Entry, event_type: str, payload: dict[str, Any], repository: dict[str, Any]
 ) -> str | None:
-    """Make the call; returns the id of the run it started, where GitHub returns it."""
+    """Make the call; returns the id of the run it started, where GitHub names it."""
     if entry.dispatch == "repository":
         body = {"event_type": event_type, "client_payload": payload}
         await client.post(client.path("dispatches"), data=body)
@@ -406,9 +406,9 @@ async def post_dispatch(
 async def _settle(
     context: Context, dispatch: DispatchRow, *, state: str, error: str | None = None, **columns: Any
 ) -> None:
-    """Record the outcome of a dispatch and have the pull request updated.
+    """Record the outcome of a dispatch and request an update of its pull request.
 
-    Waits for a database that is briefly unavailable: an outcome that is lost means sending a second time.
+    It waits for a database that is briefly unavailable: losing an outcome would mean sending twice.
     """
     if error:
         log.warning("not dispatched", backend=dispatch["backend"], state=state, reason=error)
@@ -420,7 +420,7 @@ async def _settle(
 async def _store(
     dispatch: DispatchRow, state: str, error: str | None, columns: dict[str, Any], tx: Transaction
 ) -> bool:
-    """Store an outcome; returns whether it was sent although it was superseded: its reports count, so that shows."""
+    """Store an outcome; returns whether a superseded dispatch was sent: its reports count, so this is shown."""
     settled = await dispatches.settle_dispatch(tx, dispatch["id"], state=state, error=error, **columns)
     now = None if settled else await dispatches.get_dispatch(tx, dispatch["id"])
     late = now is not None and state == "sent" != now["state"]

@@ -26,7 +26,7 @@ PROBES = 2  # tasks that are tried early, each time, while GitHub is unavailable
 
 
 async def finish_overdue(context: Context, _task: Task) -> None:
-    """Conclude every overdue job, dispatch and re-run, a page of each per transaction.
+    """Finish every overdue job, dispatch and re-run, a page of each per transaction.
 
     While GitHub is unavailable, a few waiting tasks probe it: one success releases all the others.
     """
@@ -44,7 +44,7 @@ async def finish_overdue(context: Context, _task: Task) -> None:
 
 
 async def _jobs(tx: Transaction, timeouts: Timeouts) -> bool:
-    """Time out a page of jobs; returns whether there may be more."""
+    """Time out a page of jobs; returns whether more may be due."""
     silent = await jobs.read_timed_out(tx, timeouts)
     for job in jobs.in_lock_order(silent):
         moved = await jobs.change_if_unchanged(tx, job, lifecycle.finish_unreported(job, now=tx.now))
@@ -79,7 +79,7 @@ def _publish(tx: Transaction, row: JobRow | DispatchRow) -> None:
 
 
 def _timeouts(allowlist: Allowlist | None, name: str, default: int) -> Timeouts:
-    """Return a timeout of every backend, from its entry's field of that name or the setting, both in seconds."""
+    """Return the timeout of each backend, from its entry's field of this name or the setting, both in seconds."""
     entries = allowlist.entries if allowlist else ()
     own = {entry.key: seconds * 1000 for entry in entries if (seconds := getattr(entry, name))}
     return Timeouts(default=default * 1000, own=own)
@@ -89,7 +89,7 @@ KEPT = 90 * 86_400_000  # milliseconds: then a head that still stands is run, wh
 
 
 async def prune_dispatching(context: Context) -> dict[str, int]:
-    """Delete what is old."""
+    """Delete old pings, lists of changed files and trees."""
     before = context.clock.now() - KEPT
     files, trees = oot_changed_files.c.asked_at < before, oot_tree.c.asked_at < before
     return {

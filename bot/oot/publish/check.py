@@ -35,7 +35,7 @@ LARGEST_LINE = 2**31 - 1
 def annotate_backend(
     check: CheckRun, backend: Backend, marks: Iterable[TestMark], files: Collection[str]
 ) -> CheckRun:
-    """Return a backend's check run with an annotation for each failed test with a line in `files`."""
+    """Annotate a backend's check run at each failed test's line in `files`."""
     mine = [mark for mark in marks if mark.backend == backend.repo.casefold()]
     return _annotated(check, backend, backend.failing, mine, files)
 
@@ -43,7 +43,7 @@ def annotate_backend(
 def annotate_job(
     check: CheckRun, backend: Backend, job: Job, marks: Iterable[TestMark], files: Collection[str]
 ) -> CheckRun:
-    """Return a job's check run with an annotation for each failed test with a line in `files`."""
+    """Annotate a job's check run at each failed test's line in `files`."""
     if not job.red:
         return check
     mine = [mark for mark in marks if mark.backend == backend.repo.casefold() and mark.job == job.name]
@@ -59,7 +59,7 @@ def missing_annotations(
 
 
 def split_annotations(annotations: Sequence[dict[str, Any]]) -> list[Sequence[dict[str, Any]]]:
-    """Return annotations in batches of one request each; at least one batch, which may be empty."""
+    """Split annotations into one batch per request; there is at least one, which may be empty."""
     starts = range(0, max(len(annotations), 1), ANNOTATIONS_PER_REQUEST)
     return [annotations[start : start + ANNOTATIONS_PER_REQUEST] for start in starts]
 
@@ -71,7 +71,7 @@ def _annotated(
     marks: Iterable[TestMark],
     files: Collection[str],
 ) -> CheckRun:
-    """Add what backends reported with a line, then what their reports of tests say of other lines."""
+    """Add annotations for tests reported with a line, then for those whose lines test results tell."""
     annotations = [
         _annotation(
             path,
@@ -95,10 +95,10 @@ def _annotated(
 
 
 def changed_file(named: str, files: Collection[str]) -> str | None:
-    """Return which of the changed files a report of tests means, None where that is not certain.
+    """Return the changed file that a test report means, None where that is not certain.
 
-    Reports name files as the machine or the folder of tests does: `/builds/project/test/test_ops.py` and `test_ops.py`
-    are both `test/test_ops.py`, the latter only where no other changed file is called so.
+    Reports name files by the machine's path or the test folder's: `/builds/project/test/test_ops.py` and `test_ops.py`
+    both mean `test/test_ops.py`, the latter only where no other changed file has that name.
     """
     if named in files:
         return named
@@ -111,7 +111,7 @@ def changed_file(named: str, files: Collection[str]) -> str | None:
 
 
 def _path(test: FailedTest) -> str | None:
-    """Return the file of a test reported with a line; it is never guessed from the message."""
+    """Return the file of a test reported with a line; the message is never searched for it."""
     if test.file is None or test.line is None or not 0 < test.line <= LARGEST_LINE:
         return None
     return test.file.removeprefix("./")
@@ -122,7 +122,7 @@ def _name(test: FailedTest) -> str:
 
 
 def _level(backend: Backend, job: Job | None) -> str:
-    """Return GitHub's level: what blocks merging is a failure, and what also fails without the change a notice."""
+    """Return GitHub's level: what blocks merging is a failure, what also fails without the change is a notice."""
     if job and job.history in {History.KNOWN, History.FLAKY}:
         return "notice"
     return "failure" if backend.decides else "warning"
@@ -172,7 +172,7 @@ async def write_check(context: Context, state: PullState, wanted: CheckWrite) ->
 
 
 async def _create_once(context: Context, client: Client, state: PullState, wanted: CheckWrite) -> int:
-    """Create it, or find the one that an earlier attempt created before it died or lost the answer."""
+    """Create it, or find what an earlier attempt created before it died or lost the answer."""
     check = wanted.check
     row = {
         "external_id": check.external_id,
@@ -197,7 +197,7 @@ async def _create_once(context: Context, client: Client, state: PullState, wante
 async def _find(context: Context, client: Client, wanted: CheckWrite) -> int | None:
     """Return the id of the check run an earlier attempt created, recognised by its name, external_id and our App.
 
-    Attempts of one job have all of that in common: those that are recorded are not looked for.
+    Attempts of one job share all of these, so recorded ids are skipped.
     """
     body = wanted.check.body()
     url = client.path("commits/{sha}/check-runs{?check_name,filter,app_id,per_page}")
@@ -214,7 +214,7 @@ async def _find(context: Context, client: Client, wanted: CheckWrite) -> int | N
         if run["external_id"] == body["external_id"] and run["app"]["id"] == context.github.app_id
     ]
     async with context.store.read() as tx:
-        known = await rows.count_recorded(tx, ids)
+        known = await rows.recorded_ids(tx, ids)
     return next((identifier for identifier in ids if identifier not in known), None)
 
 
@@ -224,7 +224,7 @@ async def _create(client: Client, wanted: CheckWrite, batch: Sequence[dict[str, 
 
 
 def _changes(wanted: CheckWrite, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the body of an update: the commit cannot be changed, and the external id stays as it was created."""
+    """Return the body of an update, without the commit and the external id, which cannot change."""
     body = _body(wanted, batch)
     return {name: value for name, value in body.items() if name not in {"head_sha", "external_id"}}
 
@@ -242,7 +242,7 @@ async def _update(client: Client, check_run_id: int, wanted: CheckWrite) -> bool
 
 
 async def _not_annotated(client: Client, check_run_id: int, wanted: CheckWrite) -> list[dict[str, Any]]:
-    """Return the annotations still to be added: GitHub keeps those it has and would show them twice."""
+    """Return the annotations still to be added: GitHub keeps those it has, and would show them twice."""
     if not wanted.check.annotations:
         return []
     url = client.path(f"check-runs/{check_run_id}/annotations{{?per_page}}")
@@ -257,40 +257,39 @@ def _body(wanted: CheckWrite, batch: Sequence[dict[str, Any]]) -> dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class CheckWrite:
-    """One check run to be created or updated."""
+    """A check run to be created or updated."""
 
     check: CheckRun
     row: CheckRow | None  # what was written last
     basis: str
     digest: str
-    label_ended: (
-        bool  # ended only because the pull request lost the label, or the backend its allowlist entry
-    )
+    # ended only because the pull request lost the label, or the backend its allowlist entry
+    label_ended: bool
     urgent: bool  # a gate or a backend's verdict: goes first when the rate budget is short
     not_before: int  # epoch milliseconds: updates of one check run are spaced out, except verdicts
 
     @property
     def check_run_id(self) -> int | None:
-        """GitHub's id of the check run to be updated, None where it is created."""
+        """GitHub's id of the check run to update, None where it is created."""
         return self.row["check_run_id"] if self.row else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckPlan:
-    """The writes due on a head, the gate and verdicts first, and the number of check runs that need none."""
+    """The writes due on a head, gate and verdicts first, and the number of check runs that need none."""
 
     writes: tuple[CheckWrite, ...] = ()
     unchanged: int = 0
 
     @classmethod
     def of(cls, wanted: Sequence[CheckWrite | None]) -> CheckPlan:
-        """Return the plan of these writes; None stands for a check run that needs none."""
+        """Make the plan of these writes; None stands for a check run that needs none."""
         writes = [write for write in wanted if write is not None]
         ordered = sorted(writes, key=lambda write: (not write.urgent, write.not_before))
         return cls(writes=tuple(ordered), unchanged=len(wanted) - len(writes))
 
     def __add__(self, other: CheckPlan) -> CheckPlan:
-        """Return both plans as one, each in its order."""
+        """Join two plans, each keeping its order."""
         return CheckPlan(writes=self.writes + other.writes, unchanged=self.unchanged + other.unchanged)
 
 
@@ -324,7 +323,7 @@ def write_needed(
     label_ended: bool = False,
     urgent: bool = False,
 ) -> CheckWrite | None:
-    """Return the write that turns a check run into `check`, None when it is that already.
+    """Return the write that turns a check run into `check`, None when nothing differs.
 
     `row` is what was written last, None if it has not begun. A verdict is always urgent.
     """

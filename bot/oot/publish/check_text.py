@@ -46,7 +46,7 @@ def summarize_job(backend: Backend, job: Job) -> str:
 
 
 def summarize_gate(blocking: Sequence[Backend], page_url: str) -> str:
-    """Return a table of the blocking backends, who had which ignored and why, and a link to the page."""
+    """Return a table of the blocking backends, who had which of them ignored and why, and a link to the page."""
     if not blocking:
         return "No backend blocks merging here, so there is nothing to wait for."
     rows = [_gate_row(backend) for backend in blocking[:ROWS]]
@@ -77,7 +77,7 @@ def _gate_row(backend: Backend) -> str:
 
 
 def _state_line(backend: Backend) -> str:
-    """Return the state and what it means here: whether it blocks, counts, is likely caused by this change."""
+    """Return the state and what it means here: whether it blocks, counts, or likely comes from this change."""
     state = (
         f"{view.state_sign(backend.state)} {escaping.code(backend.label)} {view.state_word(backend.state)}"
     )
@@ -118,9 +118,9 @@ MOST_CHARACTERS = 255
 
 
 def join_name(*parts: str) -> str:
-    """Return a name of these parts, with their hash at the end if a part was changed or the name is ambiguous.
+    """Join parts to a name, which ends with their hash if a part was changed or the name is ambiguous.
 
-    The last part may contain a slash, as jobs of called workflows do: only in earlier parts is it ambiguous.
+    The last part may contain a slash, as jobs of called workflows do: it is ambiguous only in earlier parts.
     """
     shown = tuple(escaping.title(part, limit=MOST_CHARACTERS) for part in parts)
     name = " / ".join(shown)
@@ -135,9 +135,9 @@ def gate_name(prefix: str) -> str:
 
 
 def crcr_job_name(repo: str, workflow: str, job: str) -> str:
-    """Return the name of a job's check run as today's merge guards read it.
+    """Return the name of a job's check run in the form that today's merge guards read.
 
-    Where a part had to be changed or cut, the name ends with their hash and keeps its form: a guard that cannot read it
+    Where a part had to be changed or cut, the name ends with a hash but keeps its form: a guard that cannot read it
     might let a failure pass.
     """
     first, parts = f"crcr/{repo}", (workflow, job)
@@ -152,7 +152,7 @@ def crcr_job_name(repo: str, workflow: str, job: str) -> str:
 
 
 def number_names(names: Iterable[str]) -> list[str]:
-    """Return the names, repeated ones numbered: two runs of one dispatch may have jobs of the same name."""
+    """Number repeated names: two runs of one dispatch may have jobs of the same name."""
     numbered: dict[str, None] = {}
     for name in names:
         chosen, count = name, 1
@@ -198,7 +198,7 @@ _EVERYTHING = failure_text.FailureExtent(jobs=50, tests=20)  # far more than fit
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRun:
-    """One check run as it should be on GitHub: names and titles plain text, the rest Markdown."""
+    """A check run as it should be on GitHub: names and titles in plain text, the rest in Markdown."""
 
     name: str
     head_sha: str
@@ -216,7 +216,7 @@ class CheckRun:
     annotations: tuple[dict[str, Any], ...] = ()  # in GitHub's format; sent in batches
 
     def body(self) -> dict[str, Any]:
-        """Return what is sent to GitHub, without the annotations, cut to its limits with a notice."""
+        """Return what is sent to GitHub without the annotations, cut to its limits with a notice."""
         output = {
             "title": self.title,
             "summary": escaping.cut(self.summary, OUTPUT_BYTES, all_of_it=self.details_url),
@@ -245,7 +245,7 @@ def backend_check(
     external_id: str,
     failure_conclusion: str,
 ) -> CheckRun:
-    """Return the check run of a backend; `failure_conclusion` is the conclusion of a failure at L3."""
+    """Return the check run of a backend; `failure_conclusion` is how a failure at L3 concludes."""
     finished = backend.state.finished
     return CheckRun(
         name=join_name(prefix, backend.label),
@@ -302,7 +302,7 @@ def job_checks(
 
 
 def gate_check(verdict: Gate, *, prefix: str, head_sha: str, external_id: str, page_url: str) -> CheckRun:
-    """Return the aggregate that branch protection requires: green only when all of L4 is."""
+    """Return the check run that branch protection requires: green only when all of L4 is."""
     ends = [b.finished_at for b in verdict.blocking if b.finished_at is not None]
     return CheckRun(
         name=gate_name(prefix),

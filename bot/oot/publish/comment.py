@@ -39,12 +39,12 @@ class Comment:
 
     @property
     def digest(self) -> str:
-        """The hash its body is compared by."""
+        """The hash by which its body is compared."""
         return hashlib.sha256(self.body.encode()).hexdigest()
 
 
 async def write_comment(context: Context, task: Task) -> None:
-    """Write the comment when it differs from what was written last."""
+    """Write the comment if it differs from what was written last."""
     repo, number = task_keys.parse_pull(task)
     state = await pull_reads.read_current(context, repo, number)
     async with context.store.read() as tx:
@@ -94,7 +94,7 @@ async def _write(
 
 
 async def request_comment(tx: Transaction, settings: Settings, state: PullState) -> None:
-    """Enqueue the comment's task when it should say something else."""
+    """Enqueue the comment's task if its text should change."""
     if settings.comment == "off" or state.current is None:
         return
     refusal = await rows.comment_refusal(tx, state.repo)
@@ -113,7 +113,7 @@ async def request_comment(tx: Transaction, settings: Settings, state: PullState)
 
 
 def _is_due(settings: Settings, pull: Pull, present: CommentRow | None) -> bool:
-    """Whether a comment is created, not only edited, for what there is to say; also after it was deleted."""
+    """Whether what there is to say justifies creating a comment, not just editing one; also after it was deleted."""
     since = present["written_at"] if present else 0
     answering = any(answer.awaited and answer.at > since for answer in pull.answers)
     return settings.comment == "always" or comment_text.has_failures(pull) or answering
@@ -141,7 +141,7 @@ async def _desired(tx: Transaction, state: PullState, *, replacing: bool = False
 
 
 def _lacks_permission(error: GitHubRefused) -> bool:
-    """Whether the App was never allowed to write comments, which concerns nothing else it does."""
+    """Whether the App was never allowed to write comments, which affects nothing else it does."""
     of_token = (
         isinstance(error, NotInstalled) and error.status == 422 and "permission" in error.message.lower()
     )
@@ -149,7 +149,7 @@ def _lacks_permission(error: GitHubRefused) -> bool:
 
 
 async def _edit_found(context: Context, client: Client, number: int, body: str) -> int | None:
-    """Find and edit a comment of ours whose id was lost; returns its id, None when there is none."""
+    """Find and edit a comment of ours whose id was lost; returns its id, None if there is none."""
     comment_id = await _find(context, client, number)
     return comment_id if comment_id is not None and await _edit(client, comment_id, body) else None
 
@@ -172,7 +172,7 @@ async def _edit(client: Client, comment_id: int, body: str) -> bool:
 
 
 async def _find(context: Context, client: Client, number: int) -> int | None:
-    """Return the id of our comment, looked for on all pages."""
+    """Search all pages for our comment; returns its id."""
     url = client.path(f"issues/{number}/comments{{?per_page}}")
     async for comment in client.getiter(url, {"per_page": "100"}):
         app_id = (comment.get("performed_via_github_app") or {}).get("id")

@@ -86,7 +86,7 @@ def _failing(red: Sequence[Backend], failures: FailureList) -> list[str]:
 
 
 def _is_unrelated(backend: Backend, failures: FailureList) -> bool:
-    """Whether all that failed there is likely not the change's."""
+    """Whether the change likely caused none of the failures there."""
     on_backend = failures.on_backend(backend.repo)
     return bool(on_backend and backend.failing) and all(
         failure.is_known_on(backend.repo) for failure in on_backend
@@ -94,7 +94,7 @@ def _is_unrelated(backend: Backend, failures: FailureList) -> bool:
 
 
 def _count_unrelated(backends: Sequence[Backend], failures: FailureList) -> int:
-    """Return how many failures some backends have, one of several of them once."""
+    """Count the failures of some backends; one shared by several counts once."""
     counts = {
         id(failure): failure.count for backend in backends for failure in failures.on_backend(backend.repo)
     }
@@ -108,7 +108,7 @@ TEST_BACKENDS_MOST = 8  # named of one test
 def describe_tests(
     failures: FailureList, backends: Sequence[Backend], detail: FailureExtent, page: str
 ) -> str:
-    """Return the list of tests that fail on some backends; empty without any. `page`: where all are."""
+    """List the tests that fail on some backends; empty without any. `page` shows all of them."""
     repos = {backend.repo.lower() for backend in backends}
     tests = [failure for failure in failures.all if failure.is_test and repos & failure.on.keys()]
     total = len(tests) + failures.tests_left
@@ -142,7 +142,7 @@ STOPPED = frozenset({State.CANCELLED, State.NEUTRAL, State.NOT_RUN, State.SKIPPE
 
 
 def show_table(backends: Sequence[Backend], most: int, page_url: str) -> str:
-    """Return a table of at most so many backends that did not just pass; empty without any."""
+    """Return a table of the backends that did not simply pass, up to a limit; empty without any."""
     listed = [backend for backend in backends if not _is_plain(backend)]
     lines = ["| Backend | Result | Level | Jobs | Took | |", "|---|---|---|---|---:|---|"]
     lines += [_row(backend) for backend in listed[:most]]
@@ -154,7 +154,7 @@ def show_table(backends: Sequence[Backend], most: int, page_url: str) -> str:
 
 
 def list_passed(backends: Sequence[Backend]) -> str:
-    """Return one line on the backends that passed, of which nothing else is to be said."""
+    """List in one line the backends that simply passed."""
     plain = [backend for backend in backends if _is_plain(backend)]
     names = text.listing([escaping.code(backend.label) for backend in plain], limit=BACKENDS_LISTED)
     return f"{view.tally_states(plain)}: {names}" if plain else ""
@@ -197,7 +197,7 @@ def list_others(pull: Pull, backends: Sequence[Backend]) -> Iterator[str]:
 
 
 def _watched(pull: Pull) -> list[Backend]:
-    """Return the backends that nothing waits for here: level 2, and level 3 without its label."""
+    """Return the backends that nothing waits for: those at level 2, and at level 3 without their label."""
     watched = (b for b in pull.backends if b.role is Role.WATCHING and b.level > Level.L1)
     return sorted(watched, key=lambda b: (b.label, b.repo))
 
@@ -221,7 +221,7 @@ def _list(backends: Sequence[Backend], page_url: str) -> str:
 
 
 def fold_text(summary: str, body: str, *, open_: bool = False) -> str:
-    """Return text that is shown when it is asked for."""
+    """Fold text, to be opened by the reader."""
     tag = "<details open>" if open_ else "<details>"
     return f"{tag}\n<summary>{summary}</summary>\n\n{body}\n\n</details>"
 
@@ -237,7 +237,7 @@ _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(/[A-Za-z0-9_.-]{1,100})?")  
 
 @dataclass(frozen=True, kw_only=True)
 class CommentExtent:
-    """How much of a pull request is shown, and what is left out, in words."""
+    """How much of a pull request is shown, and in words what is left out."""
 
     left_out: str = ""
     lists: bool = True  # of running, stopped and watched backends
@@ -263,7 +263,7 @@ def render_comment(
 
 
 def has_failures(pull: Pull) -> bool:
-    """Whether a comment is due when only failures call for one: red now, or on the head still shown."""
+    """Whether there are failures that call for a comment: red now, or on the head still shown."""
     shown = (*pull.backends, *_shown_head(pull).backends)
     return any(
         backend.state.red and (backend.level == Level.L2 or (backend.requested and backend.has_checks))
@@ -272,7 +272,7 @@ def has_failures(pull: Pull) -> bool:
 
 
 def needing_oncalls(pull: Pull) -> list[Backend]:
-    """Return the backends whose on-calls are to be mentioned: red on this very head, at L3 or L4."""
+    """Return the backends whose on-calls to mention: those red on this very head, at L3 or L4."""
     backends = _listed(pull) if _shown_head(pull) is pull else []
     return [
         backend for backend in backends if backend.state.red and backend.oncalls and not backend.ignored_by
@@ -280,7 +280,7 @@ def needing_oncalls(pull: Pull) -> list[Backend]:
 
 
 def _extents() -> Iterator[CommentExtent]:
-    """Yield ever smaller extents: the least important goes first."""
+    """Yield ever smaller extents, dropping the least important first."""
     yield (extent := CommentExtent())
     detail = replace(extent.detail, traces=False)
     yield (extent := replace(extent, detail=detail, left_out="stack traces"))
@@ -299,7 +299,7 @@ def _extents() -> Iterator[CommentExtent]:
 
 
 def _within(limit: int, paragraphs: Iterator[str]) -> str:
-    """Return the comment, empty if it does not fit: then the rest is never rendered."""
+    """Return the comment, empty if it does not fit; rendering stops once it is too long."""
     body = f"{MARKER}\n"
     for paragraph in paragraphs:
         body += f"\n{paragraph}\n"
@@ -309,7 +309,7 @@ def _within(limit: int, paragraphs: Iterator[str]) -> str:
 
 
 def _shown_head(pull: Pull) -> Pull:
-    """Return the head whose verdict is shown: the previous one until this one has a report."""
+    """Return the head whose verdict is shown: the previous one until this head has a report."""
     return pull.previous if pull.previous and not pull.reported else pull
 
 
@@ -343,7 +343,7 @@ def _paragraphs(
 
 
 def _head(pull: Pull) -> Iterator[str]:
-    """Yield the verdict, and what it is about: the commit and its base."""
+    """Yield the verdict, then the commit and the base it is about."""
     shown = _shown_head(pull)
     backends = _listed(pull)
     verdict = _verdict(pull)
@@ -374,7 +374,7 @@ def _base(pull: Pull) -> str:
 
 
 def _listed(pull: Pull) -> list[Backend]:
-    """Return the backends of table and sections: red first, passed last, L4 before L3; only what was asked for."""
+    """Return the requested backends for table and sections: red first, passed last, L4 before L3."""
 
     def order(backend: Backend) -> tuple[bool, bool, bool, int, str, str]:
         urgent = backend.state.red and not backend.ignored_by
@@ -420,7 +420,7 @@ def _oncalls(backend: Backend, mention: Collection[tuple[str, str]] | None) -> s
 def _other_oncalls(
     backends: Sequence[Backend], extent: CommentExtent, mention: Collection[tuple[str, str]] | None
 ) -> str:
-    """Name the on-calls of red backends whose section was left out: they are still needed."""
+    """Name the on-calls of red backends whose section was left out, as they are still needed."""
     lines = [
         f"- {escaping.code(backend.label)}: {_oncalls(backend, mention)}"
         for backend in backends[: extent.rows]

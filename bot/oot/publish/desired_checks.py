@@ -40,7 +40,7 @@ def plan_backend_checks(
     present: Sequence[CheckRow],
     terms: CheckTerms,
 ) -> CheckPlan:
-    """Return what has to be written of the backends' check runs.
+    """Return the writes that the backends' check runs need.
 
     `dispatches` and `entries` are keyed by the backend's case folded name; `present` holds this head's check runs,
     oldest first.
@@ -69,7 +69,7 @@ def plan_backend_checks(
 
 @dataclass(frozen=True, kw_only=True)
 class _Case:
-    """One backend on one head, with all that decides on its check runs there."""
+    """One backend on one head, with all that determines its check runs there."""
 
     backend: Backend
     head_sha: str
@@ -80,7 +80,7 @@ class _Case:
 
     @property
     def per_job(self) -> bool:
-        """Whether its jobs have check runs: its entry or the setting asks for them."""
+        """Whether its jobs have check runs, as its entry or the setting asks."""
         return self.by_job or (self.entry is not None and self.entry.checks == "jobs")
 
     @property
@@ -99,7 +99,7 @@ class _Case:
 
     @property
     def may_report(self) -> bool:
-        """Whether its reports are accepted: otherwise no verdict will come."""
+        """Whether its reports are accepted; otherwise no verdict will come."""
         return self.entry is not None and self.entry.level > Level.L1
 
     @property
@@ -122,7 +122,7 @@ class _Case:
 
     @cached_property
     def jobs(self) -> list[tuple[Job, CheckRun]]:
-        """The latest attempt of each of its jobs and its check run, begun or not; empty where its jobs have none."""
+        """The latest attempt of each of its jobs, with its check run, begun or not; empty where jobs have none."""
         if not self.per_job and not self.begun:
             return []
         checks = job_checks(
@@ -134,7 +134,7 @@ class _Case:
         return list(zip(self.backend.jobs, checks, strict=True))
 
     def renamed(self, basis: str) -> CheckRow | None:
-        """Return its own check run that has begun under another name: since another backend shares its device."""
+        """Return its own check run begun under another name, before another backend came to share its device."""
         return next((row for row in reversed(self.present) if row["basis"] == basis), None)
 
     @cached_property
@@ -146,22 +146,22 @@ class _Case:
 
     @property
     def awaited(self) -> bool:
-        """Whether a check run may wait for it: a backend that need not answer has none before a report or a run."""
+        """Whether a check run may wait for it: a backend that need not answer gets one only with a report or a run."""
         backend = self.backend
         answered = backend.jobs or backend.state.red or self.dispatch["run_id"] is not None
         return self.dispatch["answers"] != "some" or bool(answered)
 
     @property
     def demoted(self) -> bool:
-        """Whether it begins no check runs until a pull request is closed; one that blocks always does."""
+        """Whether it is kept from beginning check runs until a pull request is closed; a blocking one never is."""
         return not self.backend.blocks and self.dispatch["backend_key"] in self.terms.demoted
 
     def may_begin(self, name: str) -> bool:
-        """Whether a check run of this name may begin: on an older head only to replace another."""
+        """Whether a check run of this name may begin: on an older head, only to replace another."""
         return self.awaited and not self.demoted and (self.terms.current or name in self.newest)
 
     def continues(self, row: CheckRow | None) -> bool:
-        """Whether a check run shows the backend's state, `row` if it has begun; otherwise it is ended."""
+        """Whether a check run (`row` if it has begun) shows the backend's state; otherwise it is ended."""
         if not self.may_report and not self.backend.state.finished:
             return False
         begun_without_label = row is not None and self.dispatch["level"] >= Level.L4
@@ -169,7 +169,7 @@ class _Case:
 
 
 def _of_backend(case: _Case) -> Iterator[CheckWrite | None]:
-    """Yield the write of the backend's own check run; where jobs have theirs instead, one that has begun ends."""
+    """Yield the write of the backend's own check run, which ends it where jobs have theirs instead."""
     basis = f"{case.dispatch['id']}/{case.backend.attempt}"
     check = backend_check(case.backend, external_id=_new_id(case, basis), **case.common_arguments)
     if not case.per_job:
@@ -182,13 +182,13 @@ def _of_backend(case: _Case) -> Iterator[CheckWrite | None]:
 
 
 def _new_id(case: _Case, basis: str) -> str:
-    """Return our key of a new check run, numbered when an earlier one had the same basis."""
+    """Return our key for a new check run, numbered if an earlier one had the same basis."""
     before = sum(row["basis"] == basis for row in case.present)
     return f"{basis}/{before + 1}" if before else basis
 
 
 def _continued(case: _Case, name: str, basis: str) -> CheckRow | None:
-    """Return the check run that is updated; None where a new one begins, as the last had another basis."""
+    """Return the check run to update; None where a new one begins because the last had another basis."""
     row = case.newest.get(name) or case.renamed(basis)
     if row is None or row["basis"] == basis:
         return row
@@ -201,7 +201,7 @@ def _continued(case: _Case, name: str, basis: str) -> CheckRow | None:
 
 
 def _of_jobs(case: _Case) -> Iterator[CheckWrite | None]:
-    """Yield the writes of the jobs' check runs: if its entry asks for them, and of those that have begun."""
+    """Yield the writes of the jobs' check runs: all if the entry asks for them, else those that have begun."""
     allowed = MOST_JOB_CHECKS - len(case.begun)
     for job, check in case.jobs:
         row = case.begun.get(check.external_id)
@@ -215,13 +215,13 @@ def _of_jobs(case: _Case) -> Iterator[CheckWrite | None]:
 
 
 def _job_id(dispatch: DispatchRow, job: Job) -> str:
-    """Return our key of an attempt of a job, hashed so that no two jobs can have the same."""
+    """Return our key for an attempt of a job, hashed so that no two jobs share one."""
     parts = msgspec.json.encode([job.run_id, job.run_attempt, job.workflow, job.name])
     return _job_prefix(dispatch) + hashlib.sha256(parts).hexdigest()[:32]
 
 
 def _job_prefix(dispatch: DispatchRow) -> str:
-    """Return the prefix of our keys of all jobs of a dispatch."""
+    """Return the prefix of our keys for all jobs of a dispatch."""
     return f"{dispatch['id']}/job/"
 
 
@@ -233,7 +233,7 @@ def _write(case: _Case, check: CheckRun, basis: str, row: CheckRow | None) -> Ch
 
 
 def _shown(check: CheckRun, basis: str, row: CheckRow | None, terms: CheckTerms) -> CheckWrite | None:
-    """Return the write that makes a check run what it should be; concluded ones are not reopened."""
+    """Return the write that brings a check run up to date; concluded ones are not reopened."""
     if row is None:
         return write_needed(check, basis, None, terms)
     if _is_final(row, check, terms):
@@ -242,10 +242,9 @@ def _shown(check: CheckRun, basis: str, row: CheckRow | None, terms: CheckTerms)
 
 
 def _is_final(row: CheckRow, check: CheckRun, terms: CheckTerms) -> bool:
-    """Whether a check run stays as it was concluded, whatever the state is now."""
-    if (
-        row["conclusion"] == "neutral" and row["label_ended"]
-    ):  # ended by its label alone: it resumes with the label
+    """Whether a check run stays concluded as it is, whatever the state is now."""
+    # ended by its label alone: it resumes with the label
+    if row["conclusion"] == "neutral" and row["label_ended"]:
         return not terms.current  # nothing begins again on an older head
     return row["status"] == "completed" and check.status != "completed"
 
@@ -268,9 +267,9 @@ def _ended(check: CheckRun, row: CheckRow | None, terms: CheckTerms, reason: str
 def _superseded(
     present: Sequence[CheckRow], terms: CheckTerms, standing: set[str]
 ) -> Iterator[CheckWrite | None]:
-    """Yield the writes that end check runs that a newer one of the same name has replaced.
+    """Yield the writes that end check runs replaced by a newer one of the same name.
 
-    `standing` holds our keys of those that were not: the newest of each name, and those of the latest attempts of jobs,
+    `standing` holds our keys of those not replaced: the newest of each name, and those of jobs' latest attempts,
     whatever their names.
     """
     for row in present:

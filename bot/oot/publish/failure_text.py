@@ -84,7 +84,7 @@ def job_line(job: Job, *, failed: int = 0) -> str:
 
 
 def _why(line: JobLine) -> str:
-    """Return what a log says of a failure: the kind, the line, where it stands."""
+    """Return what a log says of a failure: its kind, the line and its place."""
     code = escaping.code(line.code, limit=LINE_LIMIT) if line.code else ""
     parts = [escaping.text(line.words), code, link_line((line.place, line.url))]
     return " · ".join(part for part in parts if part)
@@ -102,7 +102,7 @@ def link_line(*targets: tuple[str, str | None]) -> str:
 
 
 def by_urgency(jobs: Sequence[Job]) -> list[Job]:
-    """Return failing jobs first, new failures before all others, then running ones; each by name."""
+    """Sort jobs: failing ones first, new failures before others, then running ones, each by name."""
     ranks = {history: rank for rank, history in enumerate(_WHOSE)}
 
     def urgency(job: Job) -> tuple[bool, int, bool, str, str, str]:
@@ -113,7 +113,7 @@ def by_urgency(jobs: Sequence[Job]) -> list[Job]:
 
 
 def describe_missing_baseline(backends: Sequence[Backend]) -> str:
-    """Return, once, of which backends nothing is known to compare failures with; empty for none."""
+    """Name the backends without anything to compare failures with; empty for none."""
     names = [
         escaping.code(backend.label)
         for backend in backends
@@ -123,7 +123,7 @@ def describe_missing_baseline(backends: Sequence[Backend]) -> str:
 
 
 def describe_cause(backends: Sequence[Backend]) -> str:
-    """Return whether this change is the likely cause of the failures: one sentence, empty without failures."""
+    """Say in one sentence whether this change likely caused the failures; empty without failures."""
     histories = [job.history or History.NO_BASELINE for backend in backends for job in backend.failing]
     kinds = [(histories.count(kind), phrase) for kind, phrase in _WHOSE.items()]
     if not histories:
@@ -137,14 +137,14 @@ def describe_cause(backends: Sequence[Backend]) -> str:
 
 
 def describe_weight(backend: Backend) -> str:
-    """Return what a red backend means for the pull request."""
+    """Say what a red backend means for the pull request."""
     if backend.blocks:
         return "This blocks merging."
     return f"Level {backend.level}: this does not block merging."
 
 
 def describe_ignored(backend: Backend) -> str:
-    """Return who had a backend ignored here, and why."""
+    """Say who had a backend ignored here, and why."""
     by = escaping.code(backend.ignored_by or "")
     reason = escaping.text((backend.ignored_reason or "").strip().removesuffix("."))
     name = escaping.code(backend.label)
@@ -152,7 +152,7 @@ def describe_ignored(backend: Backend) -> str:
 
 
 def what_now(backend: Backend) -> str:
-    """Return what a person can do about a red or held backend; empty for any other."""
+    """Say what a person can do about a red or held backend; empty for any other."""
     name = escaping.code(backend.label)
     command = escaping.code(f"/oot rerun {backend.label}")
     match backend.state:
@@ -182,7 +182,7 @@ def _test(test: FailedTest, detail: FailureExtent) -> str:
 
 
 def message_block(message: str | None, trace: str | None, detail: FailureExtent) -> str:
-    """Return message and stack trace below a line of a list; empty where nothing is to be shown."""
+    """Return message and stack trace for below a list item; empty if there are none."""
     body = _message(message, trace, detail)
     return _indented(escaping.fence(body)) if body else ""
 

@@ -44,7 +44,7 @@ class ShownGate:
 def decide_gate(head: PullHead, present: Sequence[CheckRow], *, ever: bool, current: bool) -> Gate | None:
     """Return the gate a commit should have, None for none; `present` holds those it has had, oldest first.
 
-    There is a gate where a backend blocks. Where none does there is one if the repository has `ever` had a gate and
+    There is a gate where a backend blocks. Where none does, there is one if the repository has `ever` had a gate and
     the commit is due for one, so that "no blocking backend" is never written on a commit that was not dispatched. None
     begins on a commit that is not `current`.
 
@@ -66,7 +66,7 @@ def decide_gate(head: PullHead, present: Sequence[CheckRow], *, ever: bool, curr
 
 
 def _writes(commit: _Commit, present: Sequence[CheckRow], terms: CheckTerms) -> CheckPlan:
-    """Return what has to be written of a commit's gate."""
+    """Return the writes that a commit's gate needs."""
     decided = decide_gate(commit.head, present, ever=terms.gate, current=commit.current)
     if decided is None:
         return CheckPlan()
@@ -103,7 +103,7 @@ def _basis(blocking: Mapping[str, Backend], dispatches: Mapping[str, DispatchRow
 
 
 def _external_id(repo: str, sha: str, number: int) -> str:
-    """Return our key of one of a commit's gates, counted from 1."""
+    """Return our key for one of a commit's gates, counted from 1."""
     repository = hashlib.sha256(repo.casefold().encode()).hexdigest()[:8]
     return f"gate/{repository}/{sha}/{number}"
 
@@ -129,7 +129,7 @@ async def plan_gates(
 async def read_shown_gates(
     tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[PullHead]
 ) -> dict[str, ShownGate]:
-    """Return the gates of some heads by commit, as written or about to be, also where another pull request decides."""
+    """Return the gates of some heads by commit, written or about to be, even where another pull request decides."""
     if not chosen or not settings.is_upstream(state.repo):
         return {}
     name = check_text.gate_name(settings.check_prefix)
@@ -148,7 +148,7 @@ async def read_shown_gates(
 
 
 def _left(present: Sequence[CheckRow]) -> Gate | None:
-    """Return the gate that stays on a commit as it was last written, None where there never was one."""
+    """Return the last written gate of a commit, which stays; None where there never was one."""
     row = present[-1] if present and present[-1]["check_run_id"] is not None else None
     if row is None:
         return None
@@ -157,10 +157,10 @@ def _left(present: Sequence[CheckRow]) -> Gate | None:
 
 
 async def dependent_pulls(tx: Transaction, state: PullState, plan: CheckPlan, gate_name: str) -> set[int]:
-    """Return the pull requests whose gates depend on this one's verdict, where it may have changed.
+    """Return the pull requests whose gates depend on this one's verdict, if that may have changed.
 
-    Those behind it in a merge queue only while a gate has to be written: two pull requests can each be behind the
-    other, once in the queue as it was and once as it is. The one that writes the gate of a common commit always.
+    Those behind it in a merge queue are among them only while a gate has to be written: two can each be behind the
+    other, in the queue as it was and as it is. The one that writes the gate of a shared commit always is.
     """
     numbers: set[int] = set()
     if any(write.check.name == gate_name for write in plan.writes):
@@ -185,14 +185,14 @@ class _Commit:
 
 @dataclass(frozen=True, kw_only=True)
 class _Judge:
-    """Finds the commits whose gates a pull request writes, and the heads that decide on them."""
+    """Finds the commits whose gates a pull request writes, and the heads that decide them."""
 
     tx: Transaction
     settings: Settings
     state: PullState
 
     async def on_heads(self, chosen: Sequence[PullHead], *, everyones: bool = False) -> list[_Commit]:
-        """Return the commits whose gates are this pull request's to write; with `everyones` also all others."""
+        """Return the commits whose gates this pull request writes; with `everyones`, all others too."""
         shas = [head.view.head_sha for head in chosen]
         deciders = await record_store.read_deciding_pulls(self.tx, self.state.repo, shas)
         commits = []
@@ -219,9 +219,9 @@ class _Judge:
         return commits
 
     async def _worst(self, head: PullHead, others: Sequence[int], *, unknown: bool = False) -> PullHead:
-        """Return the head with the worst gate: this one, or the current head of one of the other pull requests.
+        """Return the head with the worst gate: this one, or another pull request's current head.
 
-        `unknown`: there are more of them, and it is not known which.
+        `unknown`: there are more pull requests, not known which.
         """
         if len(others) > MOST_JUDGED:
             return _kept_waiting(
@@ -233,7 +233,7 @@ class _Judge:
         return min(heads, key=_rank)
 
     async def _head_of(self, number: int) -> PullHead:
-        """Return the current head of a pull request, or one that keeps the gate waiting when it is unknown."""
+        """Return the current head of a pull request, or one that keeps the gate waiting if it is unknown."""
         state, repo = self.state, self.state.repo
         if number != state.number:
             state = await pull_state.read_pull(self.tx, self.settings, repo, number, newest=1)

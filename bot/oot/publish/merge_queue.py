@@ -55,7 +55,7 @@ class Chain:
 async def record_group(
     tx: Transaction, repo: str, head_sha: str, *, base_sha: str | None, base_ref: str | None, number: int
 ) -> None:
-    """Record that a queue waits for the gate on one of its commits; one that has already ended stays ended."""
+    """Record that a queue waits for the gate on a commit; a group that has ended stays ended."""
     insert = tx.insert(oot_merge_group).values(
         upstream_repo=repo,
         head_sha=head_sha,
@@ -71,7 +71,7 @@ async def record_group(
 async def record_end_of_group(
     tx: Transaction, repo: str, head_sha: str, *, number: int, merged: bool
 ) -> None:
-    """Record that a commit was merged or left the queue; this event can arrive before the one that adds it."""
+    """Record that a commit was merged or left the queue; this event may arrive before the one that adds it."""
     insert = tx.insert(oot_merge_group).values(
         upstream_repo=repo,
         head_sha=head_sha,
@@ -118,13 +118,13 @@ async def read_chain(tx: Transaction, group: MergeGroupRow) -> Chain:
 
 
 async def unknown_bases(tx: Transaction, groups: Sequence[MergeGroupRow]) -> list[MergeGroupRow]:
-    """Return the groups at the ends of these ones' chains about which GitHub is to be asked, each once."""
+    """Return, once each, the groups at the ends of these chains that GitHub should be asked about."""
     ends = [(await read_chain(tx, group)).unknown for group in groups]
     return list({group["head_sha"]: group for group in ends if group is not None}.values())
 
 
 async def note_base(tx: Transaction, group: MergeGroupRow, *, known: bool) -> None:
-    """Record what GitHub has said of a group's base."""
+    """Record GitHub's answer on a group's base."""
     same = (GROUP.upstream_repo == group["upstream_repo"], GROUP.head_sha == group["head_sha"])
     change = {"asked_at": tx.now} | ({"base_known": True} if known else {})
     await tx.run(sa.update(oot_merge_group).where(*same).values(change))
@@ -179,7 +179,7 @@ CONTAINS = frozenset({"ahead", "identical"})  # GitHub's words on a branch compa
 
 
 async def read_queue_bases(context: Context, state: PullState) -> None:
-    """Ask at once what a pull request's groups build on, if that was never asked; reconcile asks again."""
+    """Ask now what a pull request's groups build on, if that was never asked; reconciling asks again."""
     async with context.store.read() as tx:
         mine = [row for row in await groups_of_pull(tx, state.repo, state.number) if row["ended_at"] is None]
         unknown = await unknown_bases(tx, mine)

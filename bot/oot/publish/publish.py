@@ -45,7 +45,7 @@ SHORTEST = 0.001  # seconds until the next run
 
 
 async def publish_pull(context: Context, task: Task) -> float:
-    """Write the check runs of a pull request, and have its comment written after them.
+    """Write the check runs of a pull request, then request its comment.
 
     Returns how long to let reports gather before the next run.
     """
@@ -87,7 +87,7 @@ async def publish_pull(context: Context, task: Task) -> float:
 
 
 async def publish_account(context: Context, task: Task) -> None:
-    """Dispatch again what an account's repositories could not receive, and publish its own open pull requests."""
+    """Redispatch what an account's repositories could not receive, and publish its own open pull requests."""
     async with context.store.transaction() as tx:
         await rows.allow_comments(tx, account=task.key)
         again = await redispatch_account(tx, task.key)
@@ -104,7 +104,7 @@ async def publish_open_pulls(context: Context, _task: Task) -> None:
 async def request_all_open(tx: Transaction, settings: Settings, *, account: str | None = None) -> None:
     """Enqueue publishing of every open pull request of upstream, or of one account, dispatched or not.
 
-    The newest come at once, the others one by one: a thousand together would keep the bot from everything else.
+    The newest run at once, the others one by one: a thousand at a time would hold up everything else.
     """
     mine = [
         (canonical_name(settings, repo), number)
@@ -128,7 +128,7 @@ def _schedule(tx: Transaction, key: str, plan: CheckPlan, wait: RetryLater | Non
 
 
 def _schedule_confirmation(tx: Transaction, key: str, heads: Sequence[PullHead]) -> None:
-    """Enqueue what verdicts still wait for: GitHub's status of runs, or a minute without news where it has none."""
+    """Enqueue what verdicts wait for: GitHub's status of runs, or a minute without news where it has none."""
     if _any_unconfirmable(heads):
         tx.enqueue("publish", key, delay=QUIET_AGAIN)
     for run_key in _unconfirmed_runs(heads):
@@ -141,9 +141,8 @@ async def _write_all(
     """Write what is due; returns why some of it has to wait, and what GitHub refused for good."""
     refusals: list[str] = []
     wait: RetryLater | None = None
-    full: set[tuple[bool, bool]] = (
-        set()
-    )  # kinds over the budget: trying each of a thousand writes takes seconds
+    # kinds over the budget: trying each of a thousand writes takes seconds
+    full: set[tuple[bool, bool]] = set()
     for write in plan.writes:
         kind = write.urgent, write.check_run_id is None
         if write.not_before > now or kind in full:
@@ -179,7 +178,7 @@ async def _plan(
     present: Sequence[CheckRow],
     files: frozenset[str],
 ) -> CheckPlan:
-    """Return everything to be written: gates and verdicts, then the rest, and new wording of a gate last."""
+    """Return all writes: gates and verdicts, then the rest, and new wording of a gate last."""
     gate_name = check_text.gate_name(settings.check_prefix)
     terms = CheckTerms(
         prefix=settings.check_prefix,
@@ -206,7 +205,7 @@ async def _plan(
 
 
 def _unconfirmed_runs(heads: Sequence[PullHead]) -> list[str]:
-    """Return the runs whose verdict waits for GitHub, which has sent nothing about them: keys of `confirm`."""
+    """Return the keys of `confirm` for runs whose verdict waits for GitHub, which has sent nothing about them."""
     keys = []
     for facts, backend, confirmed in _undecided(heads):
         green = backend.state == "confirming"
@@ -217,7 +216,7 @@ def _unconfirmed_runs(heads: Sequence[PullHead]) -> list[str]:
 
 
 def _any_unconfirmable(heads: Sequence[PullHead]) -> bool:
-    """Whether the verdict on a backend that GitHub cannot confirm waits for a minute without news."""
+    """Whether any verdict on a backend that GitHub cannot confirm waits for a minute without news."""
     return any(
         not confirmed and (backend.state == "confirming" or verdict.unjudged_reruns(facts))
         for facts, backend, confirmed in _undecided(heads)
@@ -225,7 +224,7 @@ def _any_unconfirmable(heads: Sequence[PullHead]) -> bool:
 
 
 def _undecided(heads: Sequence[PullHead]) -> Iterator[tuple[Facts, Backend, bool]]:
-    """Yield the dispatched backends without a verdict, and whether it needs GitHub's confirmation."""
+    """Yield the dispatched backends without a verdict, and whether each needs GitHub's confirmation."""
     for head in heads:
         for backend in head.view.backends:
             key = backend.repo.casefold()

@@ -37,9 +37,9 @@ log = structlog.get_logger("bot.oot.publish.pull_reads")
 
 
 async def read_current(context: Context, repo: str, number: int) -> PullState:
-    """Read and judge a pull request's newest head, and the others where nothing was reported on that yet.
+    """Read and judge a pull request's newest head, and older ones where it has no report yet.
 
-    Its comment shows the verdict on an older one then.
+    The comment then shows the verdict on an older head.
     """
     state = await read_state(context, repo, number, newest=1)
     if len(state.heads) == 1 or state.current is None or state.current.view.reported:
@@ -52,7 +52,7 @@ async def read_state(
 ) -> PullState:
     """Read and judge the newest heads of a pull request, and older ones that have an unfinished check run.
 
-    With `newest` less than usual those only. GitHub is asked for labels when our record may not be the latest.
+    With a smaller `newest`, only those. GitHub is asked for labels when our record may be outdated.
     """
     async with context.store.read() as tx:
         record = await record_store.read_pull(tx, repo, number)
@@ -90,7 +90,7 @@ async def _state(
 
 
 async def _labels(context: Context, repo: str, number: int, *, since: int | None) -> frozenset[str] | None:
-    """Return the labels GitHub shows now; None if it refuses: then our record stands."""
+    """Return the labels GitHub shows now; None if it refuses, so that our record stands."""
     client = context.github.caching(repo, since=since, pull_requests="read")
     url = client.path(f"issues/{number}/labels{{?per_page}}")
     try:
@@ -101,7 +101,7 @@ async def _labels(context: Context, repo: str, number: int, *, since: int | None
 
 
 async def read_merge_base(context: Context, state: PullState) -> bool:
-    """Ask once for the newest head's merge base when it has failures to compare; returns whether that is news."""
+    """Ask once for the newest head's merge base if it has failures to compare; returns whether it is new."""
     head = state.current
     if head is None or not any(backend.failing for backend in head.view.backends):
         return False
@@ -139,7 +139,7 @@ async def _merge_base(
 
 
 async def read_changed_files(context: Context, state: PullState) -> frozenset[str]:
-    """Return the files the newest head changes; none if no failed test has a line, or GitHub refuses.
+    """Return the files that the newest head changes; none if no failed test has a line, or GitHub refuses.
 
     Only failed tests in these files can be annotated. GitHub is asked once per head.
     """
@@ -162,7 +162,7 @@ def _any_line(pull: Pull) -> bool:
 
 
 async def add_job_lines(tx: Transaction, context: Context, state: PullState) -> PullState:
-    """Return the state with lines on the failed jobs and tests of every judged head."""
+    """Add lines on failed jobs and tests to every judged head."""
     pulls = [pull for head in state.heads for pull in (head.view, head.view.previous) if pull]
     lines = await blocks.job_lines(
         context.features, tx, BackendsSubject(runs=_failed_runs(pulls), url=context.settings.url)
@@ -171,9 +171,9 @@ async def add_job_lines(tx: Transaction, context: Context, state: PullState) -> 
 
 
 async def add_failures(tx: Transaction, context: Context, state: PullState) -> PullState:
-    """Return the state with the list of failures of every judged head, and its failing jobs compared by that list.
+    """Add the list of failures to every judged head, and compare its failing jobs by that list.
 
-    Names that may not be shown are to be hidden before.
+    Private names must be hidden before.
     """
     base_ref = state.base_ref
     return await _each(state, lambda pull: _with_failures(tx, context, pull, base_ref))
@@ -224,7 +224,7 @@ async def _with_sections(
 
 
 async def _with_failures(tx: Transaction, context: Context, pull: Pull, base_ref: str | None) -> Pull:
-    """Return a head with what fails on its backends; upstream's own failures are for its own pages."""
+    """Add to a head what fails on its backends; upstream's own failures are left to its pages."""
     failed = list_reported(pull.backends)
     if not failed:
         return pull
@@ -252,7 +252,7 @@ async def _with_failures(tx: Transaction, context: Context, pull: Pull, base_ref
 
 
 def _with_addresses(failures: FailureList, site: str) -> FailureList:
-    """Return the list with addresses of pages on this bot as others see them."""
+    """Complete the addresses of this bot's pages in a list."""
     return replace(
         failures,
         first=tuple(replace(failure, url=_address(failure.url, site)) for failure in failures.first),

@@ -65,14 +65,14 @@ async def begin_intent(tx: Transaction, table: sa.Table, row: Mapping[str, objec
 
 
 async def lose_all_intents(tx: Transaction, tables: Sequence[sa.Table] = (oot_check, oot_comment)) -> None:
-    """Record that every call in progress will stay unanswered: for the start of a process that is the only one."""
+    """Record that every call in progress will stay unanswered; for the start of the only process."""
     for table in tables:
         lost = {"writing_until": 0, "lost_until": tx.now + GITHUB_TIMEOUT}
         await tx.run(sa.update(table).where(table.c.writing_until > tx.now).values(lost))
 
 
 async def end_intent(tx: Transaction, intent: Intent) -> None:
-    """Record that a call is over, whatever its outcome; a later intent of another process stays."""
+    """Record that a call is over, whatever its outcome; another process's later intent stays."""
     await tx.run(_change(intent.table), _mine(intent) | {"writing_until": 0})
 
 
@@ -84,13 +84,13 @@ async def lose_intent(tx: Transaction, intent: Intent) -> None:
 
 @functools.cache
 def _insert(table: sa.Table, *, sqlite: bool) -> Statement:
-    """Return the statement that adds a row unless it is there; putting one together takes longer than running it."""
+    """Return the cached statement that adds a row unless it exists: building it takes longer than running it."""
     return Statement(insert_into(table, sqlite=sqlite).on_conflict_do_nothing())
 
 
 @functools.cache
 def _change(table: sa.Table) -> Statement:
-    """Return the statement that changes the row of an intent, given as `_mine` does, beside the columns to change."""
+    """Return the statement that changes an intent's row, named by `_mine`, and the given columns."""
     return Statement(
         sa.update(table).where(*_of_key(table), table.c.writing_until == sa.bindparam("of_until"))
     )
@@ -98,7 +98,7 @@ def _change(table: sa.Table) -> Statement:
 
 @functools.cache
 def _take(table: sa.Table) -> Statement:
-    """Return the statement that records an intent in a row that no process holds at `now`; `_named` gives its key."""
+    """Return the statement that records an intent in the row named by `_named`, unless a process holds it at `now`."""
     free = table.c.writing_until <= sa.bindparam("now")
     taken = sa.update(table).where(*_of_key(table), free).values(writing_until=sa.bindparam("until"))
     return Statement(taken.returning(table.c.lost_until))
@@ -129,7 +129,7 @@ class Creation:
 
     @property
     def fresh(self) -> bool:
-        """Whether it was never tried before: there is nothing to look for."""
+        """Whether this is the first attempt, with nothing to look for."""
         return self.intent.fresh
 
     async def create(self, request: Callable[[], Awaitable[int]]) -> int:
@@ -227,8 +227,8 @@ async def check_by_id(tx: Transaction, check_run_id: int) -> CheckRow | None:
     return await tx.fetch_first(select(CheckRow, oot_check).where(oot_check.c.check_run_id == check_run_id))
 
 
-async def count_recorded(tx: Transaction, check_run_ids: Collection[int]) -> set[int]:
-    """Return those of GitHub's ids whose check runs we know."""
+async def recorded_ids(tx: Transaction, check_run_ids: Collection[int]) -> set[int]:
+    """Return which of GitHub's ids belong to check runs that we know."""
     if not check_run_ids:
         return set()
     known = sa.select(oot_check.c.check_run_id).where(oot_check.c.check_run_id.in_(sorted(check_run_ids)))
@@ -241,7 +241,7 @@ async def gate_exists(tx: Transaction, repo: str, name: str) -> bool:
 
 
 async def unfinished_named(tx: Transaction, name: str, *, before: int, limit: int) -> list[CheckRow]:
-    """Return our unfinished check runs of one name that were begun before a time, the newest first."""
+    """Return our unfinished check runs of a name begun before a time, newest first."""
     query = select(CheckRow, oot_check).where(UNFINISHED, _CHECK.name == name, _CHECK.created_at < before)
     return await tx.fetch(query.order_by(_CHECK.created_at.desc()).limit(limit))
 
@@ -259,7 +259,7 @@ async def record_check(tx: Transaction, external_id: str, **values: Any) -> None
 
 
 async def force_rewrite(tx: Transaction, repo: str, head_sha: str, name: str) -> None:
-    """Have a commit's check run written again even if nothing on it has changed."""
+    """Force a rewrite of a commit's check run even if nothing on it has changed."""
     change = sa.update(oot_check).where(
         oot_check.c.head_sha == head_sha, oot_check.c.upstream_repo == repo, oot_check.c.name == name
     )
@@ -287,33 +287,33 @@ async def record_comment(
 
 
 async def comment_refusals(tx: Transaction) -> list[RefusalRow]:
-    """Return the repositories where the App may write no comment."""
+    """Return the repositories where the App may not comment."""
     return await tx.fetch(
         select(RefusalRow, oot_comment_refusal).order_by(oot_comment_refusal.c.upstream_repo)
     )
 
 
 async def comment_refusal(tx: Transaction, repo: str) -> RefusalRow | None:
-    """Return why the App may write no comment in a repository, None where nothing says so."""
+    """Return why the App may not comment in a repository, None if it may."""
     return await tx.fetch_first(REFUSAL_OF, {"of_repo": repo})
 
 
 async def refuse_comments(tx: Transaction, repo: str, reason: str) -> None:
-    """Record that the App may write no comment in a repository."""
+    """Record that the App may not comment in a repository."""
     values = {"reason": reason, "refused_at": tx.now}
     insert = tx.insert(oot_comment_refusal).values(upstream_repo=repo, **values)
     await tx.run(insert.on_conflict_do_update(index_elements=["upstream_repo"], set_=values))
 
 
 async def allow_comments(tx: Transaction, *, repo: str = "", account: str = "") -> None:
-    """Forget that the App might write no comment in a repository, or in any of an account (case folded)."""
+    """Forget that the App could not comment in a repository, or in any of an account's (case folded)."""
     refused = oot_comment_refusal.c.upstream_repo
     which = sa.func.lower(refused).startswith(f"{account}/", autoescape=True) if account else refused == repo
     await tx.run(sa.delete(oot_comment_refusal).where(which))
 
 
 async def read_mentions(tx: Transaction, repo: str, number: int, head_sha: str) -> dict[str, bool]:
-    """Return the backends whose on-calls were mentioned on a head; true where the mention is over."""
+    """Return the backends whose on-calls were mentioned on a head, each with whether the mention is over."""
     of_head = {"of_repo": repo, "of_number": number, "of_head": head_sha}
     return {row["backend_key"]: row["over"] for row in await tx.fetch(MENTIONED, of_head)}
 
@@ -321,7 +321,7 @@ async def read_mentions(tx: Transaction, repo: str, number: int, head_sha: str) 
 async def record_mentions(
     tx: Transaction, repo: str, number: int, head_sha: str, backends: Sequence[str], *, new_comment: bool
 ) -> None:
-    """Record the backends whose on-calls the comment mentions now: no mention is repeated once it is over.
+    """Record the backends whose on-calls the comment mentions now; a mention is never repeated once it is over.
 
     A new comment ends every mention of the one it replaces.
     """

@@ -63,7 +63,7 @@ oot_comment = table("oot_comment", CommentRow, key=("upstream_repo", "pr_number"
 
 
 class RefusalRow(TypedDict):
-    """A repository where the App may write no comment."""
+    """A repository where the App may not comment."""
 
     upstream_repo: Text
     reason: Text  # why GitHub lets the App write no comment there

@@ -81,9 +81,9 @@ SILENT_DISPATCHES = select(SilentDispatch, oot_dispatch, counts=~HAS_REPORTS)
 async def read_slices(
     tx: Transaction, backends: Collection[str], *, since: int, until: int
 ) -> AsyncIterator[tuple[list[CountableJob], list[SilentDispatch]]]:
-    """Yield jobs first reported, and silent dispatches created, in a span of time; backends are case folded.
+    """Yield, slice by slice, the jobs first reported and silent dispatches created in a span; backends are case folded.
 
-    In slices, because a day can have any number of them.
+    A day can have any number of them.
     """
     keys = sorted(backends)
     jobs = COUNTABLE_JOBS.where(
@@ -109,7 +109,7 @@ NAMES_SCANNED = 20_000  # names that a search looks through, the newest
 
 
 async def keep_names(tx: Transaction, place: SumPlace) -> None:
-    """Keep the names of a backend's jobs of a day, of those that were reported since they were kept last."""
+    """Record the names of a backend's jobs of a day that were reported since names were last recorded."""
     (backend,), day = place
     newest = sa.select(sa.func.max(NAME.last_at)).where(NAME.backend_key == backend)
     since = max((await tx.run(newest)).scalar() or 0, day * DAY)
@@ -141,7 +141,7 @@ async def keep_names(tx: Transaction, place: SumPlace) -> None:
 async def find_names(
     tx: Transaction, words: Sequence[str], *, hidden: Collection[str], limit: int
 ) -> list[JobNameRow]:
-    """Return jobs in whose workflow or name each of these words stands, those reported last first.
+    """Find jobs whose workflow and name contain all of these words; the most recently reported come first.
 
     `hidden` are upstream repositories, in lower case, whose jobs may not be shown.
     """
@@ -153,6 +153,6 @@ async def find_names(
 
 
 async def forget_names(context: Context) -> dict[str, int]:
-    """Delete the names of jobs that were reported last before records are kept."""
+    """Delete the names of jobs that were last reported before the retention of records."""
     before = context.clock.now() - context.settings.record_retention_days * DAY
     return {"names of jobs": await delete_rows(context, oot_job_name, NAME.last_at < before)}

@@ -62,7 +62,7 @@ class Recent:
 
 
 async def note_changed(tx: Transaction, changed: Changed) -> None:
-    """Before a commit: have the days counted again that changed rows count for."""
+    """Before a commit: recount the days that changed rows count for."""
     if jobs := changed.get("oot_workflow_job"):
         await _note_jobs(tx, cast("Sequence[CountedJob]", jobs))
     dispatches = cast("Sequence[_ChangedDispatch]", changed.get("oot_dispatch", ()))
@@ -73,9 +73,9 @@ async def note_changed(tx: Transaction, changed: Changed) -> None:
 
 
 async def _note_jobs(tx: Transaction, rows: Sequence[CountedJob]) -> None:
-    """Note the days that jobs count for: their own, those of the rows they overtake, that of a silent dispatch.
+    """Note the days that jobs count for: their own, and those of rows they overtake and of dispatches no longer silent.
 
-    They overtake earlier attempts, and what a relay reported on the same one.
+    They overtake earlier attempts, and a relay's report of the same attempt.
     """
     days = tx.slot(CHANGED_DAYS)
     days |= {(row["received_at"] // DAY, row["downstream_repo"].casefold()) for row in rows}
@@ -105,14 +105,14 @@ async def _note_dispatches(tx: Transaction, rows: Sequence[_ChangedDispatch]) ->
 
 
 def recount_days(tx: Transaction, places: Iterable[BackendDay]) -> None:
-    """Have days of backends counted again."""
+    """Request a recount of days of backends."""
     sums.request(tx, BACKENDS, (sums.SumPlace((backend,), day) for day, backend in places))
 
 
 async def pending_days(
     tx: Transaction, first: int, *, last: int | None = None, backends: Collection[str] | None = None
 ) -> set[BackendDay]:
-    """Return the days that are to be counted again, of some backends or of all."""
+    """Return the days that await a recount, of some backends or of all."""
     return {
         (day, backend)
         for (backend,), day in await sums.pending(tx, BACKENDS)
@@ -123,7 +123,7 @@ async def pending_days(
 async def read_days(
     tx: Transaction, first: int, *, last: int | None = None, backends: Collection[str] | None = None
 ) -> list[Day]:
-    """Return the days from `first` to `last`, of some backends or of all; changed ones are counted from their rows."""
+    """Return the days from `first` to `last` of some backends or of all; changed days are counted from their rows."""
     changed = await pending_days(tx, first, last=last, backends=backends)
     stored = sa.select(*READ_COLUMNS).where(oot_day.c.day >= first)
     if last is not None:
@@ -147,7 +147,7 @@ async def read_fingerprint(tx: Transaction, first: int, last: int) -> tuple[int,
 
 
 async def read_fingerprints(tx: Transaction, first: int, last: int) -> Fingerprints:
-    """Return a value for each backend with stored days in a span that changes as soon as any of them does."""
+    """Return, for each backend with stored days in a span, a value that changes as soon as any of them does."""
     key = oot_day.c.backend_key
     query = sa.select(key, sa.func.count(), sa.func.sum(oot_day.c.written_at)).where(
         oot_day.c.day >= first, oot_day.c.day <= last
@@ -156,7 +156,7 @@ async def read_fingerprints(tx: Transaction, first: int, last: int) -> Fingerpri
 
 
 async def count_days(tx: Transaction, places: Sequence[BackendDay]) -> list[Day]:
-    """Count what backends did on some days from their rows."""
+    """Count from its rows what each backend did on a day."""
     backends_on = defaultdict(list)
     for day, backend in places:
         backends_on[day].append(backend)
@@ -172,7 +172,7 @@ async def count_days(tx: Transaction, places: Sequence[BackendDay]) -> list[Day]
 
 
 async def read_since(tx: Transaction, at: int, backends: Collection[str]) -> dict[str, Recent]:
-    """Return what backends did since a time that is not the beginning of a day, by case folded name."""
+    """Return what backends did since a time within a day, by case folded name."""
     recent = {key: Recent(oldest=tx.now, days=[]) for key in backends}
     counter = DayCounter()
     async for jobs, silent in countable_jobs.read_slices(tx, backends, since=at, until=tx.now):
@@ -190,7 +190,7 @@ async def read_since(tx: Transaction, at: int, backends: Collection[str]) -> dic
 async def last_reports(
     tx: Transaction, backends: Collection[str], *, hidden: Collection[str]
 ) -> dict[str, int]:
-    """Return when backends (case folded) last reported, leaving out upstreams that may not be shown."""
+    """Return when each backend (case folded) last reported, leaving out hidden upstreams."""
     if not backends:
         return {}
     key = oot_day.c.backend_key
@@ -203,7 +203,7 @@ async def last_reports(
 
 
 async def count_day(context: Context, place: sums.SumPlace) -> CountedSum:
-    """Return the rows of a day of a backend, which has one for each upstream repository and kind of event."""
+    """Return the rows of a backend's day: one for each upstream repository and kind of event."""
     async with context.store.read() as tx:
         days = await count_days(tx, [(place.day, *place.group)])
         return {oot_day: [as_row(day, tx.now) for day in days]}
@@ -266,7 +266,7 @@ ENTRIES_MOST = 24  # kinds of sums in the cache
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry(Generic[T]):
-    """Sums over a span of days, and the state of the rows they were made from."""
+    """Sums over a span of days, and the fingerprint of the rows behind them."""
 
     fingerprint: object  # of all backends
     fingerprints: Fingerprints  # of each
@@ -275,7 +275,7 @@ class _Entry(Generic[T]):
 
 
 class DaySumsCache:
-    """Sums by backend; one is made again once any of the rows behind it has changed."""
+    """Sums by backend; each is made again once any row behind it has changed."""
 
     def __init__(self) -> None:
         self._of_days: OrderedDict[Hashable, _Entry[Any]] = OrderedDict()
@@ -310,7 +310,7 @@ class DaySumsCache:
     async def since(
         self, tx: Transaction, kind: Hashable, at: int, make: Callable[[Sequence[Day]], T]
     ) -> dict[str, T]:
-        """Return the sums since a moment; also counted again once a row has become older than that."""
+        """Return the sums since a moment; they are also made again once a row is older than that."""
         first, last = at // DAY, tx.now // DAY
         changing = {backend for _, backend in await pending_days(tx, first, last=last)}
         now: Fingerprints = dict.fromkeys(changing) | await read_fingerprints(tx, first, last)
@@ -334,7 +334,7 @@ class DaySumsCache:
         *,
         valid: Hashable,
     ) -> dict[str, T]:
-        """Return what `make` makes of each backend's parts, unless these are the same as last time.
+        """Combine each backend's parts with `make`, or return the last result where they are the same.
 
         `valid` stands for whatever else `make` depends on: when it changes, everything is made again.
         """

@@ -63,7 +63,7 @@ class Underway:
 
 
 async def read_underway(tx: Transaction, *, hidden: Collection[str]) -> list[Underway]:
-    """Return the dispatches under way, the oldest first, without those of `hidden` upstreams (case folded)."""
+    """Return the dispatches under way, oldest first, without those of `hidden` upstreams (case folded)."""
     visible = sa.func.lower(DISPATCH.upstream_repo).not_in(sorted(hidden))
     recent = DISPATCH.created_at >= tx.now - GIVEN_UP
     waiting = select(DispatchRow, oot_dispatch).where(DISPATCH.state.in_(OPEN), AWAITED, recent, visible)
@@ -82,7 +82,7 @@ def _underway(row: DispatchRow) -> Underway:
 
 
 async def _read_running(tx: Transaction) -> dict[str, int]:
-    """Return the dispatches with a job that runs, and since when."""
+    """Return the dispatches with a running job, and when it began."""
     began = sa.func.min(sa.func.coalesce(JOB.started_at, JOB.received_at))
     query = sa.select(JOB.dispatch_id, began).where(UNFINISHED, JOB.dispatch_id.is_not(None))
     rows = await tx.run(query.group_by(JOB.dispatch_id).order_by(began).limit(MOST_UNDERWAY))
@@ -97,7 +97,7 @@ SILENT = 36 * HOUR  # milliseconds after which a backend counts as stale
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The days of the numbers: exactly 24 hours, or whole UTC days and today so far."""
+    """The days that numbers cover: exactly 24 hours, or whole UTC days and today so far."""
 
     days: int
     now: int  # epoch milliseconds
@@ -138,7 +138,7 @@ class Health:
 
     @property
     def label(self) -> str:
-        """The name people know it by."""
+        """The name that people know it by."""
         return self.repo if self.shares_device else self.device or self.repo
 
     def matches(self, words: str) -> bool:
@@ -147,7 +147,7 @@ class Health:
         return all(word in names for word in words.casefold().split())
 
     def has_oncall(self, login: str) -> bool:
-        """Whether this person (case folded) is on call for it; without one any backend is meant."""
+        """Whether this person (case folded) is on call for it; without a name every backend matches."""
         return not login or login in map(str.casefold, self.oncalls)
 
 
@@ -192,9 +192,9 @@ class _Part:
 async def read_backends(
     tx: Transaction, hidden: Hidden, days: int, cache: DaySumsCache, events: frozenset[str] | None = None
 ) -> list[Health]:
-    """Return every backend that is listed or reported in the window: from L4 down, worst first.
+    """Return every backend that is listed or reported in the window, from L4 down, worst first.
 
-    With `events` only these count.
+    Given `events`, only these count.
     """
     window = Window(days=days, now=tx.now)
     figures = await _figures(tx, _DayFilter(hidden=hidden, events=events), window, cache)
@@ -214,7 +214,7 @@ async def read_backends(
 
 @dataclass(frozen=True, kw_only=True)
 class _DayFilter:
-    """Which days count: those that may be shown, of some events or of any."""
+    """Selects the days that count: those that may be shown, of some events or of any."""
 
     hidden: Hidden
     events: frozenset[str] | None = None
@@ -258,7 +258,7 @@ async def read_backend(
 
 
 async def _days(tx: Transaction, hidden: Hidden, repo: str, window: Window) -> list[Day]:
-    """Return the days of one backend that may be shown: of the window and at least of the sparkline."""
+    """Return the days of one backend that may be shown: the window's and at least the sparkline's."""
     first = min(window.first, window.last - SPARK)
     return _DayFilter(hidden=hidden).of(await daily_sums.read_days(tx, first, backends=[repo.casefold()]))
 
@@ -326,7 +326,7 @@ def _figure(window: Window, part: _Part) -> Figures:
 
 
 def _with_last_report(figures: Figures, at: int | None) -> Figures:
-    """Return the figures with the last report of all, where there was none in the days added up."""
+    """Return the figures with the last report ever, where the days have none."""
     return figures if figures.last_report_at else replace(figures, last_report_at=at or 0)
 
 
@@ -350,7 +350,7 @@ def _health(entry: Entry | None, figures: Figures, window: Window, waiting_pulls
 
 
 def waits_long(dispatch: Underway, backend: Health | None, now: int) -> bool:
-    """Whether a dispatch waits for its first report longer than nine of ten of its backend's did."""
+    """Whether a dispatch has waited for its first report longer than nine in ten of its backend's dispatches."""
     usual = backend.stats.p90_queue_time if backend else None
     return dispatch.way == "waiting" and usual is not None and now - dispatch.since > usual * 1000
 
@@ -375,7 +375,7 @@ WORKER_DAY_SUMS: Resource[_WorkerDaySums] = Resource("day sums", lambda _context
 
 
 async def read_conditions(context: Context, tx: Transaction, scope: ConditionScope) -> list[Condition]:
-    """Return which backends are red or silent, and which are known not to be."""
+    """Report which backends are red or silent, and which are not."""
     backends = await read_backends(tx, scope.hidden, CONDITION_DAYS, context.resource(WORKER_DAY_SUMS))
     shown = [
         health

@@ -37,7 +37,7 @@ _FIELD = {value: field for field, value in enumerate(STEPS)}
 
 
 def rounded(seconds: float) -> int:
-    """Return the step a time is counted as."""
+    """Round a time to the step it is counted as."""
     if seconds >= LONGEST:
         return LONGEST
     step = next(step for first, step in reversed(BANDS) if seconds >= first or first == 0)
@@ -53,7 +53,7 @@ def pack(times: Iterable[float]) -> int:
 
 
 def to_bytes(packed: int) -> bytes:
-    """Return the bytes to store: without the fields after the last one used."""
+    """Return the bytes to store, without unused fields at the end."""
     return packed.to_bytes((packed.bit_length() + 7) // 8, "little")
 
 
@@ -82,20 +82,20 @@ def share_over(packed: int, seconds: float) -> float | None:
 
 
 def total(packed: int) -> tuple[int, int]:
-    """Return how many times there are, and their sum in seconds, as they are counted."""
+    """Return the number of times and their sum in seconds, as counted."""
     sums = _sums(packed)
     each = [after - before for before, after in pairwise([0, *sums])]
     return (sums[-1] if sums else 0), sum(count * step for count, step in zip(each, STEPS, strict=False))
 
 
 def longest(packed: int) -> int:
-    """Return the longest time, as it is counted."""
+    """Return the longest time, as counted."""
     sums = _sums(packed)
     return _at(sums, sums[-1]) if sums else 0
 
 
 def counts(packed: int, bounds: Sequence[float]) -> list[int]:
-    """Return how many times lie up to each bound and above the one before; the last is of those above all."""
+    """Count the times between each bound and the one before; the last count is of those above all bounds."""
     sums = _sums(packed)
     if not sums:
         return [0] * (len(bounds) + 1)
@@ -111,5 +111,5 @@ def _sums(packed: int) -> list[int]:
 
 
 def _at(sums: list[int], rank: int) -> int:
-    """Return the time of this rank in ascending order, from 1."""
+    """Return the time at a rank, counted from 1 in ascending order."""
     return STEPS[bisect_left(sums, rank)]

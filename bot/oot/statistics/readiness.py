@@ -83,7 +83,7 @@ class ReadinessSums:
 
 
 def add_up_days(days: Sequence[Day], thresholds: Thresholds, *, today: int) -> ReadinessSums:
-    """Return the sums over the days of a backend, up to today."""
+    """Add up the days of a backend up to today."""
     month = add_tallies([day.tally for day in days if day.day >= today - WINDOW])
     week = add_tallies([day.tally for day in days if day.day >= today - thresholds.demotion_days])
     first = min((day.day for day in days if day.tally.rated), default=today)
@@ -257,7 +257,7 @@ def measure_jobs(jobs: Sequence[MeasuredJob], shared: Collection[str]) -> RelayM
 
 
 def _spans(jobs: Sequence[MeasuredJob]) -> list[float]:
-    """Return how long each run took, with its wait; runs of which no wait is known say nothing."""
+    """Return how long each run took including its wait; runs without a known wait are left out."""
     runs: dict[str, list[MeasuredJob]] = {}
     for job in jobs:
         runs.setdefault(job["run_id"], []).append(job)
@@ -272,7 +272,7 @@ def _spans(jobs: Sequence[MeasuredJob]) -> list[float]:
 
 
 def judge_promotion(measures: RelayMeasures, tenure: float | None) -> tuple[Criterion, ...]:
-    """Judge what promotion to L3 asks for; `tenure` is the time since the backend reached L2, seconds."""
+    """Judge the criteria of promotion to L3; `tenure` is the seconds since the backend reached L2."""
     held = Criterion(
         name="Time at L2",
         measured=plural(int(tenure // 86_400), "day") if tenure is not None else NOT_MEASURED,
@@ -291,7 +291,7 @@ def judge_promotion(measures: RelayMeasures, tenure: float | None) -> tuple[Crit
 
 
 def judge_demotion(measures: RelayMeasures) -> tuple[Criterion, Criterion, Criterion]:
-    """Judge what an L3 backend has to keep."""
+    """Judge the criteria that an L3 backend has to keep meeting."""
     timeouts, passes = measures.timeout_rate, measures.pass_rate
     return (
         _format_time("End-to-End Time (P50)", measures.whole, HOURS_3),

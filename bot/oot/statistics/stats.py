@@ -133,14 +133,14 @@ def tally_rows(jobs: Iterable[CountableJob], dispatches: Iterable[SilentDispatch
 
 
 def outcome_of(job: JobOutcome) -> str:
-    """Return the count of a tally that a job belongs to."""
+    """Return which count of a tally a job belongs to."""
     if job["status"] != "completed":
         return "running"
     return OUTCOMES.get(job["conclusion"] or "", "neutral")
 
 
 def _last_report(job: CountableJob) -> int:
-    """Return when the backend last reported on a job; the verdict of our own time limit is no report."""
+    """Return when the backend last reported on a job; a timeout that we recorded is no report."""
     return job["received_at"] if job["swept"] else job["updated_at"]
 
 
@@ -167,7 +167,7 @@ class _Sum:
 
 
 class DayCounter:
-    """Adds rows up by day, a slice at a time: memory does not grow with their number."""
+    """Adds up rows by day, a slice at a time, so that memory does not grow with their number."""
 
     def __init__(self) -> None:
         self._sums: dict[_Key, _Sum] = defaultdict(_Sum)
@@ -271,15 +271,15 @@ def daily_rates(counts: Iterable[RatedCount], *, first: int, last: int) -> list[
     return [success / rated if rated else None for rated, success in sums]
 
 
-def read_medians(tallies: Sequence[Tally | None], name: str) -> list[tuple[float | None, float | None]]:
+def median_times(tallies: Sequence[Tally | None], name: str) -> list[tuple[float | None, float | None]]:
     """Return median and p90 of a time, such as `execution`, for each tally."""
     return [histogram.summary(getattr(tally, name)) if tally else (None, None) for tally in tallies]
 
 
 def find_turn(counts: Iterable[RatedCount], *, now: int) -> str:
-    """Return `red` or `green` for a backend that turned so in the last 24 hours against the week before, else "".
+    """Return `red` or `green` if a backend turned so in the last 24 hours compared with the week before, else "".
 
-    Red: below amber now, not before. Green: green now, red before. Whole hours are compared.
+    Red: below amber now but not before. Green: green now, red before. Whole hours are compared.
     """
     current, previous = recent_grades(counts, now=now)
     if current == "red" and previous in {"green", "amber"}:

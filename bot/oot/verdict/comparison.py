@@ -113,7 +113,7 @@ ON_OTHER_PULLS = _past(
 
 @dataclass(frozen=True, kw_only=True)
 class Failed:
-    """A failed job to be compared, and the commits its own is based on."""
+    """A failed job to be compared, and the commits that its own commit is based on."""
 
     job: JobRow
     base_ref: str | None
@@ -138,7 +138,7 @@ COMPARED = RowStatement(
 
 
 async def read_compared(tx: Transaction, keys: Sequence[str]) -> dict[str, ComparedRow]:
-    """Return by job key what earlier comparing has found: it takes two queries per job, and the answer stays."""
+    """Return the stored comparisons by job key: comparing a job takes two queries, and its result never changes."""
     by_key: dict[str, ComparedRow] = {}
     for start in range(0, len(keys), KEYS_PER_QUERY):
         some = {"keys": keys[start : start + KEYS_PER_QUERY]}
@@ -147,7 +147,7 @@ async def read_compared(tx: Transaction, keys: Sequence[str]) -> dict[str, Compa
 
 
 async def store_compared(tx: Transaction, rows: Sequence[ComparedRow]) -> None:
-    """Store what comparing has found."""
+    """Store comparisons."""
     if rows:
         changed = ("completed_at", "history", "url", "elsewhere")
         await tx.upsert(oot_compared, rows, replaced=changed)
@@ -172,7 +172,7 @@ class MergeBase(NamedTuple):
 async def read_merge_bases(
     tx: Transaction, repo: str, heads: Sequence[str], *, base_ref: str
 ) -> dict[str, MergeBase]:
-    """Return by head its merge base with a base branch, as far as GitHub was asked."""
+    """Return the merge base of each head with a base branch, where GitHub has told it."""
     about = {"of_repo": repo, "heads": list(heads), "of_base": base_ref}
     return {
         row.head_sha: MergeBase(row.merge_base, row.committed_at) for row in await tx.run(MERGE_BASES, about)
@@ -182,7 +182,7 @@ async def read_merge_bases(
 async def store_merge_base(
     tx: Transaction, repo: str, head_sha: str, merge_base: MergeBase, *, base_ref: str
 ) -> None:
-    """Store a head's merge base with a base branch: it never changes."""
+    """Store a head's merge base with a base branch, which never changes."""
     values = {
         "upstream_repo": repo, "head_sha": head_sha, "base_ref": base_ref, "merge_base": merge_base.sha,
         "committed_at": merge_base.committed_at, "asked_at": tx.now,
@@ -257,21 +257,21 @@ class Comparable:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What each failure is, by job key, and the rows of those that are not stored yet."""
+    """The result for each failure by job key, and the rows that are not stored yet."""
 
     by_key: Mapping[str, Compared]
     fresh: Sequence[ComparedRow]
 
 
-async def explain_failures(tx: Transaction, head: PullHead, *, base_ref: str | None) -> PullHead:
-    """Return a head with its base, and its failing jobs compared."""
+async def compare_failures(tx: Transaction, head: PullHead, *, base_ref: str | None) -> PullHead:
+    """Return a head with its base, its failing jobs compared with others."""
     (based,) = await with_bases(tx, [head], base_ref=base_ref)
     comparison = await compare_jobs(tx, comparable_jobs(based, base_ref))
     return with_histories(based, comparison.by_key)
 
 
 async def with_bases(tx: Transaction, heads: Sequence[PullHead], *, base_ref: str | None) -> list[PullHead]:
-    """Return heads of one pull request with their bases, as far as these are known."""
+    """Return heads of one pull request with their bases, where these are known."""
     shas = [head.view.head_sha for head in heads]
     known = await read_merge_bases(tx, heads[0].view.repo, shas, base_ref=base_ref or "") if heads else {}
     return [_with_base(head, base_ref, known.get(head.view.head_sha)) for head in heads]
@@ -293,7 +293,7 @@ def _with_base(head: PullHead, base_ref: str | None, merge_base: MergeBase | Non
 
 
 def comparable_jobs(head: PullHead, base_ref: str | None) -> list[Comparable]:
-    """Return the failed jobs of a head that are to be compared."""
+    """Return the failed jobs of a head that need comparing."""
     jobs: list[Comparable] = []
     for backend in head.view.backends:
         key = backend.repo.casefold()
@@ -320,7 +320,7 @@ def comparable_jobs(head: PullHead, base_ref: str | None) -> list[Comparable]:
 
 
 async def compare_jobs(tx: Transaction, wanted: Sequence[Comparable]) -> Comparison:
-    """Compare failures; those compared before are taken from the database."""
+    """Compare failures; results of earlier comparisons come from the database."""
     known = await read_compared(tx, [comparable.failed.job["job_key"] for comparable in wanted])
     compared: dict[str, Compared] = {}
     fresh: list[ComparedRow] = []
@@ -337,7 +337,7 @@ async def compare_jobs(tx: Transaction, wanted: Sequence[Comparable]) -> Compari
 
 
 def with_histories(head: PullHead, compared: Mapping[str, Compared]) -> PullHead:
-    """Return a head with the results of comparing in its failed jobs."""
+    """Return a head with the history of each failed job filled in."""
     if not compared:
         return head
     keys = {
@@ -354,13 +354,13 @@ def with_histories(head: PullHead, compared: Mapping[str, Compared]) -> PullHead
 
 
 def find_flaky(same_head: Sequence[PastRun]) -> Compared | None:
-    """Return that a failure is flaky if the same head also passed, whatever happened elsewhere."""
+    """Call a failure flaky if the same head also passed, whatever happened elsewhere."""
     passed = next((past for past in same_head if past.conclusion == "success"), None)
     return Compared(history=History.FLAKY, url=passed.url) if passed else None
 
 
 def compare_elsewhere(failed: PastRun, *, base: Sequence[PastRun], others: Sequence[PastRun]) -> Compared:
-    """Classify a failure by earlier runs on other commits; the answer stays.
+    """Classify a failure by earlier runs on other commits; the result never changes.
 
     The newest run on the base decides, unless other pull requests have failed alike since: the base may have broken
     after its last run.
@@ -378,7 +378,7 @@ def compare_elsewhere(failed: PastRun, *, base: Sequence[PastRun], others: Seque
 
 
 def past_runs(rows: Sequence[PastRow | JobRow]) -> list[PastRun]:
-    """Return the runs that may be compared with: not those that could not be verified."""
+    """Return the runs that failures may be compared with, leaving out unverified ones."""
     return [past_run(row) for row in rows if not {"unverified", "refused"} & set(row["flags"])]
 
 
@@ -430,17 +430,17 @@ def _attempt_of(row: JobRow) -> tuple[str, int, str, str]:
 
 
 def _alike(failed: PastRun, other: PastRun) -> bool:
-    """Whether everything that failed here failed there; by conclusion where tests were not reported."""
+    """Whether everything that failed here also failed there, judged by conclusion where tests were not reported."""
     if failed.tests is None or other.tests is None:
         return True
     return failed.tests <= other.tests
 
 
 def _witness(failed: PastRun, others: Sequence[PastRun]) -> PastRun | None:
-    """Return the newest run on another pull request that shows that this change is not the cause.
+    """Return the newest run on another pull request that proves this change is not the cause.
 
-    One with the same failed tests is enough. Without tests a single failure proves little: then the newest runs of
-    several pull requests must be red.
+    One run with the same failed tests is enough. Without tests a single failure proves little: the newest runs of
+    several pull requests must then be red.
     """
     newest: dict[int | None, PastRun] = {}
     for past in others:

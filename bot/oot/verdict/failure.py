@@ -26,7 +26,7 @@ UPSTREAM_JOBS = "upstream"  # what its own jobs are said to be of
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FailedJob:
-    """A failed job, or a backend that failed without one; compared by identity: it may have a thousand tests."""
+    """A failed job, or a backend that failed without one; compared by identity, as it may have a thousand tests."""
 
     key: JobKey
     label: str  # whose it is: a backend's, or `UPSTREAM`
@@ -48,7 +48,7 @@ class FailedJob:
 
 
 def list_reported(backends: Iterable[Backend]) -> list[FailedJob]:
-    """Return the failed jobs of backends; of one that failed without any, the backend itself."""
+    """Return the failed jobs of backends, or the backend itself where it failed without one."""
     failed: list[FailedJob] = []
     for backend in backends:
         if backend.state.red:
@@ -57,7 +57,7 @@ def list_reported(backends: Iterable[Backend]) -> list[FailedJob]:
 
 
 def list_passed(backends: Iterable[Backend]) -> set[JobKey]:
-    """Return the jobs of backends that ended and are no failures: they did not fail, or their backend did not."""
+    """Return the finished jobs of backends that are no failures: the job did not fail, or its backend did not."""
     return {
         _key(backend.repo, job)
         for backend in backends
@@ -67,7 +67,7 @@ def list_passed(backends: Iterable[Backend]) -> set[JobKey]:
 
 
 def list_judged(backends: Iterable[Backend]) -> set[str]:
-    """Return the backends all of whose jobs have ended, by their names in lower case."""
+    """Return the lower-case names of the backends whose jobs have all ended."""
     return {
         backend.repo.lower()
         for backend in backends
@@ -81,7 +81,7 @@ def list_jobs(repo: str, label: str, jobs: Iterable[Job]) -> list[FailedJob]:
 
 
 def list_unfailed(repo: str, jobs: Iterable[Job]) -> set[JobKey]:
-    """Return the jobs that ended and did not fail of those a backend reported on a pushed commit."""
+    """Return the jobs a backend reported on a pushed commit that ended without failing."""
     return {_key(repo, job) for job in jobs if job.finished and not job.red}
 
 
@@ -174,13 +174,13 @@ _RANKS = {NEW: 0, NEW_TEST: 0, "": 1}  # by word; all others are likely not the 
 
 
 def rank_of(standing: FailureStanding) -> int:
-    """Return the place of a failure among others: what is likely the change's comes first."""
+    """Return the rank of a failure: those that the change likely caused come first."""
     return _RANKS.get(standing.word, len(_RANKS))
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailureDetail:
-    """What backends reported of a failed test: those that said the same as one."""
+    """What backends reported of a failed test; identical reports are merged."""
 
     labels: tuple[str, ...]
     place: str  # file and line
@@ -203,30 +203,29 @@ class Failure:
     is_test: bool = False
     words: str = ""  # where it fails and passes, if more is known than its places
     unnamed: int = 0  # more failed tests of the job, which are only counted
-    on: Mapping[str, FailureStanding] = field(
-        default_factory=dict
-    )  # how it compares, by repository in lower case
+    # how it compares, by repository in lower case
+    on: Mapping[str, FailureStanding] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
-        """How many failures it stands for: tests that were only counted are as many."""
+        """How many failures it stands for, including tests that were only counted."""
         return max(self.unnamed, 1)
 
     def standing_on(self, repo: str) -> FailureStanding:
-        """Return how it compares on one backend: a test may be new on one and known on another."""
+        """Return its standing on one backend: a test may be new on one and known on another."""
         return self.on.get(repo.lower(), self.standing)
 
     def kind_on(self, repo: str) -> str:
-        """Return what it is counted as on one backend: new, known, flaky ...; empty without a baseline."""
+        """Return the kind it counts as on one backend, such as new, known or flaky; empty without a baseline."""
         return self._kind(self.standing_on(repo))
 
     def is_known_on(self, repo: str) -> bool:
-        """Whether it is likely not the change's there."""
+        """Whether the change likely did not cause it there."""
         return self.kind_on(repo) not in _RANKS
 
     @property
     def kind(self) -> str:
-        """What it is counted as among all."""
+        """The kind it counts as overall."""
         return self._kind(self.standing)
 
     def _kind(self, standing: FailureStanding) -> str:
@@ -236,7 +235,7 @@ class Failure:
 
     @property
     def differing(self) -> tuple[tuple[str, FailureStanding], ...]:
-        """Where it compares otherwise than it does on the whole: the labels of backends, and how."""
+        """The labels of backends where its standing differs from the overall one, each with that standing."""
         labels = {job.key.repo: job.label for job in self.jobs}
         shown = self.standing.word
         return tuple(
@@ -247,7 +246,7 @@ class Failure:
 
     @property
     def standing(self) -> FailureStanding:
-        """How it compares: the first evidence that says anything; the nearest comes first."""
+        """Its overall standing: the first evidence that says anything, nearest first."""
         return next(
             (standing for standing in self.standings if standing.word),
             next(iter(self.standings), NOTHING_KNOWN),
@@ -255,7 +254,7 @@ class Failure:
 
     @property
     def others(self) -> tuple[FailureStanding, ...]:
-        """What else is known of it elsewhere."""
+        """Its other standings."""
         shown = self.standing
         return tuple(
             standing for standing in dict.fromkeys(self.standings) if standing is not shown and standing.word
@@ -263,22 +262,22 @@ class Failure:
 
     @property
     def rank(self) -> int:
-        """Its place among others: what is new comes first, then what nothing is known of."""
+        """Its rank: new failures come first, then those nothing is known of."""
         return rank_of(self.standing)
 
     @property
     def is_known(self) -> bool:
-        """Whether it is likely not the change's: it also fails without it, or passes as often."""
+        """Whether the change likely did not cause it: it also fails without the change, or passes as often."""
         return self.kind not in _RANKS
 
     @property
     def infra(self) -> bool:
-        """Whether the machine failed, not what ran on it."""
+        """Whether the machine failed rather than what ran on it."""
         return self.line is not None and self.line.infra
 
     @property
     def line_is_news(self) -> bool:
-        """Whether the line of the log says what no message does."""
+        """Whether the log line says something that no message says."""
         said = [self.message, *(detail.message for detail in self.details)]
         firsts = [message.split("\n")[0].strip()[:_ALIKE] for message in said if message.strip()]
         return self.line is not None and not any(first in self.line.text for first in firsts)
@@ -290,14 +289,14 @@ class Failure:
 
     @property
     def failing_on(self) -> tuple[str, ...]:
-        """Where it fails."""
+        """The labels of where it fails."""
         own = [UPSTREAM_JOBS for place in self.places if place.upstream and not place.passed]
         theirs = [place.label for place in self.places if not place.upstream and not place.passed]
         return tuple(dict.fromkeys([*theirs, *own]))
 
     @property
     def whose(self) -> str:
-        """Whose it is: a backend's, upstream's, or shared."""
+        """Whose failure it is: a backend's, upstream's, or shared."""
         return self.failing_on[0] if len(self.failing_on) == 1 else SHARED
 
 
@@ -339,7 +338,7 @@ def _ordered(kinds: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureList:
-    """All failures of a commit, those first that are likely the change's."""
+    """All failures of a commit; those that the change likely caused come first."""
 
     first: tuple[Failure, ...]  # new, of which nothing is known, or that block merging
     aside: tuple[Failure, ...]  # likely not the change's
@@ -364,11 +363,11 @@ class FailureList:
 
     @property
     def aside_summary(self) -> str:
-        """The same of those that are likely not the change's."""
+        """The same for failures that the change likely did not cause."""
         return _count(self.aside).listed
 
     def on_any(self, repos: AbstractSet[str]) -> FailureList:
-        """Return those on any of these repositories, which are in lower case."""
+        """Return the failures on any of these repositories, given in lower case."""
         return replace(
             self,
             first=tuple(failure for failure in self.first if failure.on.keys() & repos),
@@ -380,7 +379,7 @@ class FailureList:
         return tuple(failure for failure in self.all if repo.lower() in failure.on)
 
     def count_on(self, repo: str) -> FailureCounts:
-        """Return how many there are on one backend, by how they compare there."""
+        """Count the failures on one backend by kind."""
         kinds: Counter[str] = Counter()
         for failure in self.on_backend(repo):
             kinds[failure.kind_on(repo)] += failure.count

@@ -33,7 +33,7 @@ VAGUE = frozenset({"", "generic"})  # kinds of lines that do not say why a job f
 
 
 def list_on_backends(pull: Pull) -> FailureList:
-    """Return the failures on a head as far as backends have reported them, where nothing else is known."""
+    """Return the failures on a head that its backends have reported."""
     return list_failures(list_reported(pull.backends), Failures())
 
 
@@ -44,10 +44,10 @@ def list_failures(
     passed: Collection[JobKey] = (),
     judged: Collection[str] = (),
 ) -> FailureList:
-    """Return the list of some failed jobs and of what features know of them.
+    """List the failures in some failed jobs, with what features know of them.
 
-    `passed` are jobs that ended and did not fail, or not in the attempt that counts; `judged` are repositories, in
-    lower case, all of whose failed jobs are among these. What has failed so far in a job that still runs is listed.
+    `passed` are jobs that ended without failing, or whose latest attempt did; `judged` are repositories, in
+    lower case, whose failed jobs are all among these. Failures so far in a job that still runs are listed.
     """
     counting = _Counting(jobs, passed, judged)
     remarks = _Remarks(jobs, known_failures.jobs)
@@ -74,7 +74,7 @@ def list_failures(
 
 
 class _Counting:
-    """Which jobs' failed tests count."""
+    """Decides whose failed tests count."""
 
     def __init__(
         self, failed: Sequence[FailedJob], passed: Collection[JobKey], judged: Collection[str]
@@ -86,14 +86,14 @@ class _Counting:
         self._judged = judged
 
     def narrow(self, tests: Iterable[FailingTest]) -> Iterator[FailingTest]:
-        """Yield the tests that count, each with the jobs in which it does."""
+        """Yield the tests that count, each with the jobs in which it counts."""
         for test in tests:
             jobs = frozenset(key for key in test.jobs if self._counts(key))
             if jobs or not test.jobs:
                 yield test if jobs == test.jobs else replace(test, jobs=jobs)
 
     def _counts(self, key: JobKey) -> bool:
-        """Whether a job failed: itself, or its run where it goes by another name there."""
+        """Whether a job failed, or its run where the job has another name there."""
         if key in self._failed:
             return True
         if key in self._passed:
@@ -105,7 +105,7 @@ class _Counting:
 
 
 class _Remarks:
-    """What features say of jobs, by job."""
+    """What features say of each job."""
 
     def __init__(self, jobs: Sequence[FailedJob], remarks: Iterable[JobRemark]) -> None:
         self._by_key: defaultdict[JobKey, list[JobRemark]] = defaultdict(list)
@@ -123,7 +123,7 @@ class _Remarks:
     def _without_only_ones(
         self, jobs: Sequence[FailedJob], alone: dict[JobKey, FailedJob]
     ) -> list[FailedJob]:
-        """Return jobs that the page does not know, without those that are the only one of their run by another name."""
+        """Return jobs the page does not know, unless each is its run's only job under another name."""
         mine = Counter(job.key[:3] for job in jobs)
         theirs = Counter(key[:3] for key in alone)
         left = []
@@ -139,11 +139,11 @@ class _Remarks:
         return left
 
     def line(self, job: FailedJob) -> ReasonLine | None:
-        """Return the line of its log that says why it failed."""
+        """Return the log line that says why it failed."""
         return next((remark.line for remark in self._by_key.get(job.key, ()) if remark.line), None)
 
     def standings(self, job: FailedJob) -> tuple[FailureStanding, ...]:
-        """Return how it compares, by every evidence there is."""
+        """Return its standings by all the evidence there is."""
         standings = [job.standing, *(remark.standing for remark in self._by_key.get(job.key, ()))]
         return tuple(standing for standing in standings if standing)
 
@@ -165,9 +165,9 @@ def _by_name(jobs: Iterable[FailedJob]) -> Reported:
 def _known_test(
     known_test: FailingTest, jobs: Sequence[FailedJob], alone: Container[FailedJob], reported: Reported
 ) -> Failure:
-    """Return a test that a feature knows, with what backends reported of it: that is taken out of `reported`.
+    """Return a test that a feature knows, moving what backends reported of it out of `reported`.
 
-    A job that is the only one of its run has the run's tests, whatever its backend calls it.
+    The only job of a run has the run's tests, whatever its backend calls it.
     """
     same: list[tuple[FailedJob, FailedTest]] = []
     for case in sorted(known_test.cases):
@@ -200,9 +200,9 @@ def _known_test(
 def _compare(
     repos: Iterable[str], jobs: Sequence[FailedJob], known: Mapping[str, FailureStanding]
 ) -> dict[str, FailureStanding]:
-    """Return how a test compares on each backend: as results of tests say, else as its jobs do there.
+    """Return a test's standing on each backend: by test results, else by its jobs there.
 
-    Where one has nothing to compare with, a test that is new on another is new there, too.
+    A test without a baseline on one backend is new there if it is new on another.
     """
     by_repo = {}
     for repo in dict.fromkeys([*sorted(repos), *(job.key.repo for job in jobs)]):
@@ -216,13 +216,13 @@ def _compare(
 
 
 def _nearest(standings: Iterable[FailureStanding]) -> tuple[FailureStanding, ...]:
-    """Return the one that is nearest to the author: absence of data never makes a failure a known one."""
+    """Return the standing nearest to the author: missing data never makes a failure a known one."""
     nearest = min(standings, key=rank_of, default=NOTHING_KNOWN)
     return (nearest,) if nearest.word else ()
 
 
 def _reported_tests(reported: Reported) -> list[Failure]:
-    """Return the tests that only backends reported, the same test of several backends once."""
+    """Return the tests that only backends reported; the same test of several backends appears once."""
     same: dict[tuple[str, str], list[tuple[FailedJob, FailedTest]]] = {}
     for name, several in reported.items():
         for job, test in several:
@@ -270,7 +270,7 @@ def _details(reported: Iterable[tuple[FailedJob, FailedTest]]) -> tuple[FailureD
 
 
 def _with_line(failure: Failure, remarks: _Remarks, listed: Mapping[FailedJob, int]) -> Failure:
-    """Return a test with the line of its job's log that is about it, or of a job that has no other test."""
+    """Return a test with the log line about it, or that of a job with no other failed test."""
     for job in failure.jobs:
         line = remarks.line(job)
         if line and (listed[job] == 1 or failure.name.split()[-1] in line.text):
@@ -299,7 +299,7 @@ def _of_job(job: FailedJob, remarks: _Remarks, *, unnamed: int) -> Failure:
 
 
 def _joined(failures: Sequence[Failure]) -> list[Failure]:
-    """Return the jobs, as one those of one backend whose logs give the same line as the reason."""
+    """Merge failed jobs of one backend whose logs give the same line as the reason."""
     same: dict[object, list[Failure]] = {}
     for at, failure in enumerate(failures):
         alike: object = at
@@ -324,7 +324,7 @@ HISTORIES = {NEW: History.NEW, NEW_TEST: History.NEW, "": History.NO_BASELINE, "
 
 
 def settle_histories(backends: Iterable[Backend], failures: FailureList) -> tuple[Backend, ...]:
-    """Return backends whose failing jobs say what the list of failures says of what failed in them."""
+    """Return backends whose failing jobs have the history that the list of failures gives what failed in them."""
     standings: defaultdict[tuple[JobKey, str], list[FailureStanding]] = defaultdict(list)
     for failure in failures.all:
         for job in failure.jobs:

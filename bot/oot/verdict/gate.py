@@ -27,7 +27,7 @@ class GateState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """The gate of one commit, and the backends it was judged from."""
+    """The gate of one commit and the backends it was judged by."""
 
     state: GateState
     blocking: tuple[Backend, ...]  # also those that are ignored
@@ -52,24 +52,24 @@ class Gate:
 
     @property
     def passed(self) -> int:
-        """Number of backends that have passed, without those that are ignored."""
+        """Number of backends that have passed, not counting ignored ones."""
         return sum(backend.state is State.SUCCESS and not backend.level_unknown for backend in self.deciding)
 
     @property
     def unneeded(self) -> int:
-        """Number of backends that it passes without: their entries say so where no file of interest changed."""
+        """Number of backends it passes without, as their entries allow where no relevant file changed."""
         return sum(backend.passes_unrun for backend in self.deciding)
 
     @property
     def awaited(self) -> tuple[Backend, ...]:
-        """The backends it waits for, without those held back."""
+        """The backends it waits for, not counting those held back."""
         return tuple(
             backend for backend in self.deciding if _is_missing(backend) and backend.state is not State.HELD
         )
 
     @property
     def waiting_since(self) -> int | None:
-        """Since when it waits for the first of them, in epoch milliseconds; None where nothing was sent."""
+        """When it began to wait for the first of them, in epoch milliseconds; None where nothing was sent."""
         since = [at for backend in self.awaited if (at := _begun_at(backend)) is not None]
         return min(since, default=None) if self.state is GateState.WAITING else None
 
@@ -91,7 +91,7 @@ class Gate:
     def sentence(self, *, open_: bool) -> str:
         """Return what the backends say of merging; `open_`: the commit is the newest of an open pull request.
 
-        Upstream's own checks are not judged: whether all that is required has passed, GitHub alone says.
+        Upstream's own checks are not judged: only GitHub knows whether all required ones have passed.
         """
         match self.state:
             case _ if self.left:
@@ -134,7 +134,7 @@ class Gate:
 
 
 def judge_gate(backends: Sequence[Backend], *, unknown: str = "") -> Gate:
-    """Return the gate: it passes when every blocking backend has passed or is ignored.
+    """Judge the gate: it passes when every blocking backend has passed or is ignored.
 
     `unknown` is the reason why the blocking backends are unknown; the gate then waits.
     """
@@ -154,7 +154,7 @@ def judge_gate(backends: Sequence[Backend], *, unknown: str = "") -> Gate:
 
 
 def _stops(backend: Backend) -> bool:
-    """Whether a backend that decides makes the gate fail: whatever it ended in, it has not passed."""
+    """Whether a deciding backend makes the gate fail: it has finished without passing."""
     return backend.state.finished and backend.state is not State.SUCCESS and not backend.passes_unrun
 
 
@@ -163,7 +163,7 @@ def _is_missing(backend: Backend) -> bool:
 
 
 def _begun_at(backend: Backend) -> int | None:
-    """Return when what is awaited began; of a re-run that is the first start among its jobs."""
+    """Return when the awaited run began: for a re-run, when the first of its jobs started."""
     if backend.attempt == 1:
         return backend.dispatched_at
     starts = [job.started_at for job in backend.jobs if not job.finished and job.started_at is not None]
@@ -171,7 +171,7 @@ def _begun_at(backend: Backend) -> int | None:
 
 
 def describe_gate_failure(backend: Backend, failures: FailureList | None) -> str:
-    """Return why a backend has not passed, by the list of failures: "2 new failures", "never started"."""
+    """Describe why a backend has not passed, by the list of failures: "2 new failures", "never started"."""
     if backend.state is not State.FAILURE or failures is None:
         return view.state_word(backend.state)
     counts = failures.count_on(backend.repo)

@@ -45,14 +45,14 @@ def labels_ask_for(device: str | None, labels: Collection[str], prefixes: Sequen
 
 
 def is_label(name: str, wanted: str) -> bool:
-    """Return whether both names are the same label to GitHub."""
+    """Return whether GitHub takes both names for the same label."""
     return name.casefold() == wanted.casefold()
 
 
 def in_doubt(record: PullRow | None, events: Sequence[LabelEventRow]) -> bool:
-    """Return whether GitHub should be asked for the labels; `events` are the newest label events, newest first.
+    """Return whether to ask GitHub for the labels; `events` are the newest label events, newest first.
 
-    Of deliveries within one second any can be the last. That matters when two of them changed labels, or when the
+    Any of several deliveries within a second can be the last. That matters when two changed labels, or when the
     record, made by another delivery of that second, contradicts the one that did.
     """
     if record is None or not events:
@@ -70,7 +70,7 @@ NO_ALLOWLIST = "no valid allowlist has been read yet"
 
 @dataclass(frozen=True, kw_only=True)
 class PullHead:
-    """One head of a pull request: what is shown, and the facts it was judged from."""
+    """One head of a pull request: what is shown of it, and the facts it was judged by."""
 
     view: Pull
     facts: Mapping[str, Facts]  # of the dispatches that count, by the backend's case folded name
@@ -83,7 +83,7 @@ class PullHead:
 
 @dataclass(frozen=True, kw_only=True)
 class HeadJudge:
-    """What all heads of one pull request are judged by."""
+    """Judges the heads of one pull request."""
 
     settings: Settings
     allowlist: Allowlist | None
@@ -98,7 +98,7 @@ class HeadJudge:
     ) -> PullHead:
         """Judge one head; `expecting`: it is the newest of an open pull request, so blocking backends are due on it.
 
-        `base_ref` is the base branch of its last dispatch: a backend dispatched for another one alone is due again.
+        `base_ref` is the base branch of its last dispatch: a backend dispatched only for another one is due again.
         """
         entries = {entry.key: entry for entry in self.allowlist.entries} if self.allowlist else {}
         blocking = {key: entry for key, entry in entries.items() if verdict.is_due(entry)}
@@ -144,7 +144,7 @@ class HeadJudge:
         )
 
     def _with_ignores(self, sha: str, backends: Sequence[Backend]) -> tuple[Backend, ...]:
-        """Return some backends on a head, with who had them ignored there."""
+        """Return backends on a head with the ignores that hold there."""
         return tuple(
             _with_ignore(backend, self.ignored.get((sha, backend.repo.casefold()))) for backend in backends
         )
@@ -193,7 +193,7 @@ class PullState:
 
     @property
     def base_ref(self) -> str | None:
-        """The branch it is to be merged into now."""
+        """The branch it would be merged into now."""
         return self.record["base_ref"] if self.record else None
 
     @property
@@ -217,7 +217,7 @@ class _Dispatches:
 
     @classmethod
     def of(cls, record: PullRow | None, dispatched: Sequence[DispatchRow]) -> _Dispatches:
-        """Choose from all dispatches of a head, oldest first."""
+        """Sort all dispatches of a head, given oldest first, by how they count."""
         valid = [row for row in dispatched if _is_valid(record, row)]
         counting = verdict.newest_by_backend(verdict.of_own_events(valid))
         pushed = verdict.answered_pushes(valid)
@@ -234,7 +234,7 @@ class _Dispatches:
 
     @property
     def deciding(self) -> list[DispatchRow]:
-        """All whose reports count."""
+        """The dispatches whose reports count."""
         return [*self.counting.values(), *self.pushed]
 
 
@@ -255,8 +255,8 @@ async def read_pull(
 ) -> PullState:
     """Read and judge a pull request; an unknown one has no heads. `labels`: as GitHub shows them, if it was asked.
 
-    Judged are the `newest` heads (None: all) and those `also` given by SHA; of the others, perhaps hundreds, only the
-    SHA is known. Failed tests are read of the newest `compared` heads, whose failures are compared with others, and of
+    The `newest` heads (None: all) and those `also` given by SHA are judged; of the others, perhaps hundreds, only the
+    SHA is known. Failed tests are read for the newest `compared` heads, whose failures are compared, and for
     the one whose SHA begins with `shown` ("" is the newest), whose failures `explain` compares.
     """
     record = await record_store.read_pull(tx, repo, number)
@@ -314,7 +314,7 @@ async def _judge_heads(
     judged: Collection[str] | None,
     with_tests: Collection[str],
 ) -> list[PullHead]:
-    """Return all heads, judged those in `judged` (None: all), and with failed tests those in `with_tests`."""
+    """Return all heads: those in `judged` (None: all) are judged, those in `with_tests` have their failed tests."""
     rows_of: defaultdict[str | None, list[DispatchRow]] = defaultdict(list)
     for row in await dispatches.read_dispatches_of_pull(tx, judge.repo, judge.number, heads=judged):
         rows_of[row["head_sha"]].append(row)
@@ -345,7 +345,7 @@ async def _compare(tx: Transaction, record: PullRow | None, heads: Sequence[Pull
 
 
 async def _current(tx: Transaction, heads: Sequence[PullHead]) -> PullHead:
-    """Return the newest head with what only it shows: the previous verdict and the answers to commands."""
+    """Return the newest head with the previous verdict and the answers to commands, which only it shows."""
     view = heads[0].view
     previous = None
     if not view.reported:
@@ -368,7 +368,7 @@ def _answer(row: CommandRow) -> CommandAnswer:
 
 
 def _newest_first(record: PullRow | None, known: Sequence[str]) -> list[str]:
-    """Return the heads newest first; the record tells which is current, in whatever order deliveries came."""
+    """Return the heads newest first; the record tells which is current, whatever the order of deliveries."""
     shas: dict[str, None] = {}
     if record is not None and record["head_sha"]:
         shas[record["head_sha"]] = None
@@ -377,7 +377,7 @@ def _newest_first(record: PullRow | None, known: Sequence[str]) -> list[str]:
 
 
 def _is_valid(record: PullRow | None, row: DispatchRow | IgnoreRow) -> bool:
-    """Whether a dispatch or an ignore still counts: on the current head only for its current base branch."""
+    """Whether a dispatch or an ignore still counts: on the current head, only for the current base branch."""
     return record is None or row["head_sha"] != record["head_sha"] or row["base_ref"] == record["base_ref"]
 
 

@@ -28,14 +28,13 @@ class Reports:
 
     jobs: Sequence[JobRow] = ()  # every attempt
     reruns: Sequence[RerunRow] = ()
-    run_statuses: Mapping[tuple[str, int], RunStatusRow] = field(
-        default_factory=dict
-    )  # by run_id, run_attempt
+    # by run_id, run_attempt
+    run_statuses: Mapping[tuple[str, int], RunStatusRow] = field(default_factory=dict)
     announced: Sequence[RunStatusRow] = ()  # runs that our event started and that have not reported
 
     @cached_property
     def reported(self) -> dict[str, int]:
-        """The newest attempt of each run that was reported on."""
+        """The newest reported attempt of each run."""
         attempts: dict[str, int] = {}
         for row in self.jobs:
             attempts[row["run_id"]] = max(attempts.get(row["run_id"], 1), row["run_attempt"])
@@ -43,7 +42,7 @@ class Reports:
 
     @cached_property
     def expected(self) -> dict[str, int]:
-        """The attempt each run is at, counting requested re-runs that have not reported yet."""
+        """The current attempt of each run, counting requested re-runs that have not reported yet."""
         attempts = dict(self.reported)
         for row in self.reruns:
             if row["state"] != "impossible":
@@ -58,7 +57,7 @@ class Reports:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts(Reports):
-    """What is known about one dispatch, and about those of pushes for the same commit of the pull request."""
+    """What is known about a dispatch, and about dispatches of pushes for the same commit of the pull request."""
 
     dispatch: DispatchRow
 
@@ -69,13 +68,13 @@ class Facts(Reports):
         return self.dispatch["answers"] == "some" or any(row["event_type"] == kind for row in self.jobs)
 
     def dispatch_of(self, run_id: str) -> str:
-        """Return our key of the dispatch that a run was reported on."""
+        """Return the id of the dispatch that a run was reported for."""
         dispatch_id = next((row["dispatch_id"] for row in self.jobs if row["run_id"] == run_id), None)
         return dispatch_id or self.dispatch["id"]
 
 
 def with_push(facts: Facts, pushed: Facts) -> Facts:
-    """Return the facts about a backend on a commit, of whose runs a push began some."""
+    """Merge the facts of a backend's dispatch with those of a push's dispatch for the same commit."""
     return replace(
         facts,
         jobs=(*facts.jobs, *pushed.jobs),
@@ -117,7 +116,7 @@ async def read_facts(
 
 
 def _ended(rows: Sequence[JobRow]) -> Sequence[JobRow]:
-    """Return all jobs of a dispatch if none is unfinished: only then other runs decide."""
+    """Return a dispatch's jobs if all have finished: only then do other runs decide."""
     return rows if all(row["status"] == "completed" for row in rows) else ()
 
 
@@ -129,7 +128,7 @@ def _announced(
 
 
 def newest_by_backend(dispatches: Sequence[DispatchRow]) -> dict[str, DispatchRow]:
-    """Return the dispatch of each backend that counts: the newest that was not dropped, else the newest."""
+    """Return each backend's dispatch that counts: the newest that was not dropped, else the newest."""
     chosen: dict[str, DispatchRow] = {}
     for row in sorted(
         dispatches, key=lambda row: (row["state"] != "superseded", row["created_at"], row["id"])
@@ -139,14 +138,14 @@ def newest_by_backend(dispatches: Sequence[DispatchRow]) -> dict[str, DispatchRo
 
 
 def of_own_events(dispatches: Sequence[DispatchRow]) -> list[DispatchRow]:
-    """Return the dispatches without pushes that are about a pull request: these count beside the others."""
+    """Return the dispatches other than pushes about a pull request, which count beside them."""
     return [row for row in dispatches if not _is_beside(row)]
 
 
 def answered_pushes(dispatches: Sequence[DispatchRow]) -> list[DispatchRow]:
-    """Return the dispatches of pushes about a pull request that count: of each ref the newest that was reported on.
+    """Return the dispatches of pushes about a pull request that count: the newest reported one of each ref.
 
-    The silence of others is nothing. Different refs ask for different runs, so none takes the place of another.
+    Silent ones mean nothing. Different refs ask for different runs, so none replaces another.
     """
     answered = [row for row in dispatches if _is_beside(row) and row["heard_at"] is not None]
     oldest_first = sorted(answered, key=lambda row: (row["created_at"], row["id"]))
@@ -160,7 +159,7 @@ def _is_beside(row: DispatchRow) -> bool:
 def merge_facts(
     known: Mapping[str, Facts], counting: Mapping[str, DispatchRow], pushed: Iterable[DispatchRow]
 ) -> dict[str, Facts]:
-    """Return the facts of each backend, from those of each dispatch that counts and of the pushes beside it."""
+    """Return the facts of each backend, from its dispatch that counts and the pushes beside it."""
     merged = {key: known[row["id"]] for key, row in counting.items()}
     for row in pushed:
         key = row["backend_key"]
@@ -170,7 +169,7 @@ def merge_facts(
 
 
 def latest_attempts(rows: Iterable[JobRow]) -> list[JobRow]:
-    """Return each job's latest attempt, the jobs in the order they were first reported in."""
+    """Return each job's latest attempt, in the order in which the jobs were first reported."""
     chosen: dict[tuple[str, str, str], JobRow] = {}
     for row in rows:
         name = (row["run_id"], row["workflow_name"], row["job_name"])
@@ -208,12 +207,12 @@ class State(StrEnum):
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more is expected to happen by itself."""
+        """Whether nothing more is expected to happen on its own."""
         return self not in _UNFINISHED
 
     @property
     def red(self) -> bool:
-        """Whether it needs attention: finished, and neither passed, neutral, cancelled, skipped nor not run."""
+        """Whether it needs attention: it finished otherwise than passed, neutral, cancelled, skipped or not run."""
         return self in _RED
 
 
@@ -249,7 +248,7 @@ FINAL_STATUSES = frozenset({"completed", "missing", "unconfirmed", "unreadable"}
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The state of a backend, with a reason where it needs one, and the jobs it was judged from."""
+    """The state of a backend, with a reason where it needs one, and the jobs it was judged by."""
 
     state: State
     reason: str
@@ -279,7 +278,7 @@ def judge_reports(reports: Reports, entry: Entry | None, *, blocks: bool, now: i
 
 
 def level_of(dispatch: DispatchRow, entry: Entry | None) -> int:
-    """Return the level a backend was dispatched at, but L3 at most once its entry no longer blocks."""
+    """Return the level a backend was dispatched at, or L3 at most once its entry no longer blocks."""
     level = dispatch["level"]
     return min(level, Level.L3) if entry is None or entry.level < Level.L4 else level
 
@@ -290,7 +289,7 @@ def is_due(entry: Entry) -> bool:
 
 
 def as_blocking(facts: Facts, entry: Entry | None) -> Facts:
-    """Return the facts that count for a backend that blocks now, whatever its level when it was dispatched.
+    """Return the facts that count for a backend that blocks now, whatever its level at dispatch.
 
     Reports accepted with less proof than its entry asks for now do not count, nor does an earlier attempt of a run
     whose newest has no others; and it has to answer now.
@@ -313,12 +312,12 @@ def as_blocking(facts: Facts, entry: Entry | None) -> Facts:
 
 
 def is_skipped(dispatch: DispatchRow) -> bool:
-    """Return whether a rule of its entry decided against sending a dispatch."""
+    """Return whether a rule of the backend's entry decided against sending a dispatch."""
     return dispatch["state"].startswith(SKIPPED_BY)
 
 
 def passes_unrun(dispatch: DispatchRow, entry: Entry | None) -> bool:
-    """Return whether a dispatch that was not sent lets the gate pass: its entry has to say so, and now."""
+    """Return whether an unsent dispatch lets the gate pass: the entry has to say so now."""
     return dispatch["state"] == "skipped_paths" and entry is not None and entry.paths_pass
 
 
@@ -333,7 +332,7 @@ def is_red(job: JobRow) -> bool:
 
 
 def unjudged_reruns(reports: Reports) -> dict[str, int]:
-    """Return the newest attempt of runs that re-run an unsuccessful job and whose outcome GitHub has yet to report."""
+    """Return the newest attempts of runs that re-run an unsuccessful job and whose outcome GitHub has yet to report."""
     newest = reports.reported
     again = {
         job["run_id"]
@@ -355,10 +354,10 @@ def _proven(job: JobRow, entry: Entry) -> bool:
 
 
 def _counted(reports: Reports, entry: Entry | None, now: int) -> list[JobRow]:
-    """Return the jobs as they count: an unsuccessful one of an earlier attempt is being run again in its run's newest.
+    """Return the jobs as they count: an unsuccessful job of an earlier attempt counts as running in the newest attempt.
 
-    Until it reports it is unfinished. It need not report: GitHub's conclusion of that attempt tells whether it passed;
-    where GitHub cannot be asked, a minute without news means that it was not run again.
+    It is unfinished until it reports. It need not report: GitHub's conclusion of that attempt tells whether it passed;
+    where GitHub cannot be asked, a minute without news means it was not run again.
     """
     known, newest = reports.latest, reports.reported
     waiting = unjudged_reruns(reports)
@@ -433,7 +432,7 @@ def _judge_unfailed(jobs: Sequence[JobRow]) -> tuple[State, str]:
 
 
 def _judge_announced(runs: Sequence[RunStatusRow]) -> tuple[State, str] | None:
-    """Return the state of a backend whose reports are green where another run of our event has not ended well."""
+    """Return the state of a backend with green reports where another run of our event has not ended well."""
     ended = [run for run in runs if run["status"] == "completed" and run["conclusion"] not in PASSING]
     failures = [failure for run in ended if (failure := _unsuccessful_at_github(run))]
     if failures:
@@ -458,7 +457,7 @@ def _contradiction(reports: Reports, expected: Mapping[str, int]) -> tuple[State
 
 
 def _failed_at_github(reports: Reports, attempts: Mapping[str, int]) -> tuple[State, str] | None:
-    """Return the failure when an attempt concluded in anything but success at GitHub."""
+    """Return the failure when GitHub's conclusion of an attempt is anything but success."""
     return _worst(reports, attempts, _unsuccessful_at_github)
 
 
@@ -467,7 +466,7 @@ def _worst(
     attempts: Mapping[str, int],
     check: Callable[[RunStatusRow], tuple[State, str] | None],
 ) -> tuple[State, str] | None:
-    """Return the worst of what `check` finds wrong with these attempts, whichever run was reported first."""
+    """Return the worst failure that `check` finds in these attempts, whichever run was reported first."""
     known = [reports.run_statuses.get(attempt) for attempt in sorted(attempts.items())]
     failures = [failure for status in known if status and (failure := check(status))]
     return min(failures, key=lambda failure: WORST_FIRST.index(failure[0]), default=None)
@@ -491,7 +490,7 @@ def _not_confirmed(known: RunStatusRow) -> tuple[State, str] | None:
 
 
 def _unsuccessful_at_github(known: RunStatusRow) -> tuple[State, str] | None:
-    """Return the failure when an attempt concluded in anything but success at GitHub."""
+    """Return the failure when GitHub's conclusion of an attempt is anything but success."""
     run, conclusion = known["run_id"], known["conclusion"]
     if known["status"] != "completed" or conclusion == "success":
         return None

@@ -42,7 +42,7 @@ class History(StrEnum):
 
 
 class Role(StrEnum):
-    """What a backend's verdict is for on a pull request."""
+    """What a backend's verdict means for a pull request."""
 
     BLOCKING = "blocking"  # the gate needs it
     REQUESTED = "requested"  # by its label: it has a check run
@@ -128,7 +128,7 @@ class Backend:
 
     @property
     def label(self) -> str:
-        """The name it is shown with: the device if it has one of its own, else owner/repo."""
+        """The name it is shown by: its device if that is its own, else owner/repo."""
         return self.repo if self.shares_device else self.device or self.repo
 
     @property
@@ -153,7 +153,7 @@ class Backend:
 
     @property
     def role(self) -> Role:
-        """What its verdict is for here."""
+        """What its verdict means here."""
         if self.blocks:
             return Role.BLOCKING
         return Role.REQUESTED if self.requested and self.has_checks else Role.WATCHING
@@ -285,7 +285,7 @@ def undispatched(entry: Entry, *, page_url: str) -> Backend:
 
 
 def relayed(rows: Sequence[JobRow], *, page_url: str) -> Backend:
-    """Return a backend that an outside relay reported for, oldest first: it blocks nothing, no confirmation needed."""
+    """Return a backend that an outside relay reported for, oldest first: it blocks nothing and needs no confirming."""
     reports, last = Reports(jobs=rows), rows[-1]
     verdict = judge_reports(reports, None, blocks=False, now=last["updated_at"])
     return Backend(
@@ -375,14 +375,14 @@ def job_word(job: Job) -> str:
 
 
 def describe_history(job: Job) -> str:
-    """Return how a failing job compares with the same elsewhere; empty where there is nothing to compare with."""
+    """Describe how a failing job compares with the same job elsewhere; empty without anything to compare with."""
     if job.history is None or job.history is History.NO_BASELINE:
         return ""
     return f"{job.history}: {explain_history(job)}"
 
 
 def explain_history(job: Job) -> str:
-    """Return why a failing job is said to be new, known or flaky."""
+    """Explain why a failing job is called new, known or flaky."""
     if job.history_why:
         return job.history_why
     if job.history is History.KNOWN and job.evidence_elsewhere:
@@ -483,7 +483,7 @@ def _counted(backend: Backend, counts: str) -> str:
 
 
 def _failed(backend: Backend) -> str:
-    """Count tests where every failing job did, else jobs: no failure may look like "0 failed"."""
+    """Count failed tests where every failing job counted them, else jobs: no failure may look like "0 failed"."""
     failing = backend.failing
     if all(job.failed for job in failing):
         return _tests(backend.jobs)

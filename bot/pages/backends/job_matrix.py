@@ -133,7 +133,7 @@ class _Commit:
 
 
 def build_matrix(rows: Iterable[GridJob], *, most: int, fold: int | None = FOLD) -> Matrix:
-    """Return the grid of the newest `most` commits; `rows` are newest first, `fold` None shows every column."""
+    """Build the grid of the newest `most` commits; `rows` are newest first, `fold` None shows every column."""
     commits: dict[CommitPlace, _Commit] = {}
     more = False
     for row in rows:
@@ -170,13 +170,13 @@ def build_matrix(rows: Iterable[GridJob], *, most: int, fold: int | None = FOLD)
 
 
 def _place(row: GridJob) -> CommitPlace:
-    """Return the line a job is on: each nightly build has its own, of a commit the newest run counts."""
+    """Return the row a job is on: each nightly build has its own; of a commit the newest run counts."""
     build = row["run_id"] if row["event_type"] in BUILDS else ""
     return row["upstream_repo"], row["pr_number"], row["head_sha"] or "", build
 
 
 def _at(row: GridJob) -> int:
-    """Return when a line was: a nightly build when it ended, others when they were reported."""
+    """Return the time of a row: when a nightly build ended, or when other jobs were reported."""
     ended = visibility.job_times(row).completed_at if row["event_type"] in BUILDS else None
     return ended or row["received_at"]
 
@@ -206,7 +206,7 @@ def anchor_of_job(workflow: str, name: str) -> str:
 
 
 def name_shards(name: str) -> str:
-    """Return what all shards of a job are called: with their count in place of their numbers."""
+    """Return the common name of a job's shards, with their count in place of their numbers."""
 
     def hide(match: re.Match[str]) -> str:
         number, between, count = match.groups()
@@ -226,7 +226,7 @@ def _cells(
 
 
 def _cell(key: str, members: list[list[GridJob]]) -> MatrixCell:
-    """Return one cell; of each job the newest attempt of the newest run counts."""
+    """Build a cell from the newest attempt of each job's newest run."""
     newest: list[GridJob] = []
     earlier: list[GridJob] = []
     for rows in members:
@@ -262,7 +262,7 @@ def _digest(*words: object) -> str:
 def _worst(
     columns: list[MatrixColumn], lines: list[dict[MatrixColumn, MatrixCell]], most: int
 ) -> list[MatrixColumn]:
-    """Return the columns with the most red cells, in their order."""
+    """Return the columns with the most red cells, in their original order."""
     reds = {
         column: sum(column in cells and cells[column].tone == "bad" for cells in lines) for column in columns
     }

@@ -57,7 +57,7 @@ def _volume(tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | Non
 
 
 def _timed(name: str, tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | None]]]:
-    pairs = stats.read_medians(tallies, name)
+    pairs = stats.median_times(tallies, name)
     return [("median", [middle for middle, _ in pairs]), ("p90", [high for _, high in pairs])]
 
 
@@ -198,7 +198,7 @@ def _json_query(selection: Selection) -> dict[str, object]:
 
 def _backend_days(backend: Health, known: list[Day], window: Window) -> list[BackendDay]:
     tallies = stats.tallies_by_day(known, first=window.first, last=window.last)
-    execution, queue = stats.read_medians(tallies, "execution"), stats.read_medians(tallies, "queue")
+    execution, queue = stats.median_times(tallies, "execution"), stats.median_times(tallies, "queue")
     return [
         BackendDay(
             repo=backend.repo,

@@ -21,9 +21,7 @@ from bot.oot.culprits.advance import read_situation
 from bot.oot.culprits.search import most_runs_left, next_steps
 from bot.oot.culprits.tables import BisectRow, StepRow
 from bot.oot.results.visibility import read_private_names
-from bot.web import access
-from bot.web import openapi as op
-from bot.web import parameters as declare
+from bot.web import access, openapi, parameters
 from bot.web.answers import Answer, RowAnswer, fill_struct
 from bot.web.openapi import NOT_FOUND, UNKNOWN_REPOSITORY
 from bot.web.parameters import REPO, REPOSITORY
@@ -66,7 +64,7 @@ class Point(NamedTuple):
 
 
 def state_of(commit: SeenCommit) -> PointState:
-    """Return what is shown of a commit."""
+    """Return the state that is shown of a commit."""
     if commit.is_good:
         return "good"
     if commit.is_bad:
@@ -76,14 +74,13 @@ def state_of(commit: SeenCommit) -> PointState:
     return "skipped" if commit.is_left_alone or commit.vain else "not_asked"
 
 
-def read_points(seen: Sequence[SeenCommit], culprits: Collection[str]) -> list[Point]:
+def points_of(seen: Sequence[SeenCommit], culprits: Collection[str]) -> list[Point]:
     """Return the points of a line, oldest first."""
     fold = len(seen) > EACH_MOST
     points: list[Point] = []
     for commit in seen:
-        state: PointState = (
-            "bad" if commit.sha in culprits else state_of(commit)
-        )  # also where its runs are not kept any more
+        # a culprit is bad also where its runs are not kept any more
+        state: PointState = "bad" if commit.sha in culprits else state_of(commit)
         if fold and state == "not_asked" and points and points[-1].state == "not_asked":
             points[-1] = points[-1]._replace(commits=points[-1].commits + 1)
         else:
@@ -92,7 +89,7 @@ def read_points(seen: Sequence[SeenCommit], culprits: Collection[str]) -> list[P
 
 
 def draw_line(points: Sequence[Point]) -> Markup:
-    """Return the line as inline pictures, one a row."""
+    """Draw the line as inline pictures, one per row."""
     rows = [points[start : start + POINTS_A_ROW] for start in range(0, len(points), POINTS_A_ROW)]
     return Markup("").join(_row(row, last=at == len(rows) - 1) for at, row in enumerate(rows))
 
@@ -126,7 +123,7 @@ def _point(point: Point, x: int) -> str:
     )
 
 
-def read_legend() -> Iterator[tuple[str, str, str]]:
+def legend() -> Iterator[tuple[str, str, str]]:
     """Yield sign, tone and word of each state."""
     for state, (sign, tone) in MARKS.items():
         yield sign or "○", tone, POINT_WORDS[state]
@@ -190,8 +187,8 @@ class SearchAnswer(Answer, frozen=True, kw_only=True):
 SHOWN = 100
 RUNNING = 30  # seconds until the page of a search under way is reloaded
 IDENTIFIER = "[0-9a-f]{10}"
-STATE = declare.choice("state", ("", *rows.STATES), "only in this state")
-ID = declare.in_path("id", str, "the id of the search", parse=str, default="")
+STATE = parameters.choice("state", ("", *rows.STATES), "only in this state")
+ID = parameters.in_path("id", str, "the id of the search", parse=str, default="")
 TONES = {
     "running": "wait", "waiting": "idle", "found": "bad", "not_found": "good", "gave_up": "warn", "cancelled": "idle",
 }  # fmt: skip
@@ -263,47 +260,47 @@ class SearchPage:
     def points(self) -> list[Point]:
         """The line of its commits."""
         culprits = {self.search["culprit_sha"] or ""} if self.search["confidence"] == "commit" else set()
-        return read_points(self.situation.seen, culprits) if self.situation else []
+        return points_of(self.situation.seen, culprits) if self.situation else []
 
 
-async def has_searches(asked: Query, repo: str) -> bool:
+async def has_searches(query: Query, repo: str) -> bool:
     """Whether a culprit was ever searched for in a repository."""
     with contextlib.suppress(Rejected):
-        branch = await branch_reads.find_branch(asked.tx, asked.hidden, repo, "")
-        return bool(await rows.read_searches_of(asked.tx, branch.repository["repository_id"], limit=1))
+        branch = await branch_reads.find_branch(query.tx, query.hidden, repo, "")
+        return bool(await rows.read_searches_of(query.tx, branch.repository["repository_id"], limit=1))
     return False
 
 
-async def read_searches(asked: Query) -> SearchList:
+async def read_searches(query: Query) -> SearchList:
     """Read the newest searches of a repository that may be shown."""
-    tx = asked.tx
-    branch = await branch_reads.find_branch(tx, asked.hidden, asked[REPO], "")
+    tx = query.tx
+    branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], "")
     identifier = branch.repository["repository_id"]
-    searches = await rows.read_searches_of(tx, identifier, limit=SHOWN, state=asked[STATE])
-    hidden = await hidden_backends(asked, {row["backend"] for row in searches if row["backend"]})
+    searches = await rows.read_searches_of(tx, identifier, limit=SHOWN, state=query[STATE])
+    hidden = await hidden_backends(query, {row["backend"] for row in searches if row["backend"]})
     return SearchList(
         repo=branch.repository["full_name"],
-        state=asked[STATE],
+        state=query[STATE],
         searches=[row for row in searches if row["backend"].casefold() not in hidden],
         called=labels_of(await allowlists.read_in_force(tx)),
         measures=await scan.read_measures(tx, identifier),
-        url=asked.settings.url,
+        url=query.settings.url,
     )
 
 
-async def read_search(asked: Query) -> SearchPage:
+async def read_search(query: Query) -> SearchPage:
     """Read one search; raises Rejected 404."""
-    tx = asked.tx
-    branch = await branch_reads.find_branch(tx, asked.hidden, asked[REPO], "")
-    search = await rows.get_search(tx, asked[ID])
+    tx = query.tx
+    branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], "")
+    search = await rows.get_search(tx, query[ID])
     if search is None or not _is_of(search, branch):
-        raise NOT_FOUND.because(f"{asked[REPO]} has no search {asked[ID]}")
+        raise NOT_FOUND.because(f"{query[REPO]} has no search {query[ID]}")
     backend = search["backend"]
-    if backend and await hidden_backends(asked, {backend}):
-        raise NOT_FOUND.because(f"{asked[REPO]} has no search {asked[ID]}")
+    if backend and await hidden_backends(query, {backend}):
+        raise NOT_FOUND.because(f"{query[REPO]} has no search {query[ID]}")
     listed = await allowlists.read_in_force(tx)
     entry = listed.find(backend) if listed and backend else None
-    situation = await read_situation(tx, asked.settings, search, entry)
+    situation = await read_situation(tx, query.settings, search, entry)
     runs = situation.runs if situation else ()
     return SearchPage(
         search=search,
@@ -312,17 +309,17 @@ async def read_search(asked: Query) -> SearchPage:
         situation=situation,
         times=await advance.read_times(tx, backend) if backend else None,
         run_urls={run.dispatch_id: run.url for run in runs if run.dispatch_id and run.url},
-        github=web_url(asked.settings.github_api_url),
-        url=asked.settings.url,
+        github=web_url(query.settings.github_api_url),
+        url=query.settings.url,
     )
 
 
-async def hidden_backends(asked: Query, backends: set[str]) -> set[str]:
+async def hidden_backends(query: Query, backends: set[str]) -> set[str]:
     """Return which of these backends' searches may not be shown to the caller, case folded."""
-    if access.reads_private(asked.request):
+    if access.reads_private(query.request):
         return set()
-    private = await read_private_names(asked.tx, asked.settings, backends)
-    return {name.casefold() for name in backends if private.hides(name) or asked.hidden.has(name)}
+    private = await read_private_names(query.tx, query.settings, backends)
+    return {name.casefold() for name in backends if private.hides(name) or query.hidden.has(name)}
 
 
 def labels_of(listed: Allowlist | None) -> dict[str, str]:
@@ -372,7 +369,7 @@ def show_search(page: SearchPage) -> dict[str, Any]:
         "next": page.next,
         "purposes": PURPOSES,
         "line": draw_line(page.points),
-        "legend": list(read_legend()),
+        "legend": list(legend()),
         "commits": titles,
         "steps": [(step, *OUTCOMES[step["outcome"]]) for step in page.steps],
         "run_urls": page.run_urls,
@@ -403,13 +400,8 @@ def answer_search(page: SearchPage) -> SearchAnswer:
     )
 
 
-def page_of(search: BisectRow) -> str:
-    """Return the page of a search, below the address of this bot."""
-    return f"/{search['upstream_repo']}/bisects/{search['id']}"
-
-
 def _search(row: BisectRow, url: str) -> Search:
-    return fill_struct(Search, row, page_url=url + page_of(row))
+    return fill_struct(Search, row, page_url=url + rows.page_of_search(row))
 
 
 VIEWS = (
@@ -423,7 +415,7 @@ VIEWS = (
             content=Searches,
             name="bisects",
             summary="Searches for the commits that broke something",
-            topic=op.CI,
+            topic=openapi.CI,
             refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
             link=lambda page: {"repo": page.repo, "state": page.state},
         ),
@@ -443,7 +435,7 @@ VIEWS = (
             content=SearchAnswer,
             name="bisect",
             summary="A search, with its steps and commits",
-            topic=op.CI,
+            topic=openapi.CI,
             refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
         ),
     ),

@@ -1,22 +1,19 @@
-"""What searches add to notices and other pages: grid, failure, the culprit's pull request and commit."""
+"""What searches add to other pages: the grid, a failure, the culprit's pull request and commit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.core.feature import Condition, ConditionSubject
 from bot.jobs import branch_history
 from bot.oot.allowlist import versions as allowlists
 from bot.oot.culprits import rows
 from bot.oot.culprits.signals import BACKENDS, column_name
 from bot.oot.culprits.start import terms_of
 from bot.oot.results.visibility import read_private_names
-from bot.pages.culprits.searches import labels_of, page_of
+from bot.pages.culprits.searches import labels_of
 from bot.web.blocks import Block, BlockForm, BlockLine, GridNotes
 
 if TYPE_CHECKING:
-    from bot.context import Context
-    from bot.core.feature import ConditionScope
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.oot.allowlist.allowlist import Allowlist
@@ -62,7 +59,7 @@ async def mark_grid(tx: Transaction, subject: GridSubject) -> GridNotes:
     commits: dict[str, tuple[BlockLine, ...]] = {}
     for row in await _visible(tx, subject.settings, culprits):
         label = labels.get(row["backend"].casefold(), row["backend"] or "upstream")
-        line = BlockLine(text=f"broke {label}", url=page_of(row), tone="bad")
+        line = BlockLine(text=f"broke {label}", url=rows.page_of_search(row), tone="bad")
         commits[row["culprit_sha"] or ""] = (*commits.get(row["culprit_sha"] or "", ()), line)
     return GridNotes(columns=columns, forms=forms, commits=commits)
 
@@ -95,7 +92,7 @@ async def describe_failure(tx: Transaction, subject: FailureSubject) -> list[Blo
 
 
 async def describe_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return what a pull request broke, once it was merged."""
+    """Return what a pull request broke after it was merged."""
     branch = await branch_history.find_branch_of(tx, subject.repo, "")
     if branch is None:
         return []
@@ -121,7 +118,7 @@ async def mark_runs(tx: Transaction, subject: BackendRunsSubject) -> dict[str, B
 
 
 async def _visible(tx: Transaction, settings: Settings, searches: list[BisectRow]) -> list[BisectRow]:
-    """Return the searches whose jobs anyone may see the names of."""
+    """Return the searches of jobs whose names anyone may see."""
     backends = {row["backend"] for row in searches if row["backend"]}
     private = await read_private_names(tx, settings, backends) if backends else None
     return [row for row in searches if not (private and private.hides(row["backend"]))]
@@ -129,11 +126,15 @@ async def _visible(tx: Transaction, settings: Settings, searches: list[BisectRow
 
 def _line(row: BisectRow) -> BlockLine:
     words = row["why"] if row["state"] in {"found", "not_found"} else f"{WORDS[row['state']]}: {row['why']}"
-    return BlockLine(text=words.rstrip(": "), url=page_of(row), tone=TONES.get(row["state"], "idle"))
+    return BlockLine(
+        text=words.rstrip(": "), url=rows.page_of_search(row), tone=TONES.get(row["state"], "idle")
+    )
 
 
 def _block(searches: list[BisectRow]) -> list[Block]:
-    lines = tuple(BlockLine(text=row["why"], url=page_of(row), tone="bad") for row in searches[:SHOWN])
+    lines = tuple(
+        BlockLine(text=row["why"], url=rows.page_of_search(row), tone="bad") for row in searches[:SHOWN]
+    )
     return [Block(heading=HEADING, lines=lines)] if lines else []
 
 
@@ -154,39 +155,5 @@ def _form(subject: GridSubject, name: str, listed: Allowlist | None) -> BlockFor
 
 
 def _grid_labels(listed: Allowlist | None) -> dict[str, str]:
-    """Return what backends are called in the names of the grid's columns."""
+    """Return how the grid's columns name each backend."""
     return {entry.key: entry.device or entry.repo for entry in (listed.entries if listed else ())}
-
-
-RECENT = 86_400_000  # milliseconds: what was found before, while nothing was sent, is on the pages only
-
-
-async def read_conditions(_context: Context, tx: Transaction, scope: ConditionScope) -> list[Condition]:
-    """Return the culprits that were found in the last day; that a search is over never changes again."""
-    listed = await allowlists.read_in_force(tx)
-    conditions = []
-    for search in await rows.read_found_since(tx, None, tx.now - RECENT):
-        backend = search["backend"]
-        if scope.hidden.has(search["upstream_repo"], search["repository_id"]) or (
-            backend and scope.hidden.has(backend)
-        ):
-            continue
-        entry = listed.find(backend) if listed and backend else None
-        about = ConditionSubject(
-            repo=search["upstream_repo"],
-            branch=search["branch"],
-            backend=backend,
-            oncalls=entry.oncalls if entry else (),
-            path=page_of(search),
-        )
-        conditions.append(
-            Condition(
-                event="culprit_found",
-                key=search["id"],
-                holds=True,
-                heading=search["why"],
-                since=search["ended_at"],
-                subject=about,
-            )
-        )
-    return conditions

@@ -73,47 +73,49 @@ class SeriesOverTime:
     words: str
 
 
-async def read_series(asked: Query) -> SeriesOverTime:
+async def read_series(query: Query) -> SeriesOverTime:
     """Read a series; raises Rejected 404."""
-    window = await read_window(asked)
+    window = await read_window(query)
     own, first = window.owners, window.first
-    series = await benchmark_rows.series_by_digest(asked.tx, asked[SERIES])
+    series = await benchmark_rows.series_by_digest(query.tx, query[SERIES])
     known = [series["id"]] if series else []
-    points = await benchmark_rows.points_of_series(asked.tx, own, known, first=0, trusted=False)
+    points = await benchmark_rows.points_of_series(query.tx, own, known, first=0, trusted=False)
     if series is None or not points:
-        raise NO_SERIES.because(f"no series {asked[SERIES]} was measured in {asked[REPO]}")
-    trend = await benchmark_rows.read_trend(asked.tx, own, series["id"])
-    chosen = asked.settings.of(JobReportSettings).ci_benchmark_directions
+        raise NO_SERIES.because(f"no series {query[SERIES]} was measured in {query[REPO]}")
+    trend = await benchmark_rows.read_trend(query.tx, own, series["id"])
+    chosen = query.settings.of(JobReportSettings).ci_benchmark_directions
     step = trend and trend["step_change"]
     return SeriesOverTime(
         window=window,
         series=series,
         trend=trend,
-        points=[one for one in points if one["day"] >= first],
-        lines=await _lines(asked, own, series, first) if asked.for_page else {},
+        points=[point for point in points if point["day"] >= first],
+        lines=await _lines(query, own, series, first) if query.for_page else {},
         better=benchmark_judgement.better_direction(series["metric"], chosen),
         words="" if step is None else benchmark_judgement.change_in_words(series["metric"], step, chosen),
     )
 
 
 async def _lines(
-    asked: Query, own: set[int], series: SeriesRow, first: int
+    query: Query, own: set[int], series: SeriesRow, first: int
 ) -> dict[str, list[SeriesPointRow]]:
-    """Return the trusted points of the same model and metric, on each device of each repository that may be shown."""
-    called = await day_window.backend_labels(asked)
+    """Return the trusted points of the same model and metric, on each device of each visible repository."""
+    called = await day_window.backend_labels(query)
     labels = dict.fromkeys(own, "")
-    for upstream in [one for one in asked.settings.upstream_repo if one.casefold() != asked[REPO].casefold()]:
-        labels |= dict.fromkeys(await day_window.visible_ids(asked, upstream), "upstream")
-    for repo, ids in await day_window.visible_backends(asked, asked.settings.upstream_repo[0]):
+    for upstream in [
+        repo for repo in query.settings.upstream_repo if repo.casefold() != query[REPO].casefold()
+    ]:
+        labels |= dict.fromkeys(await day_window.visible_ids(query, upstream), "upstream")
+    for repo, ids in await day_window.visible_backends(query, query.settings.upstream_repo[0]):
         if not ids & own:
             labels |= dict.fromkeys(ids, called.get(repo.casefold(), repo))
-    beside = await benchmark_rows.series_beside(asked.tx, series, limit=SERIES_BESIDE)
-    names = {one["id"]: one for one in beside}
-    found: dict[str, list[SeriesPointRow]] = {_name(series, ""): []}  # its own line is the first
-    for point in await benchmark_rows.points_of_series(asked.tx, labels, names, first=first):
+    beside = await benchmark_rows.series_beside(query.tx, series, limit=SERIES_BESIDE)
+    names = {row["id"]: row for row in beside}
+    lines: dict[str, list[SeriesPointRow]] = {_name(series, ""): []}  # its own line is the first
+    for point in await benchmark_rows.points_of_series(query.tx, labels, names, first=first):
         name = _name(names[point["series_id"]], labels[point["repository_id"]])
-        found.setdefault(name, []).append(point)
-    return found
+        lines.setdefault(name, []).append(point)
+    return lines
 
 
 def _name(series: SeriesRow, label: str) -> str:
@@ -121,25 +123,25 @@ def _name(series: SeriesRow, label: str) -> str:
     return " ".join(part for part in dict.fromkeys(parts) if part) or series["model"] or series["metric"]
 
 
-def page_values(found: SeriesOverTime) -> dict[str, Any]:
+def page_values(history: SeriesOverTime) -> dict[str, Any]:
     """Return what the page shows."""
-    return found.window.page | {
-        "found": found,
-        "series": found.series,
-        "trend": found.trend,
-        "charts": [_chart(found)] if found.lines else [],
-        "listed": found.points[:POINTS_LISTED],
-        "more": max(len(found.points) - POINTS_LISTED, 0),
+    return history.window.page | {
+        "history": history,
+        "series": history.series,
+        "trend": history.trend,
+        "charts": [_chart(history)] if history.lines else [],
+        "listed": history.points[:POINTS_LISTED],
+        "more": max(len(history.points) - POINTS_LISTED, 0),
     }
 
 
-def _chart(found: SeriesOverTime) -> Chart:
+def _chart(history: SeriesOverTime) -> Chart:
     """Return the chart of a series and those beside it; a click leads to the commit that the series had on that day."""
-    lines = [(name, _by_day(points)) for name, points in list(found.lines.items())[:CURVES]]
-    title = f"{found.series['metric']}, medians of a day"
-    measured = {one["day"]: one["head_sha"] for one in reversed(found.points) if one["trusted"]}
-    links = {day: f"/{found.window.repo}/commit/{sha}" for day, sha in measured.items()}
-    return found.window.chart(title, lines, links=links)
+    lines = [(name, _by_day(points)) for name, points in list(history.lines.items())[:CURVES]]
+    title = f"{history.series['metric']}, medians of a day"
+    measured = {point["day"]: point["head_sha"] for point in reversed(history.points) if point["trusted"]}
+    links = {day: f"/{history.window.repo}/commit/{sha}" for day, sha in measured.items()}
+    return history.window.chart(title, lines, links=links)
 
 
 def _by_day(points: Iterable[SeriesPointRow]) -> dict[int, float]:
@@ -150,12 +152,12 @@ def _by_day(points: Iterable[SeriesPointRow]) -> dict[int, float]:
     return {day: median(values) for day, values in by_day.items()}
 
 
-def json_answer(found: SeriesOverTime) -> BenchmarkSeries:
+def json_answer(history: SeriesOverTime) -> BenchmarkSeries:
     """Return the JSON of a series."""
     return BenchmarkSeries(
-        names=fill_struct(SeriesDescription, found.series),
-        better=found.better,
-        points=[fill_struct(BenchmarkPoint, one) for one in found.points],
+        names=fill_struct(SeriesDescription, history.series),
+        better=history.better,
+        points=[fill_struct(BenchmarkPoint, point) for point in history.points],
     )
 
 
@@ -175,10 +177,10 @@ VIEW = View(
         summary="A series of a benchmark over time",
         topic=op.CI,
         refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, NO_SERIES),
-        link=lambda found: {
-            "repo": found.window.repo,
-            "series": found.series["digest"].hex()[:DIGEST_DIGITS],
-            "days": found.window.size,
+        link=lambda history: {
+            "repo": history.window.repo,
+            "series": history.series["digest"].hex()[:DIGEST_DIGITS],
+            "days": history.window.size,
         },
     ),
 )

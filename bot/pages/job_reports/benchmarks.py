@@ -50,7 +50,7 @@ class DeviceColumn(NamedTuple):
 
 
 class ModelRow(NamedTuple):
-    """A row: a model in one of its ways."""
+    """A row: a model in one variant."""
 
     name: str
     about: str  # compiler, mode and type of numbers
@@ -75,27 +75,29 @@ class DeviceTable:
 def arrange_devices(
     trends: Sequence[NamedSeriesTrend], repositories: Mapping[int, ShownRepository], first: str
 ) -> DeviceTable:
-    """Return the table of some series; `first` is the repository whose devices come first."""
-    seen = {DeviceColumn(*repositories[one["repository_id"]], _device(one)) for one in trends}
-    columns = sorted(seen, key=lambda one: (one.repo.casefold() != first.casefold(), one.label, one.device))
+    """Arrange some series as a table; the devices of the repository `first` come first."""
+    seen = {DeviceColumn(*repositories[trend["repository_id"]], _device(trend)) for trend in trends}
+    columns = sorted(
+        seen, key=lambda column: (column.repo.casefold() != first.casefold(), column.label, column.device)
+    )
     columns = columns[:COLUMNS_SHOWN]
     places = {(column.repo, column.device): at for at, column in enumerate(columns)}
     rows: defaultdict[ModelRow, Cells] = defaultdict(lambda: [[] for _ in columns])
-    for one in trends:
-        at = places.get((repositories[one["repository_id"]].repo, _device(one)))
+    for trend in trends:
+        at = places.get((repositories[trend["repository_id"]].repo, _device(trend)))
         if at is not None:
-            about = _joined(one["backend"], one["mode"], one["dtype"])
-            rows[ModelRow(one["model"], about)][at].append(one)
+            about = _joined(trend["backend"], trend["mode"], trend["dtype"])
+            rows[ModelRow(trend["model"], about)][at].append(trend)
     return DeviceTable(columns=columns, rows=rows)
 
 
 def has_geomeans(metric: str) -> bool:
-    """Whether the mean of a metric over models says anything: of speedups it does."""
+    """Whether a mean over models makes sense for a metric: it does for speedups."""
     return fnmatchcase(metric.casefold(), benchmark_judgement.SPEEDUP)
 
 
-def _device(one: NamedSeriesTrend) -> str:
-    return _joined(one["device"], one["arch"])
+def _device(trend: NamedSeriesTrend) -> str:
+    return _joined(trend["device"], trend["arch"])
 
 
 def _joined(*parts: str) -> str:
@@ -103,7 +105,7 @@ def _joined(*parts: str) -> str:
 
 
 def _geomean(cells: Cells) -> float | None:
-    values = [one["value"] for series in cells for one in series]
+    values = [trend["value"] for series in cells for trend in series]
     above = [value for value in values if value and value > 0]
     return geometric_mean(above) if above else None
 
@@ -146,7 +148,7 @@ class SeriesDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedCommits:
-    """Two commits, and what differs between them: what is worse first, the largest changes before others."""
+    """Two commits, and what differs between them: what is worse first, then the largest changes."""
 
     base: str
     head: str
@@ -157,38 +159,38 @@ class ComparedCommits:
         return [
             fill_struct(
                 ComparedSeries,
-                one.series,
-                series=one.series["digest"].hex()[:DIGEST_DIGITS],
-                base=one.base,
-                head=one.head,
-                change=one.change,
-                worse=one.worse,
+                difference.series,
+                series=difference.series["digest"].hex()[:DIGEST_DIGITS],
+                base=difference.base,
+                head=difference.head,
+                change=difference.change,
+                worse=difference.worse,
             )
-            for one in self.differences
+            for difference in self.differences
         ]
 
 
-async def compare_commits(asked: Query, owners: set[int], chosen: Directions) -> ComparedCommits | None:
-    """Compare the commits that the address names; None where it does not name both."""
-    if not asked[BASE] or not asked[HEAD]:
+async def compare_commits(query: Query, owners: set[int], chosen: Directions) -> ComparedCommits | None:
+    """Compare the commits that the address names; None if it does not name both."""
+    if not query[BASE] or not query[HEAD]:
         return None
-    before, after = [await _values_on_commit(asked.tx, owners, asked[one]) for one in (BASE, HEAD)]
+    before, after = [await _values_on_commit(query.tx, owners, query[sha]) for sha in (BASE, HEAD)]
     shared = before.keys() & after.keys()
-    series = await benchmark_rows.series_by_id(asked.tx, shared)
-    found = [_difference(series[one], before[one], after[one], chosen) for one in shared if before[one]]
-    found.sort(
-        key=lambda one: (one.worse is not True, -abs(one.change), one.series["model"], one.series["id"])
+    series = await benchmark_rows.series_by_id(query.tx, shared)
+    differences = [_difference(series[key], before[key], after[key], chosen) for key in shared if before[key]]
+    differences.sort(
+        key=lambda pair: (pair.worse is not True, -abs(pair.change), pair.series["model"], pair.series["id"])
     )
-    return ComparedCommits(base=asked[BASE], head=asked[HEAD], differences=found[:DIFFERENCES_LISTED])
+    return ComparedCommits(base=query[BASE], head=query[HEAD], differences=differences[:DIFFERENCES_LISTED])
 
 
 async def _values_on_commit(tx: Transaction, owners: set[int], sha: str) -> dict[int, float]:
     """Return the median of each series on a commit."""
-    found: dict[int, list[float]] = {}
+    values_of: dict[int, list[float]] = {}
     for point in await benchmark_rows.points_on_commit(tx, owners, sha):
         if point["median"] is not None:
-            found.setdefault(point["series_id"], []).append(point["median"])
-    return {series: median(values) for series, values in found.items()}
+            values_of.setdefault(point["series_id"], []).append(point["median"])
+    return {series: median(values) for series, values in values_of.items()}
 
 
 def _difference(series: SeriesRow, before: float, after: float, chosen: Directions) -> SeriesDifference:
@@ -240,7 +242,7 @@ class BenchmarkOverview:
     """How the series of a repository and its backends stand."""
 
     window: DayWindow
-    asked: SeriesSubject
+    subject: SeriesSubject
     measured: list[tuple[str, str, int, int]]
     trends: list[NamedSeriesTrend]
     repositories: Mapping[int, ShownRepository]
@@ -248,85 +250,85 @@ class BenchmarkOverview:
     compared: ComparedCommits | None
 
 
-async def read_benchmarks(asked: Query) -> BenchmarkOverview:
+async def read_benchmarks(query: Query) -> BenchmarkOverview:
     """Read how series stand."""
-    window = await read_window(asked)
-    repositories = await _repositories(asked, window.owners)
-    measured = await benchmark_rows.read_measured(asked.tx, repositories, since=window.since)
+    window = await read_window(query)
+    repositories = await _repositories(query, window.owners)
+    measured = await benchmark_rows.read_measured(query.tx, repositories, since=window.since)
     wanted: SeriesSubject = {
-        "benchmark": asked[BENCHMARK], "model": asked[MODEL], "metric": asked[METRIC], "device": asked[DEVICE],
+        "benchmark": query[BENCHMARK], "model": query[MODEL], "metric": query[METRIC], "device": query[DEVICE],
     }  # fmt: skip
-    if asked.for_page and measured and not wanted["metric"]:  # one table has one metric
-        first = next((one for one in measured if wanted["benchmark"] in ("", one[0])), measured[0])
+    if query.for_page and measured and not wanted["metric"]:  # one table has one metric
+        first = next((row for row in measured if wanted["benchmark"] in ("", row[0])), measured[0])
         wanted["benchmark"], wanted["metric"] = first[0], first[1]
-    chosen = asked.settings.of(JobReportSettings).ci_benchmark_directions
+    chosen = query.settings.of(JobReportSettings).ci_benchmark_directions
     return BenchmarkOverview(
         window=window,
-        asked=wanted,
+        subject=wanted,
         measured=measured,
-        trends=await benchmark_rows.read_trends(asked.tx, repositories, wanted, since=window.since),
+        trends=await benchmark_rows.read_trends(query.tx, repositories, wanted, since=window.since),
         repositories=repositories,
         directions=chosen,
-        compared=await compare_commits(asked, window.owners, chosen),
+        compared=await compare_commits(query, window.owners, chosen),
     )
 
 
-async def _repositories(asked: Query, owners: set[int]) -> dict[int, ShownRepository]:
+async def _repositories(query: Query, owners: set[int]) -> dict[int, ShownRepository]:
     """Return the repository of the page and its backends, by their ids."""
-    found = dict.fromkeys(owners, ShownRepository(asked[REPO], ""))
-    labels = await day_window.backend_labels(asked)
-    for repo, ids in await day_window.visible_backends(asked, asked[REPO]):
-        found |= dict.fromkeys(ids, ShownRepository(repo, labels.get(repo.casefold(), repo)))
-    return found
+    repositories = dict.fromkeys(owners, ShownRepository(query[REPO], ""))
+    labels = await day_window.backend_labels(query)
+    for repo, ids in await day_window.visible_backends(query, query[REPO]):
+        repositories |= dict.fromkeys(ids, ShownRepository(repo, labels.get(repo.casefold(), repo)))
+    return repositories
 
 
-def page_values(found: BenchmarkOverview) -> dict[str, Any]:
+def page_values(overview: BenchmarkOverview) -> dict[str, Any]:
     """Return what the page shows."""
-    table = arrange_devices(found.trends, found.repositories, found.window.repo)
-    return found.window.page | {
-        "found": found,
+    table = arrange_devices(overview.trends, overview.repositories, overview.window.repo)
+    return overview.window.page | {
+        "overview": overview,
         "columns": table.columns,
         "rows": list(table.rows.items())[:MODELS_SHOWN],
         "more": max(len(table.rows) - MODELS_SHOWN, 0),
-        "geomeans": table.geomeans if has_geomeans(found.asked["metric"]) else [],
-        "regressions": [one for one in found.trends if one["worse"]][:REGRESSIONS_SHOWN],
+        "geomeans": table.geomeans if has_geomeans(overview.subject["metric"]) else [],
+        "regressions": [trend for trend in overview.trends if trend["worse"]][:REGRESSIONS_SHOWN],
         "page_of": series_page,
-        "words": lambda one: benchmark_judgement.change_in_words(
-            one["metric"], one["step_change"], found.directions
+        "words": lambda trend: benchmark_judgement.change_in_words(
+            trend["metric"], trend["step_change"], overview.directions
         ),
-        "better": benchmark_judgement.better_direction(found.asked["metric"], found.directions),
-        "link": lambda **changed: _link(found, changed),
-        "rest": "&" + urlencode({name: value for name, value in found.asked.items() if value}),
+        "better": benchmark_judgement.better_direction(overview.subject["metric"], overview.directions),
+        "link": lambda **changed: _link(overview, changed),
+        "rest": "&" + urlencode({name: value for name, value in overview.subject.items() if value}),
     }
 
 
-def series_page(found: BenchmarkOverview, one: NamedSeriesTrend) -> str:
+def series_page(overview: BenchmarkOverview, trend: NamedSeriesTrend) -> str:
     """Return the page of a series."""
-    repo = found.repositories[one["repository_id"]].repo
-    return f"/{repo}/benchmarks/{one['digest'].hex()[:DIGEST_DIGITS]}?days={found.window.size}"
+    repo = overview.repositories[trend["repository_id"]].repo
+    return f"/{repo}/benchmarks/{trend['digest'].hex()[:DIGEST_DIGITS]}?days={overview.window.size}"
 
 
-def _link(found: BenchmarkOverview, changed: Mapping[str, object]) -> str:
-    now = {"days": found.window.size, **found.asked, **changed}
-    asked = urlencode({name: value for name, value in now.items() if value})
-    return f"/{found.window.repo}/benchmarks?{asked}"
+def _link(overview: BenchmarkOverview, changed: Mapping[str, object]) -> str:
+    now = {"days": overview.window.size, **overview.subject, **changed}
+    parameters = urlencode({name: value for name, value in now.items() if value})
+    return f"/{overview.window.repo}/benchmarks?{parameters}"
 
 
-def json_answer(found: BenchmarkOverview) -> Benchmarks:
+def json_answer(overview: BenchmarkOverview) -> Benchmarks:
     """Return the JSON of the series."""
     return Benchmarks(
         series=[
             fill_struct(
                 BenchmarkTrend,
-                one,
-                series=one["digest"].hex()[:DIGEST_DIGITS],
-                repo=found.repositories[one["repository_id"]].repo,
-                standing=fill_struct(BenchmarkStanding, one),
-                better=benchmark_judgement.better_direction(one["metric"], found.directions),
+                trend,
+                series=trend["digest"].hex()[:DIGEST_DIGITS],
+                repo=overview.repositories[trend["repository_id"]].repo,
+                standing=fill_struct(BenchmarkStanding, trend),
+                better=benchmark_judgement.better_direction(trend["metric"], overview.directions),
             )
-            for one in found.trends
+            for trend in overview.trends
         ],
-        compared=found.compared.answers() if found.compared else [],
+        compared=overview.compared.answers() if overview.compared else [],
     )
 
 
@@ -340,5 +342,5 @@ VIEW = repository_view(
     content=Benchmarks,
     name="benchmarks",
     summary="How benchmarks of a repository and of its backends stand",
-    link=lambda found: {"repo": found.window.repo, "days": found.window.size, **found.asked},
+    link=lambda overview: {"repo": overview.window.repo, "days": overview.window.size, **overview.subject},
 )

@@ -67,28 +67,30 @@ class RepositoryBuilds:
     backends: list[tuple[str, HitRate, int]]  # name, rate, seconds
 
 
-async def read_builds(asked: Query) -> RepositoryBuilds:
+async def read_builds(query: Query) -> RepositoryBuilds:
     """Read the builds of a repository."""
-    tx, build = asked.tx, asked[BUILD]
-    window = await read_window(asked, CACHE_SUM)
-    found = await caches.read_builds(tx, window.owners, since=window.since)
+    tx, build = query.tx, query[BUILD]
+    window = await read_window(query, CACHE_SUM)
+    builds = await caches.read_builds(tx, window.owners, since=window.since)
     days = await caches.read_days(tx, window.owners, first=window.first, base_name=build or None)
     return RepositoryBuilds(
         window=window,
         build=build,
-        builds=[one for one in found if build in ("", one["base_name"])],
+        builds=[row for row in builds if build in ("", row["base_name"])],
         days=_sum_by_day(days),
-        backends=await _backends(asked, window.first) if asked.for_page and not build else [],
+        backends=await _backends(query, window.first) if query.for_page and not build else [],
     )
 
 
-async def _backends(asked: Query, first: int) -> list[tuple[str, HitRate, int]]:
+async def _backends(query: Query, first: int) -> list[tuple[str, HitRate, int]]:
     """Return the rate of each backend, the lowest first."""
-    found = []
-    for name, owners in await day_window.visible_backends(asked, asked[REPO]):
-        if rows := await caches.read_days(asked.tx, owners, first=first):
-            found.append((name, _rate(rows), sum(one["seconds"] for one in rows)))
-    return sorted(found, key=lambda one: (UNKNOWN_RATE if one[1].share is None else one[1].share, one[0]))
+    rates = []
+    for name, owners in await day_window.visible_backends(query, query[REPO]):
+        if rows := await caches.read_days(query.tx, owners, first=first):
+            rates.append((name, _rate(rows), sum(row["seconds"] for row in rows)))
+    return sorted(
+        rates, key=lambda entry: (UNKNOWN_RATE if entry[1].share is None else entry[1].share, entry[0])
+    )
 
 
 def _rate(rows: Sequence[CacheDayRow]) -> HitRate:
@@ -106,34 +108,38 @@ def _sum_by_day(rows: Sequence[CacheDayRow]) -> list[CacheDayRow]:
 
 def _added(rows: list[CacheDayRow]) -> CacheDayRow:
     counted = caches.add_up_builds(rows)
-    jobs, seconds = (sum(one[name] for one in rows) for name in ("jobs", "seconds"))
+    jobs, seconds = (sum(row[name] for row in rows) for name in ("jobs", "seconds"))
     return {**rows[0], "base_name": "", "jobs": jobs, "seconds": seconds, **counted}  # type: ignore[typeddict-item]
 
 
-def page_values(found: RepositoryBuilds) -> dict[str, Any]:
+def page_values(result: RepositoryBuilds) -> dict[str, Any]:
     """Return what the page shows."""
-    counted = caches.add_up_builds(found.days)
-    return found.window.page | {
-        "found": found,
-        "listed": found.builds[:BUILDS_SHOWN],
-        "more": max(len(found.builds) - BUILDS_SHOWN, 0),
-        "total": _rate(found.days),
-        "charts": _charts(found),
+    counted = caches.add_up_builds(result.days)
+    return result.window.page | {
+        "result": result,
+        "listed": result.builds[:BUILDS_SHOWN],
+        "more": max(len(result.builds) - BUILDS_SHOWN, 0),
+        "total": _rate(result.days),
+        "charts": _charts(result),
         "reasons": list(counted["reasons"].items())[:REASONS],
         "not_cacheable": counted["not_cacheable"],
-        "rest": f"&build={quote(found.build)}" if found.build else "",
+        "rest": f"&build={quote(result.build)}" if result.build else "",
     }
 
 
-def _charts(found: RepositoryBuilds) -> list[Chart]:
-    rates = {one["day"]: caches.hit_rates(one["hits"], one["misses"]) for one in found.days}
+def _charts(result: RepositoryBuilds) -> list[Chart]:
+    rates = {row["day"]: caches.hit_rates(row["hits"], row["misses"]) for row in result.days}
     lookups = caches.add_counts(
-        {language: sum(rate) for language, rate in one.items() if language} for one in rates.values()
+        {language: sum(rate) for language, rate in by_language.items() if language}
+        for by_language in rates.values()
     )
     languages = list(lookups)[:LANGUAGES] if len(lookups) > 1 else []
-    shares = [("all", _shares(rates, ALL_LANGUAGES)), *((one, _shares(rates, one)) for one in languages)]
-    minutes = {one["day"]: one["seconds"] / 60 for one in found.days}
-    draw = found.window.chart
+    shares = [
+        ("all", _shares(rates, ALL_LANGUAGES)),
+        *((language, _shares(rates, language)) for language in languages),
+    ]
+    minutes = {row["day"]: row["seconds"] / 60 for row in result.days}
+    draw = result.window.chart
     return [
         draw("Hit rate of trusted runs", shares, show=lambda value: f"{value:.0f} %", top=100.0),
         draw("Build minutes", [("minutes", minutes)], show=lambda value: f"{value:,.0f} min"),
@@ -142,15 +148,17 @@ def _charts(found: RepositoryBuilds) -> list[Chart]:
 
 def _shares(rates: dict[int, dict[str, HitRate]], language: str) -> dict[int, float]:
     """Return the hit rate of a language in percent, by day."""
-    known = ((day, one[language].share) for day, one in rates.items() if language in one)
+    known = (
+        (day, by_language[language].share) for day, by_language in rates.items() if language in by_language
+    )
     return {day: share * 100 for day, share in known if share is not None}
 
 
-def json_answer(found: RepositoryBuilds) -> BuildCaches:
+def json_answer(result: RepositoryBuilds) -> BuildCaches:
     """Return the JSON of the builds."""
     return BuildCaches(
-        builds=[fill_struct(BuildCache, one) for one in found.builds],
-        days=[fill_struct(BuildCacheDay, one, date=day_window.iso_day(one["day"])) for one in found.days],
+        builds=[fill_struct(BuildCache, row) for row in result.builds],
+        days=[fill_struct(BuildCacheDay, row, date=day_window.iso_day(row["day"])) for row in result.days],
     )
 
 
@@ -164,5 +172,5 @@ VIEW = repository_view(
     content=BuildCaches,
     name="buildCaches",
     summary="What compiler caches save, by build and language",
-    link=lambda found: {"repo": found.window.repo, "days": found.window.size, "build": found.build},
+    link=lambda result: {"repo": result.window.repo, "days": result.window.size, "build": result.build},
 )

@@ -79,10 +79,10 @@ class RepositoryContributions:
     backends: list[tuple[str, int, int]]  # name, pull requests, people
 
 
-async def read_contributions(asked: Query) -> RepositoryContributions:
+async def read_contributions(query: Query) -> RepositoryContributions:
     """Read what outside people contribute."""
-    tx = asked.tx
-    window = await read_window(asked, CONTRIBUTION_SUM, days=DAYS)
+    tx = query.tx
+    window = await read_window(query, CONTRIBUTION_SUM, days=DAYS)
     first = _monday(window.first)
     days = await contributions.read_days(tx, window.owners, first=first)
     waiting, oldest = await contributions.read_waiting(
@@ -90,22 +90,22 @@ async def read_contributions(asked: Query) -> RepositoryContributions:
     )
     return RepositoryContributions(
         window=window,
-        names=asked.settings.of(JobReportSettings).ci_contributors == "names",
+        names=query.settings.of(JobReportSettings).ci_contributors == "names",
         days=days,
         weeks=_weeks(days, first, window.last),
         waiting=waiting,
         oldest=oldest,
-        backends=await _backends(asked, first) if asked.for_page else [],
+        backends=await _backends(query, first) if query.for_page else [],
     )
 
 
-async def _backends(asked: Query, first: int) -> list[tuple[str, int, int]]:
-    found = []
-    for name, owners in await day_window.visible_backends(asked, asked[REPO]):
-        if rows := await contributions.read_days(asked.tx, owners, first=first):
+async def _backends(query: Query, first: int) -> list[tuple[str, int, int]]:
+    backends = []
+    for name, owners in await day_window.visible_backends(query, query[REPO]):
+        if rows := await contributions.read_days(query.tx, owners, first=first):
             people = {user for row in rows for user in row["users"]}
-            found.append((name, sum(row["pr_count"] for row in rows), len(people)))
-    return sorted(found, key=lambda one: (-one[1], one[0]))
+            backends.append((name, sum(row["pr_count"] for row in rows), len(people)))
+    return sorted(backends, key=lambda backend: (-backend[1], backend[0]))
 
 
 def _monday(day: int) -> int:
@@ -133,22 +133,22 @@ def _week(monday: int, rows: Sequence[ContributionDayRow]) -> ContributionWeek:
     )
 
 
-def page_values(found: RepositoryContributions) -> dict[str, Any]:
+def page_values(result: RepositoryContributions) -> dict[str, Any]:
     """Return what the page shows."""
-    return found.window.page | {
-        "found": found,
-        "charts": _charts(found.weeks) if any(one.pulls for one in found.weeks) else [],
-        "weeks": found.weeks[::-1],
+    return result.window.page | {
+        "result": result,
+        "charts": _charts(result.weeks) if any(week.pulls for week in result.weeks) else [],
+        "weeks": result.weeks[::-1],
     }
 
 
 def _charts(weeks: Sequence[ContributionWeek]) -> list[Chart]:
-    labels = [day_window.iso_day(one.first) for one in weeks]
-    pulls = [float(one.pulls) for one in weeks]
+    labels = [day_window.iso_day(week.first) for week in weeks]
+    pulls = [float(week.pulls) for week in weeks]
     means = [fmean(pulls[max(0, at - MEAN_OF + 1) : at + 1]) for at in range(len(pulls))]
     waits = [
-        ("first review", [one.review_hours for one in weeks]),
-        ("merge", [one.merge_hours for one in weeks]),
+        ("first review", [week.review_hours for week in weeks]),
+        ("merge", [week.merge_hours for week in weeks]),
     ]
     return [
         chart(
@@ -162,21 +162,21 @@ def _charts(weeks: Sequence[ContributionWeek]) -> list[Chart]:
     ]
 
 
-def json_answer(found: RepositoryContributions) -> Contributions:
+def json_answer(result: RepositoryContributions) -> Contributions:
     """Return the JSON of contributions."""
     return Contributions(
-        waiting=found.waiting,
+        waiting=result.waiting,
         days=[
             ContributionsOfDay(
-                date=day_window.iso_day(one["day"]),
-                pr_count=one["pr_count"],
-                user_count=len(one["users"]),
-                new_users=one["new_users"],
-                review_hours=median(one["review_hours"]) if one["review_hours"] else None,
-                merge_hours=median(one["merge_hours"]) if one["merge_hours"] else None,
-                users=one["users"] if found.names else None,
+                date=day_window.iso_day(row["day"]),
+                pr_count=row["pr_count"],
+                user_count=len(row["users"]),
+                new_users=row["new_users"],
+                review_hours=median(row["review_hours"]) if row["review_hours"] else None,
+                merge_hours=median(row["merge_hours"]) if row["merge_hours"] else None,
+                users=row["users"] if result.names else None,
             )
-            for one in found.days
+            for row in result.days
         ],
     )
 
@@ -191,5 +191,5 @@ VIEW = repository_view(
     content=Contributions,
     name="contributions",
     summary="What outside people contribute, day by day",
-    link=lambda found: {"repo": found.window.repo, "days": found.window.size},
+    link=lambda result: {"repo": result.window.repo, "days": result.window.size},
 )

@@ -51,7 +51,7 @@ def format_share(value: float | None) -> str:
 
 
 def format_number(value: float | None) -> str:
-    """Return a number that people can read: as many digits as say something.
+    """Return a number for people, with its significant digits.
 
     >>> [format_number(value) for value in (0.01234, 12.5, 8430, 3086359081.0, 0)]
     ['0.01234', '12.5', '8,430', '3,086,359,081', '0']
@@ -77,36 +77,36 @@ def format_change(by: float | None) -> str:
 BACKENDS_MOST = 50
 
 
-async def require_repository(asked: Query) -> set[int]:
-    """Return the repositories in the path; raises Rejected 404, the same for private and unknown."""
-    found = await job_reads.visible_ids_of(asked, asked[REPO])
-    if not found:
-        raise UNKNOWN_REPOSITORY.because(f"nothing of {asked[REPO]} may be shown here")
-    return found
+async def require_repository(query: Query) -> set[int]:
+    """Return the ids of the repository in the path; raises Rejected 404, the same for private and unknown ones."""
+    ids = await job_reads.visible_ids_of(query, query[REPO])
+    if not ids:
+        raise UNKNOWN_REPOSITORY.because(f"nothing of {query[REPO]} may be shown here")
+    return ids
 
 
-async def visible_backends(asked: Query, repo: str) -> list[tuple[str, set[int]]]:
-    """Return the backends of an upstream that may be shown, each with its ids; none where it is no upstream."""
-    if not asked.settings.is_upstream(repo):
+async def visible_backends(query: Query, repo: str) -> list[tuple[str, set[int]]]:
+    """Return the visible backends of an upstream, each with its ids; none for other repositories."""
+    if not query.settings.is_upstream(repo):
         return []
-    allowlist = await allowlists.read_in_force(asked.tx)
-    found = []
+    allowlist = await allowlists.read_in_force(query.tx)
+    backends = []
     for entry in (allowlist.entries if allowlist else ())[:BACKENDS_MOST]:
-        ids = await job_reads.visible_ids(asked.request, asked.tx, entry.repo)
+        ids = await job_reads.visible_ids(query.request, query.tx, entry.repo)
         if ids:
-            found.append((entry.repo, ids))
-    return found
+            backends.append((entry.repo, ids))
+    return backends
 
 
-async def backend_labels(asked: Query) -> dict[str, str]:
-    """Return what backends are called, by their names in lower case."""
-    allowlist = await allowlists.read_in_force(asked.tx)
+async def backend_labels(query: Query) -> dict[str, str]:
+    """Return the labels of backends, by their names in lower case."""
+    allowlist = await allowlists.read_in_force(query.tx)
     return {entry.key: entry.label for entry in allowlist.entries} if allowlist else {}
 
 
-async def visible_ids(asked: Query, repo: str) -> set[int]:
-    """Return the ids of another repository that may be shown."""
-    return await job_reads.visible_ids(asked.request, asked.tx, repo)
+async def visible_ids(query: Query, repo: str) -> set[int]:
+    """Return the visible ids of another repository."""
+    return await job_reads.visible_ids(query.request, query.tx, repo)
 
 
 R = TypeVar("R")
@@ -132,7 +132,7 @@ class DayWindow:
 
     @property
     def page(self) -> dict[str, Any]:
-        """What every template of such a page shows."""
+        """What each template of such a page shows."""
         return {
             "repo": self.repo,
             "window": self.size,
@@ -160,19 +160,19 @@ class DayWindow:
         return chart(title, labels, series, show=show, top=top, links=behind)
 
 
-async def read_window(asked: Query, counted: Sum | None = None, *, days: Parameter[int] = DAYS) -> DayWindow:
-    """Return the window that an address names; raises Rejected 404 where nothing of the repository may be shown."""
-    owners = await require_repository(asked)
-    last = asked.tx.now // DAY
-    first = last - asked[days] + 1
+async def read_window(query: Query, counted: Sum | None = None, *, days: Parameter[int] = DAYS) -> DayWindow:
+    """Return the window that an address names; raises Rejected 404 if nothing of the repository is visible."""
+    owners = await require_repository(query)
+    last = query.tx.now // DAY
+    first = last - query[days] + 1
     return DayWindow(
-        repo=asked[REPO],
+        repo=query[REPO],
         owners=owners,
-        size=asked[days],
+        size=query[days],
         first=first,
         last=last,
-        counted_until=await sums.counted_until(asked.tx, counted, owners, first=first) if counted else None,
-        has_grid=asked.settings.is_upstream(asked[REPO]),
+        counted_until=await sums.counted_until(query.tx, counted, owners, first=first) if counted else None,
+        has_grid=query.settings.is_upstream(query[REPO]),
     )
 
 
@@ -208,31 +208,31 @@ def repository_view(
     )
 
 
-async def has_benchmarks(asked: Query, repo: str) -> bool:
+async def has_benchmarks(query: Query, repo: str) -> bool:
     """Whether benchmarks of a repository are known."""
-    return await _has_rows(asked, repo, benchmark_trend)
+    return await _has_rows(query, repo, benchmark_trend)
 
 
-async def has_builds(asked: Query, repo: str) -> bool:
+async def has_builds(query: Query, repo: str) -> bool:
     """Whether compiler caches of a repository's builds are known."""
-    return await _has_rows(asked, repo, ci_cache_day)
+    return await _has_rows(query, repo, ci_cache_day)
 
 
-async def has_contributions(asked: Query, repo: str) -> bool:
+async def has_contributions(query: Query, repo: str) -> bool:
     """Whether contributions of outside people were counted."""
-    return await _has_rows(asked, repo, contribution_day)
+    return await _has_rows(query, repo, contribution_day)
 
 
-async def has_metrics(asked: Query, repo: str) -> bool:
+async def has_metrics(query: Query, repo: str) -> bool:
     """Whether a repository's CI has written metrics of its own."""
-    return await _has_rows(asked, repo, ci_metric_day)
+    return await _has_rows(query, repo, ci_metric_day)
 
 
-async def has_stable(asked: Query, repo: str) -> bool:
+async def has_stable(query: Query, repo: str) -> bool:
     """Whether the newest good commit of a branch has been recorded."""
-    return await _has_rows(asked, repo, stable_push)
+    return await _has_rows(query, repo, stable_push)
 
 
-async def _has_rows(asked: Query, repo: str, table: sa.Table) -> bool:
-    ids = await job_reads.visible_ids_of(asked, repo)
-    return bool(ids) and await runs.has_rows(asked.tx, table.c.repository_id, ids)
+async def _has_rows(query: Query, repo: str, table: sa.Table) -> bool:
+    ids = await job_reads.visible_ids_of(query, repo)
+    return bool(ids) and await runs.has_rows(query.tx, table.c.repository_id, ids)

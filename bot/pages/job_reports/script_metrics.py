@@ -81,29 +81,29 @@ class RepositoryMetrics:
     @property
     def chosen(self) -> MetricTrendRow | None:
         """How the chosen value stands."""
-        return next((one for one in self.trends if one["value_name"] == self.value), None)
+        return next((trend for trend in self.trends if trend["value_name"] == self.value), None)
 
 
-async def read_metrics(asked: Query) -> RepositoryMetrics:
+async def read_metrics(query: Query) -> RepositoryMetrics:
     """Read the metrics of a repository."""
-    tx, metric = asked.tx, asked[METRIC]
-    window = await read_window(asked, METRIC_SUM)
+    tx, metric = query.tx, query[METRIC]
+    window = await read_window(query, METRIC_SUM)
     owners, first = window.owners, window.first
     trends = await script_metrics.newest_trends(tx, owners, since_day=first)
-    known = script_metrics.alert_factors(asked.settings)
-    trends.sort(key=lambda one: not script_metrics.is_regressed(one, known))
-    mine = [one for one in trends if one["metric"] == metric] if metric else trends
-    values = [one["value_name"] for one in mine] if metric else []
-    chosen = asked[VALUE] if asked[VALUE] in values else next(iter(values), "")
-    since = next((one["since_day"] for one in mine if metric and one["value_name"] == chosen), None)
-    detailed = bool(metric) and asked.for_page
-    group = asked[GROUP] or None
+    known = script_metrics.alert_factors(query.settings)
+    trends.sort(key=lambda trend: not script_metrics.is_regressed(trend, known))
+    mine = [trend for trend in trends if trend["metric"] == metric] if metric else trends
+    values = [trend["value_name"] for trend in mine] if metric else []
+    chosen = query[VALUE] if query[VALUE] in values else next(iter(values), "")
+    since = next((trend["since_day"] for trend in mine if metric and trend["value_name"] == chosen), None)
+    detailed = bool(metric) and query.for_page
+    group = query[GROUP] or None
     newest = partial(script_metrics.newest_lines, tx, owners, metric)
     return RepositoryMetrics(
         window=window,
         metric=metric,
         value=chosen,
-        group=asked[GROUP],
+        group=query[GROUP],
         trends=mine,
         factors=known,
         days=await script_metrics.days_of(tx, owners, metric, first=first, group=group) if metric else [],
@@ -113,28 +113,28 @@ async def read_metrics(asked: Query) -> RepositoryMetrics:
     )
 
 
-def page_values(found: RepositoryMetrics) -> dict[str, Any]:
+def page_values(result: RepositoryMetrics) -> dict[str, Any]:
     """Return what the page shows."""
-    return found.window.page | {
-        "found": found,
-        "listed": found.trends[:TRENDS_SHOWN],
-        "more": max(len(found.trends) - TRENDS_SHOWN, 0),
-        "chosen": found.chosen if found.metric else None,
-        "regressed": lambda one: script_metrics.is_regressed(one, found.factors),
+    return result.window.page | {
+        "result": result,
+        "listed": result.trends[:TRENDS_SHOWN],
+        "more": max(len(result.trends) - TRENDS_SHOWN, 0),
+        "chosen": result.chosen if result.metric else None,
+        "regressed": lambda trend: script_metrics.is_regressed(trend, result.factors),
         "spark": _spark,
-        "charts": [_chart(found)] if found.metric else [],
-        "link": lambda **asked: f"/{found.window.repo}/custom?{_query(found, asked)}",
-        "rest": f"&{_query(found, {'days': ''})}" if found.metric else "",
+        "charts": [_chart(result)] if result.metric else [],
+        "link": lambda **changed: f"/{result.window.repo}/custom?{_query(result, changed)}",
+        "rest": f"&{_query(result, {'days': ''})}" if result.metric else "",
     }
 
 
-def _query(found: RepositoryMetrics, changed: dict[str, object]) -> str:
-    now = {"days": found.window.size, "metric": found.metric, "value": found.value, "group": found.group}
+def _query(result: RepositoryMetrics, changed: dict[str, object]) -> str:
+    now = {"days": result.window.size, "metric": result.metric, "value": result.value, "group": result.group}
     return urlencode({name: value for name, value in (now | changed).items() if value})
 
 
 def _spark(trend: MetricTrend) -> str:
-    """Return the path of a value's newest medians, its largest at the top."""
+    """Return the line of a value's newest medians, the largest at the top."""
     known = dict(trend["days"])
     top = max((abs(value) for value in known.values()), default=0) or 1
     last = trend["last_day"]
@@ -142,55 +142,57 @@ def _spark(trend: MetricTrend) -> str:
     return sparkline([max(known[day], 0) / top if day in known else None for day in window])
 
 
-def _chart(found: RepositoryMetrics) -> Chart:
+def _chart(result: RepositoryMetrics) -> Chart:
     by_group: defaultdict[str, defaultdict[int, list[MetricDay]]]
     by_group = defaultdict(lambda: defaultdict(list))
-    for row in found.days:
-        if row["value_name"] == found.value:
+    for row in result.days:
+        if row["value_name"] == result.value:
             by_group[row["group_key"]][row["day"]].append(row)
-    called = f"{found.metric} {found.value}"
-    draw = partial(found.window.chart, links=None if found.window.has_grid else _commits(found))
-    if not found.group:
+    called = f"{result.metric} {result.value}"
+    draw = partial(result.window.chart, links=None if result.window.has_grid else _commits(result))
+    if not result.group:
         shares = (("median", 0.5), ("p90", 0.9))
         lines = [(name, _quantiles(by_group[script_metrics.ALL_GROUPS], share)) for name, share in shares]
         return draw(f"{called}, trusted runs", lines)
-    most = sorted(by_group, key=lambda one: -sum(map(len, by_group[one].values())))[:CURVES]
+    most = sorted(by_group, key=lambda group: -sum(map(len, by_group[group].values())))[:CURVES]
     lines = [(key.partition("=")[2], _quantiles(by_group[key], 0.5)) for key in sorted(most)]
-    return draw(f"{called}, medians by {found.group}", lines)
+    return draw(f"{called}, medians by {result.group}", lines)
 
 
-def _commits(found: RepositoryMetrics) -> dict[int, str]:
-    """Return the page of the first commit of each of the newest days that emitted the metric."""
-    page = f"/{found.window.repo}/commit"
-    return {one.line["day"]: f"{page}/{one.source['head_sha']}" for one in found.lines if one.line["trusted"]}
+def _commits(result: RepositoryMetrics) -> dict[int, str]:
+    """Return the page of the first commit of each of the newest days with the metric."""
+    page = f"/{result.window.repo}/commit"
+    return {
+        line.line["day"]: f"{page}/{line.source['head_sha']}" for line in result.lines if line.line["trusted"]
+    }
 
 
 def _quantiles(days: Mapping[int, list[MetricDay]], share: float) -> dict[int, float]:
     return {day: script_metrics.quantile(rows, share) for day, rows in days.items()}
 
 
-def json_answer(found: RepositoryMetrics) -> CustomMetrics:
+def json_answer(result: RepositoryMetrics) -> CustomMetrics:
     """Return the JSON of the metrics."""
     return CustomMetrics(
         metrics=[
             fill_struct(
                 MetricChange,
-                one,
-                regressed=script_metrics.is_regressed(one, found.factors),
-                last=day_window.iso_day(one["last_day"]),
-                since=None if one["since_day"] is None else day_window.iso_day(one["since_day"]),
+                trend,
+                regressed=script_metrics.is_regressed(trend, result.factors),
+                last=day_window.iso_day(trend["last_day"]),
+                since=None if trend["since_day"] is None else day_window.iso_day(trend["since_day"]),
             )
-            for one in found.trends
+            for trend in result.trends
         ],
         days=[
             fill_struct(
                 MetricDayAnswer,
-                one,
-                date=day_window.iso_day(one["day"]),
-                median=script_metrics.quantile([one], 0.5),
-                p90=script_metrics.quantile([one], 0.9),
+                row,
+                date=day_window.iso_day(row["day"]),
+                median=script_metrics.quantile([row], 0.5),
+                p90=script_metrics.quantile([row], 0.9),
             )
-            for one in found.days
+            for row in result.days
         ],
     )
 
@@ -205,11 +207,11 @@ VIEW = repository_view(
     content=CustomMetrics,
     name="customMetrics",
     summary="Metrics of CI's own scripts, and how they change",
-    link=lambda found: {
-        "repo": found.window.repo,
-        "days": found.window.size,
-        "metric": found.metric,
-        "value": found.value,
-        "group": found.group,
+    link=lambda result: {
+        "repo": result.window.repo,
+        "days": result.window.size,
+        "metric": result.metric,
+        "value": result.value,
+        "group": result.group,
     },
 )

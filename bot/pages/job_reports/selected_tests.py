@@ -1,4 +1,4 @@
-"""What a run tested, file by file, beside what it usually does: its page, its JSON, and in short on the run's page."""
+"""What a run tested, file by file, beside what is usual: a page, its JSON, and a section of the run's page."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class TestedFamily:
     @property
     def changed(self) -> list[FileComparison]:
         """The files that differ from what usually runs."""
-        return [one for one in self.files if one.change != FileChange.SAME]
+        return [line for line in self.files if line.change != FileChange.SAME]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,30 +134,30 @@ class TestedRun:
     missed: list[NamedMissedTest]
 
 
-async def read_ran(asked: Query) -> TestedRun:
+async def read_ran(query: Query) -> TestedRun:
     """Read what a run tested; raises Rejected 404."""
-    tx = asked.tx
-    shown = await job_reads.visible_ids_of(asked, asked[REPO])
-    run = (await job_reads.shown_attempts(tx, shown, asked[ID]))[0]
+    tx = query.tx
+    shown = await job_reads.visible_ids_of(query, query[REPO])
+    run = (await job_reads.shown_attempts(tx, shown, query[ID]))[0]
     jobs = rows.newest_attempts(await rows.jobs_of_run(tx, run["repository_id"], run["id"]))
     by_family: defaultdict[str, list[TestJobRow]] = defaultdict(list)
     for job in jobs:
         if not job["rerun_disabled"]:
             by_family[job["family"]].append(job)
-    families = [await _family(asked, name, by_family[name]) for name in sorted(by_family)[:FAMILIES_SHOWN]]
+    families = [await _family(query, name, by_family[name]) for name in sorted(by_family)[:FAMILIES_SHOWN]]
     families.sort(
-        key=lambda one: (one.few is None, bool(one.few and one.few.files), -len(one.changed), one.name)
+        key=lambda jobs: (jobs.few is None, bool(jobs.few and jobs.few.files), -len(jobs.changed), jobs.name)
     )
     return TestedRun(
         run=run,
         families=families,
-        reruns=await _reruns(asked, families),
+        reruns=await _reruns(query, families),
         missed=await selected_tests.misses_of_run(tx, run["repository_id"], run["id"]),
     )
 
 
-async def _family(asked: Query, name: str, jobs: list[TestJobRow]) -> TestedFamily:
-    tx = asked.tx
+async def _family(query: Query, name: str, jobs: list[TestJobRow]) -> TestedFamily:
+    tx = query.tx
     left_out = await job_parts.excluded_files(tx, jobs)
     now, usual = await selected_tests.counts_of_jobs(tx, jobs), await selected_tests.usual_counts(tx, jobs[0])
     return TestedFamily(
@@ -169,69 +169,69 @@ async def _family(asked: Query, name: str, jobs: list[TestJobRow]) -> TestedFami
     )
 
 
-async def _reruns(asked: Query, families: Sequence[TestedFamily]) -> list[tuple[TestedFamily, FailingRow]]:
+async def _reruns(query: Query, families: Sequence[TestedFamily]) -> list[tuple[TestedFamily, FailingRow]]:
     of_job = {job["generation"]: family for family in families for job in family.jobs}
-    cases = await result_rows.failing_cases(asked.tx, sorted(of_job))
+    cases = await result_rows.failing_cases(query.tx, sorted(of_job))
     return [(of_job[case["generation"]], case) for case in cases if case["attempts"] > 1]
 
 
-def page_values(found: TestedRun) -> dict[str, Any]:
+def page_values(tested: TestedRun) -> dict[str, Any]:
     """Return what the page shows."""
-    run = found.run
+    run = tested.run
     return {
         "repo": run["repo"],
         "run": run,
-        "found": found,
+        "tested": tested,
         "most": FILES_SHOWN,
         "change_words": CHANGE_WORDS,
     }
 
 
-def json_answer(found: TestedRun) -> RanFiles:
+def json_answer(tested: TestedRun) -> RanFiles:
     """Return the JSON in the shapes of PyTorch's test dashboard."""
     excluded: defaultdict[str, dict[str, list[str]]] = defaultdict(dict)
     summary: ByJob = {}
-    for family in found.families:
+    for family in tested.families:
         if family.left_out:
             excluded[family.build][family.config] = family.left_out
         summary.setdefault(family.build, {})[family.config] = {
-            one.file: _ran_file(family, one) for one in family.files
+            line.file: _ran_file(family, line) for line in family.files
         }
     return RanFiles(
-        few={one.name: str(one.few) for one in found.families if one.few},
+        few={family.name: str(family.few) for family in tested.families if family.few},
         td_exclusions=dict(excluded),
-        reruns=_nested_reruns(found),
+        reruns=_nested_reruns(tested),
         invoking_file_summary=summary,
         missed=[
             MissedTest(
-                test=texts.shown_digest(one.test["digest"]),
-                file=one.row["file"],
-                name=one.test["name"],
-                pull_request=one.row["pr_number"],
+                test=texts.shown_digest(miss.test["digest"]),
+                file=miss.row["file"],
+                name=miss.test["name"],
+                pull_request=miss.row["pr_number"],
             )
-            for one in found.missed
+            for miss in tested.missed
         ],
     )
 
 
-def _ran_file(family: TestedFamily, one: FileComparison) -> RanFile:
+def _ran_file(family: TestedFamily, line: FileComparison) -> RanFile:
     return RanFile(
-        file=one.file,
-        count=one.now.tests,
-        time=one.now.time_ms / 1000,
-        skipped=one.now.skipped,
-        failures=one.now.failures,
-        errors=one.now.errors,
-        successes=one.now.successes,
+        file=line.file,
+        count=line.now.tests,
+        time=line.now.time_ms / 1000,
+        skipped=line.now.skipped,
+        failures=line.now.failures,
+        errors=line.now.errors,
+        successes=line.now.successes,
         short_job_name=f"{family.build} / test ({family.config})",
-        usual=one.usual.tests,
-        change=one.change.value,
+        usual=line.usual.tests,
+        change=line.change.value,
     )
 
 
-def _nested_reruns(found: TestedRun) -> dict[str, Any]:
+def _nested_reruns(tested: TestedRun) -> dict[str, Any]:
     nested: dict[str, Any] = {}
-    for family, case in found.reruns:
+    for family, case in tested.reruns:
         place = nested.setdefault(family.build, {}).setdefault(family.config, {})
         place = place.setdefault(case["file"], {}).setdefault(case["suite"], {})
         place.setdefault(case["name"], []).append(
@@ -257,7 +257,7 @@ VIEW = View(
         summary="What a run tested, file by file",
         topic=op.CI,
         refusals=(NO_RUN,),
-        link=lambda found: {"repo": found.run["repo"], "id": found.run["id"]},
+        link=lambda tested: {"repo": tested.run["repo"], "id": tested.run["id"]},
     ),
 )
 
@@ -275,10 +275,10 @@ async def show_run(tx: Transaction, subject: RunSubject) -> list[Block]:
     left_out = await job_parts.excluded_files(tx, jobs)
     if left_out:
         lines.append(BlockLine(text=f"{len(left_out):,} files left out by selection", url=page, tone="idle"))
-    for one in (await selected_tests.misses_of_run(tx, subject.repository_id, subject.run_id))[:MISSES_TOLD]:
-        number = one.row["pr_number"]
-        text = f"{one.test['name']} failed here, and #{number} had left {one.row['file']} out"
-        address = f"/{subject.repo}/test/{texts.shown_digest(one.test['digest'])}"
+    for miss in (await selected_tests.misses_of_run(tx, subject.repository_id, subject.run_id))[:MISSES_TOLD]:
+        number = miss.row["pr_number"]
+        text = f"{miss.test['name']} failed here, and #{number} had left {miss.row['file']} out"
+        address = f"/{subject.repo}/test/{texts.shown_digest(miss.test['digest'])}"
         lines.append(BlockLine(text=_short(text), url=address, tone="bad"))
     ran = sum(job["tests"] - job["skipped"] for job in jobs)
     lines.append(BlockLine(text=f"{ran:,} tests ran: file by file", url=page))

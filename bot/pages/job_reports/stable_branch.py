@@ -47,19 +47,19 @@ class StableMoves:
     moves: list[StablePushRow]
 
 
-async def read_stable(asked: Query) -> StableMoves:
+async def read_stable(query: Query) -> StableMoves:
     """Read where the last good commit moved to."""
-    window = await read_window(asked)
-    since = asked.tx.now - window.size * DAY
-    moves = await stable_branch.newest_moves(asked.tx, window.owners, since=since, limit=MOVES_MOST)
+    window = await read_window(query)
+    since = query.tx.now - window.size * DAY
+    moves = await stable_branch.newest_moves(query.tx, window.owners, since=since, limit=MOVES_MOST)
     return StableMoves(window=window, moves=moves)
 
 
-def json_answer(found: StableMoves) -> StableCommits:
+def json_answer(result: StableMoves) -> StableCommits:
     """Return the JSON of the moves."""
-    repo = found.window.repo
+    repo = result.window.repo
     return StableCommits(
-        stable_pushes=[fill_struct(StableCommit, one, repository=repo) for one in found.moves]
+        stable_pushes=[fill_struct(StableCommit, move, repository=repo) for move in result.moves]
     )
 
 
@@ -67,10 +67,10 @@ VIEW = repository_view(
     "stable",
     read=read_stable,
     template="stable.html",
-    values=lambda found: found.window.page | {"found": found},
+    values=lambda result: result.window.page | {"result": result},
     answer=json_answer,
     content=StableCommits,
     name="stableCommits",
     summary="Where the last good commit moved to, and when",
-    link=lambda found: {"repo": found.window.repo, "days": found.window.size},
+    link=lambda result: {"repo": result.window.repo, "days": result.window.size},
 )

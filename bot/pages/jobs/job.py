@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from bot.core.escaping import web_url
-from bot.evidence.collect import artifacts, uploads
+from bot.evidence.collect import artifacts
 from bot.evidence.collect.artifacts import ArtifactChoice
 from bot.evidence.collect.tables import FetchRow, ci_artifact
 from bot.ingest.record_rows import WorkflowJobRow
@@ -29,13 +29,10 @@ from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, fill_struct, one_of
 from bot.web.blocks import JobSubject, order_blocks
-from bot.web.bodies import BodyCapacity
 from bot.web.parameters import REPO
 from bot.web.view import Json, Page, View
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from bot.db.transaction import Transaction
     from bot.evidence.collect.artifacts import ListedArtifact
     from bot.evidence.collect.tables import UploadRow
@@ -304,18 +301,12 @@ UPLOAD_VIEW = View(
 
 
 JOB_VIEWS = (
-    *uploads.ENDPOINTS,
     JOB_VIEW,
     artifact_pages.ARTIFACTS_VIEW,
     artifact_pages.STORAGE_VIEW,
     run.RUN_VIEW,
     UPLOAD_VIEW,
 )
-
-
-def add_upload_limits(app: web.Application) -> None:
-    """Add the limits of uploads that arrive."""
-    app[uploads.ARRIVING] = BodyCapacity(uploads.LIMITS)
 
 
 async def has_artifacts(query: Query, repo: str) -> bool:

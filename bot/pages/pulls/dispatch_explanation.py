@@ -57,7 +57,7 @@ class Explanation:
 
 
 async def explain_pull(tx: Transaction, settings: Settings, repo: str, number: int) -> Explanation | None:
-    """Return who was asked, None for a pull request that is not known or while no allowlist is in force."""
+    """Explain who was asked; None for an unknown pull request, or while no allowlist is in force."""
     record, allowlist = await record_store.read_pull(tx, repo, number), await allowlists.read_in_force(tx)
     if record is None or allowlist is None:
         return None
@@ -75,7 +75,7 @@ async def explain_pull(tx: Transaction, settings: Settings, repo: str, number: i
 
 
 async def _counting(tx: Transaction, record: PullRow) -> dict[str, DispatchRow]:
-    """Return the dispatches of the newest head for its base branch that count, by backend."""
+    """Return, by backend, the counting dispatches of the newest head for its base branch."""
     repo, number = record["repo"], record["number"] or 0
     rows = await dispatches.read_dispatches_of_pull(tx, repo, number, heads={record["head_sha"] or ""})
     return newest_by_backend([row for row in of_own_events(rows) if row["base_ref"] == record["base_ref"]])
@@ -91,7 +91,7 @@ async def _explain(
 
 
 async def _outcome(tx: Transaction, decision: Decision, row: DispatchRow | None) -> tuple[Outcome, str, str]:
-    """Return what became of one backend, the rule that decided and the reason."""
+    """Return the outcome for a backend, the rule that decided and the reason."""
     if row is None:
         return ("skipped", "events", NEVER) if decision.send else ("skipped", decision.rule, decision.why)
     state = row["state"]
@@ -113,7 +113,7 @@ MOST_LINES = 20  # that are not folded
 
 
 async def describe_asked(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return the list of backends, where not all were simply sent the newest head."""
+    """List the backends, unless all were simply sent the newest head."""
     explanation = await explain_pull(tx, subject.settings, subject.repo, subject.number)
     if explanation is None or explanation.head_sha != subject.head_sha:
         return []

@@ -9,7 +9,7 @@ from bot.ingest import record_store
 from bot.oot.publish import gates
 from bot.oot.results import dispatches
 from bot.oot.verdict import gate
-from bot.oot.verdict.comparison import explain_failures
+from bot.oot.verdict.comparison import compare_failures
 from bot.oot.verdict.failure_list import settle_histories
 from bot.oot.verdict.pull_state import MOST_HEADS, read_pull
 from bot.oot.verdict.view import Role, anchor_of, relayed
@@ -193,7 +193,7 @@ async def _with_reasons(tx: Transaction, state: PullState, page: PullPage) -> Pu
     if head is None:
         return page
     base_ref = state.record["base_ref"] if state.record else None
-    view = (await explain_failures(tx, head, base_ref=base_ref)).view
+    view = (await compare_failures(tx, head, base_ref=base_ref)).view
     known = {backend.repo: backend for backend in view.backends}
     sections = tuple(_with_history(section, known.get(section.backend.repo)) for section in page.sections)
     answers = view.answers if page.current else ()

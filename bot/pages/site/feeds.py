@@ -64,7 +64,7 @@ def draw_badge(label: str, message: str, tone: str) -> str:
 
 
 def _text_width(text: str) -> int:
-    """Return about how many pixels a text takes; it is drawn with exactly these."""
+    """Estimate the width of a text in pixels; it is drawn to fit it."""
     return round(sum(4.2 if letter in NARROW else 10 if letter in WIDE else 7 for letter in text)) or 1
 
 
@@ -75,7 +75,7 @@ ET.register_namespace("", ATOM_NAMESPACE)
 
 
 def make_feed(notices: Sequence[NoticeRow], *, title: str, url: str, address: str, page: str) -> bytes:
-    """Return a feed of notices, newest first: `address` is its own path, `page` that of what it is about."""
+    """Return a feed of notices, newest first; `address` is its own path, `page` that of its subject."""
     feed = ET.Element(f"{{{ATOM_NAMESPACE}}}feed")
     _add_text(feed, "title", title)
     _add_text(feed, "id", f"{url}{address}")
@@ -124,7 +124,7 @@ NO_BACKEND = DeclaredRefusal(404, "unknown_backend", "not on the allowlist, or p
 
 
 def _cacheable_response(request: web.Request, body: bytes, kind: str) -> web.Response:
-    """Return an answer that anybody may cache for a while; a caller that has it gets 304."""
+    """Return an answer that anybody may cache for a while; 304 for a caller that has it."""
     etag = hashlib.sha256(body).hexdigest()[:20]
     headers = {"Cache-Control": f"public, max-age={MAX_AGE}", "ETag": f'"{etag}"'}
     if any(tag.value in {etag, "*"} for tag in request.if_none_match or ()):
@@ -133,7 +133,7 @@ def _cacheable_response(request: web.Request, body: bytes, kind: str) -> web.Res
 
 
 async def _backend_health(request: web.Request, tx: Transaction) -> health.Health | None:
-    """Return a listed backend that everybody may see, None for any other."""
+    """Return a listed public backend, None for any other."""
     settings, repo = request.app[CONTEXT].settings, addresses.repo(request, "org")
     hidden = await hidden_of(tx, settings, "public", repo)
     if hidden.has(repo) or all(map(hidden.has, settings.upstream_repo)):
@@ -146,7 +146,7 @@ async def _backend_health(request: web.Request, tx: Transaction) -> health.Healt
 
 
 async def _known_branch(request: web.Request, tx: Transaction) -> Branch:
-    """Return a branch with commits that everybody may see; raises Rejected 404, the same for private and unknown."""
+    """Return a public branch with commits; raises Rejected 404, the same for private and unknown ones."""
     repo = addresses.repo(request)
     hidden = await hidden_of(tx, request.app[CONTEXT].settings, "public", repo)
     if not request.app[CONTEXT].settings.is_upstream(repo):
