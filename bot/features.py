@@ -10,7 +10,6 @@ from bot.evidence.tests.feature import FEATURE as TEST_RESULTS
 from bot.evidence.usage.feature import FEATURE as UTILIZATION
 from bot.ingest.feature import FEATURE as INGEST
 from bot.job_reports.feature import FEATURE as JOB_REPORTS
-from bot.job_reports.test_lists.feature import FEATURE as TEST_LISTS
 from bot.jobs.feature import FEATURE as TRUNK
 from bot.notify.feature import FEATURE as NOTIFY
 from bot.oot.culprits.feature import FEATURE as CULPRITS
@@ -39,7 +38,6 @@ FEATURES = (
     DISABLED,
     LOGS,
     TEST_RESULTS,
-    TEST_LISTS,
     UTILIZATION,
     CULPRITS,
     NOTIFY,

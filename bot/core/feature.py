@@ -85,7 +85,7 @@ class Feature:
     metrics: str = ""
     # async (tx, settings, whether the administrator asks) -> what needs attention, for /readyz
     notes: str = ""
-    exports: str = ""  # a tuple of `bot.db.exports.Export`: rows that sinks may have copies of
+    exports: References = ""  # a tuple of `bot.db.exports.Export`: rows that sinks may have copies of
     # a tuple of `bot.db.exports.Addition`: what it knows of rows that another one exports
     additions: str = ""
     navigation: tuple[NavigationEntry, ...] = ()  # its pages in the bars of links, see `bot.web.html`

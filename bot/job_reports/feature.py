@@ -1,4 +1,4 @@
-"""The feature `extras`: documents of jobs and their trends, selected tests, contributions, stable commits."""
+"""The feature `extras`: documents of jobs with their trends, lists of tests, contributions, stable commits."""
 
 from __future__ import annotations
 
@@ -8,41 +8,23 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from bot.core import setting_types
-from bot.core.feature import Feature, load
+from bot.core.feature import Feature
 from bot.core.settings import option
 from bot.job_reports.parse.values import NAME
 
 if TYPE_CHECKING:
-    from bot.context import Context
     from bot.core.settings import Settings
 
 Direction = Literal["lower", "higher"]
 Directions = tuple[tuple[str, Direction], ...]  # by globs, the first that matches
 Alerts = tuple[tuple[str, str, float], ...]  # metric, value, factor
 FACTOR_MOST = 1_000.0
-PRUNED = (
-    "documents:prune_sources",
-    "caches:prune_caches",
-    "script_metrics:prune_metrics",
-    "benchmarks:prune_benchmarks",
-    "selected_tests:prune_misses",
-    "contributions:prune_contributions",
-    "stable_branch:prune_moves",
-    "running_jobs:prune_listings",
-)
+LONGEST_BRANCH = 255  # characters
 
 
 def periodic(_settings: Settings) -> dict[str, float]:
     """Return the seconds between runs, by task kind."""
-    return {"td_misses": 3600.0, "stable_pushes": 600.0, "partial": 600.0}
-
-
-async def prune(context: Context) -> dict[str, int]:
-    """Delete what is past its retention."""
-    deleted: dict[str, int] = {}
-    for name in PRUNED:
-        deleted |= await load(f"bot.job_reports.{name}")(context)
-    return deleted
+    return {"test_lists_check": 1800.0, "td_misses": 3600.0, "stable_pushes": 600.0, "partial": 600.0}
 
 
 def parse_alerts(text: str) -> Alerts:
@@ -88,10 +70,23 @@ def format_directions(directions: Directions) -> str:
     return msgspec.json.encode(dict(directions)).decode()
 
 
+def branch_name(text: str) -> str:
+    """Read the name of a branch."""
+    if not text or text.split() != [text] or len(text) > LONGEST_BRANCH:
+        raise ValueError("write the name of one branch")
+    return text
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobReportSettings:
-    """How metrics and benchmarks are judged, and whose pull requests are contributions."""
+    """Where times of tests come from, how metrics and benchmarks are judged, what a contribution is."""
 
+    ci_times_branch: str | None = option(
+        "Branch whose newest commits say how long tests take, such as viable/strict; unset: the newest trusted "
+        "commits nine tenths of whose jobs have ended.",
+        branch_name,
+        default=None,
+    )
     ci_metric_alerts: Alerts = option(  # noqa: RUF009 - a field, as the others
         "Metrics that may not get worse, each with a factor: ootbot_metric_regressed is 1 while the median of a "
         "week is over so many times that of the four weeks before, or below it for a factor under 1; a table, such "
@@ -137,15 +132,28 @@ class JobReportSettings:
 
 FEATURE = Feature(
     name="extras",
-    tables="bot.job_reports.tables",
+    tables=("bot.job_reports.test_lists.tables", "bot.job_reports.tables"),
     tasks={
+        "test_lists": "bot.job_reports.test_lists.make_time_lists:make_time_lists",
+        "test_lists_check": "bot.job_reports.test_lists.make_time_lists:request_all_lists",
+        "test_reruns": "bot.job_reports.test_lists.reruns:count_new_reruns",
         "benchmarks": "bot.job_reports.benchmarks:judge_source",
         "td_misses": "bot.job_reports.selected_tests:find_misses",
         "contributions": "bot.job_reports.contributions:describe_pull",
         "stable_pushes": "bot.job_reports.stable_branch:record_moves",
         "partial": "bot.job_reports.running_jobs:list_running",
     },
-    background=frozenset({"benchmarks", "td_misses", "contributions", "stable_pushes", "partial"}),
+    background=frozenset(
+        {
+            "test_lists",
+            "test_reruns",
+            "benchmarks",
+            "td_misses",
+            "contributions",
+            "stable_pushes",
+            "partial",
+        }
+    ),
     periodic="bot.job_reports.feature:periodic",
     parsers={
         "sccache": "bot.job_reports.parse.cache_stats:parse_stats",
@@ -163,8 +171,18 @@ FEATURE = Feature(
         "bot.job_reports.contributions:CONTRIBUTION_SUM",
     ),
     before_commit="bot.job_reports.contributions:request_changed_pulls",
-    exports="bot.job_reports.exports:EXPORTS",
-    prune="bot.job_reports.feature:prune",
+    exports=("bot.job_reports.test_lists.reruns:EXPORTS", "bot.job_reports.exports:EXPORTS"),
+    prune=(
+        "bot.job_reports.test_lists.reruns:prune_reruns",
+        "bot.job_reports.documents:prune_sources",
+        "bot.job_reports.caches:prune_caches",
+        "bot.job_reports.script_metrics:prune_metrics",
+        "bot.job_reports.benchmarks:prune_benchmarks",
+        "bot.job_reports.selected_tests:prune_misses",
+        "bot.job_reports.contributions:prune_contributions",
+        "bot.job_reports.stable_branch:prune_moves",
+        "bot.job_reports.running_jobs:prune_listings",
+    ),
     metrics="bot.job_reports.script_metrics:measure_alerts",
     settings="bot.job_reports.feature:JobReportSettings",
     sections={

@@ -77,7 +77,7 @@ def run_seconds(run: RunTimes) -> int:
 
 
 def queue_seconds(run: RunTimes) -> float | None:
-    """Return how long a run waited for a runner; None before it got one, and where it waited for an approval first."""
+    """Return how long a run waited for a runner; None before it got one, or if it first waited for an approval."""
     if run["started_at"] is None or run["queued_at"] is None or run["held"]:
         return None
     if run["conclusion"] in NEVER_RAN and run["started_at"] == run["completed_at"]:
@@ -86,9 +86,9 @@ def queue_seconds(run: RunTimes) -> float | None:
 
 
 def count_columns(grid: Grid, seconds: Mapping[str, int]) -> list[ColumnCells]:
-    """Return what each column showed, and how long its runs took; the grid has the commits of one day.
+    """Return what each column showed, and how long its runs took, for a grid of the commits of one day.
 
-    Characters are those of the commits, oldest first; a failure of the infrastructure is in lower case.
+    There is a character for each commit, oldest first; a failure of the infrastructure is in lower case.
     """
     return [
         {
@@ -113,7 +113,7 @@ def count_lines(grid: Grid, times: Iterable[RunTimes], runners: NamedPatterns) -
 
 
 def count_runner_days(times: Iterable[RunTimes], runners: NamedPatterns) -> dict[str, RunnerCounts]:
-    """Return the jobs of a day by runner label."""
+    """Count the jobs of a day by runner label."""
     by_label: defaultdict[str, list[RunTimes]] = defaultdict(list)
     for times_of_run in times:
         by_label[job_names.counted_label(times_of_run["runner_label"], runners)].append(times_of_run)
@@ -199,7 +199,7 @@ class WaitingRow(JobColumn, JobState, JobTimes, JobRunner):
 
 
 async def times_of_commits(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[RunTimes]:
-    """Return the times of every run on some commits; a commit status is no run."""
+    """Return the times of every run on some commits; a commit status does not count as a run."""
     is_status = sa.exists().where(COLUMN.id == CELL.column_id, COLUMN.source == STATUS)
     return await _times(tx, CELL.repository_id == repository_id, CELL.head_sha.in_(shas), ~is_status)
 
@@ -211,7 +211,7 @@ async def times_of_day(tx: Transaction, repository_id: int, day: int) -> list[Ru
 
 
 async def _times(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> list[RunTimes]:
-    """Read times of runs, of which a day may have many thousands: other work goes on between the slices."""
+    """Read the times of runs in slices: a day may have many thousands, and other work goes on between slices."""
     times: list[RunTimes] = []
     async for part in tx.slices(select(RunTimes, ci_cell).where(*conditions, ORIGINAL), size=SLICE):
         times += as_rows(RunTimes, part)
@@ -219,7 +219,7 @@ async def _times(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> list[R
 
 
 async def seconds_by_column(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, int]:
-    """Return how long the runs on some commits took, by both names that their column may have."""
+    """Return how long the runs on some commits took, by each of the two names that their column may have."""
     by_column: dict[str, int] = {}
     for key in (
         CELL.numbered_column_id,
@@ -251,7 +251,7 @@ async def read_commits_of_day(
 
 
 async def read_column_days(tx: Transaction, repository_id: int, branch: str, first: int) -> list[ColumnDay]:
-    """Return what columns showed since a day, the oldest day first."""
+    """Return what columns showed from a day on, the oldest day first."""
     query = select(ColumnDay, ci_day).where(
         OF_DAY.repository_id == repository_id, OF_DAY.branch == branch, OF_DAY.day >= first
     )
@@ -259,7 +259,7 @@ async def read_column_days(tx: Transaction, repository_id: int, branch: str, fir
 
 
 async def read_line_days(tx: Transaction, repository_id: int, branch: str, first: int) -> list[LineRow]:
-    """Return how commits fared since a day, the oldest first."""
+    """Return how commits fared from a day on, the oldest first."""
     query = select(LineRow, ci_line).where(
         LINE.repository_id == repository_id, LINE.branch == branch, LINE.day >= first
     )
@@ -269,7 +269,7 @@ async def read_line_days(tx: Transaction, repository_id: int, branch: str, first
 async def read_signal_seconds(
     tx: Transaction, repository_id: int, branch: str, commits: Sequence[CommitRow]
 ) -> dict[str, int]:
-    """Return how long the full result of commits took, by SHA, where it was counted."""
+    """Return how long the full results of commits took, by SHA, where this was counted."""
     days = sorted({row["at"] // DAY for row in commits})
     values = {"repository": repository_id, "branch": branch, "days": days}
     rows = (await tx.run(_SIGNALS, values)).all() if days else ()
@@ -277,7 +277,7 @@ async def read_signal_seconds(
 
 
 async def read_runner_days(tx: Transaction, repository_id: int, first: int) -> list[RunnerDayRow]:
-    """Return the jobs of runners since a day."""
+    """Return the jobs of runners from a day on."""
     query = select(RunnerDayRow, ci_runner_day).where(
         RUNNER.repository_id == repository_id, RUNNER.day >= first
     )
@@ -285,7 +285,7 @@ async def read_runner_days(tx: Transaction, repository_id: int, first: int) -> l
 
 
 async def read_unfinished(tx: Transaction, repository_id: int, since: int, limit: int) -> list[WaitingRow]:
-    """Return jobs created since a time (epoch milliseconds) that have not ended, nor their run; the oldest first."""
+    """Return jobs created since a time (epoch milliseconds) that, like their run, have not ended; the oldest first."""
     query = select(WaitingRow, ci_cell).where(
         CELL.repository_id == repository_id,
         CELL.queued_at >= since,
@@ -315,7 +315,7 @@ COMMITS_MOST = 1_000  # of a day
 
 
 async def count_branch(context: Context, place: SumPlace) -> CountedSum | None:
-    """Count a day of a watched branch, in a thread, so that nothing else has to wait."""
+    """Count a day of a watched branch, in a thread, so that nothing else waits."""
     (identifier, name), settings = place.group, context.settings
     async with context.store.read() as tx:
         branch = await column_changes.find_watched_branch(tx, settings, identifier, name)

@@ -49,20 +49,20 @@ WHOLE, SECONDS = "Int64", "Nullable(Float64)"
 
 
 def copy_lines(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return the commits of a day of a branch, a line each."""
+    """Return the commits of a day of a branch, one line for each."""
     place = object_key(row["branch"], _date(row))
     key = "/".join((export.name, repo_key(row["repo"]), place))
     return [StoredObject(key=key, content=lambda: map(json_line, row["rows"]))]
 
 
 def copy_line_rows(export: Export) -> TableCopy:
-    """Return the copy of commits of branches, with how they fared."""
+    """Return the copy of commits of branches and how they fared."""
     columns = column_types(ci_line) | {"day": "Date"}
     return copy_of(export, columns, order=("place",), rows=_rows, several=True)
 
 
 def copy_queue_times(_export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return the waits of a day as PyTorch's job stores them, a line for each label."""
+    """Return the waits of a day as PyTorch's job stores them, one line for each label."""
     objects = [
         {
             "avg_queue_s": wait["average"],
@@ -92,7 +92,7 @@ def copy_queue_rows(export: Export) -> TableCopy:
 
 
 def copy_upstream_queue(_export: Export) -> TableCopy:
-    """Return the copy of waits in upstream's table: of all jobs of a day that have one label."""
+    """Return the copy of waits in upstream's table: all jobs of a day with one label."""
     whole = "UInt64"
     columns = {
         "created_time": "DateTime64(0, 'UTC')", "histogram_version": "String", "type": "String", "repo": "String",
@@ -136,7 +136,7 @@ def copy_upstream_queue(_export: Export) -> TableCopy:
 
 
 def _waits(row: ExportedRow) -> Iterator[dict[str, Any]]:
-    """Yield the runner labels of a day with what their histograms say."""
+    """Yield the runner labels of a day with numbers from their histograms."""
     for runner_day in cast("list[RunnerDayRow]", row["rows"]):
         queue, duration = (
             histogram.from_bytes(runner_day["queue"]),
@@ -191,10 +191,7 @@ def copy_row(export: Export, row: ExportedRow) -> list[StoredObject]:
 
 
 def _of_day(make: str) -> Shape:
-    module = "bot.ci.trunk"
-    return Shape(
-        make=f"{module}.exported_days:{make}", read=f"{module}.store.exported_rows:read_days", most=50
-    )
+    return Shape(make=f"bot.jobs.exports:{make}", read="bot.jobs.exports:read_days", most=50)
 
 
 SHAPES = {

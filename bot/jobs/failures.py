@@ -96,7 +96,7 @@ async def _on_base(tx: Transaction, subject: FailuresSubject) -> Failures:
 def _remarks(
     failing_jobs: _FailingJobs, subject: FailuresSubject, standing: Callable[[str, Cell], FailureStanding]
 ) -> list[JobRemark]:
-    """Return what is to be said of each failing job, of all shards of a column the same."""
+    """Return a remark for each failing job; all shards of a column get the same one."""
     said = {name: standing(name, cell) for name, cell in failing_jobs.failing.items()}
     lines = {
         name: _log_line(cell, said[name].url or "")
@@ -149,7 +149,7 @@ class _FailingJobs:
 async def _read_failing(
     tx: Transaction, settings: Settings, branch: Branch, line: CommitRow, history: Sequence[CommitRow]
 ) -> _FailingJobs:
-    """Read a commit, and what failed there on the commits of a branch: most jobs need not be read."""
+    """Read a commit, and the history of what failed there: most jobs need not be read."""
     options = settings.of(TrunkSettings)
     facts = await branch_reads.read_facts(tx, settings, branch, [line], jobs=True)
     here = grid.build_grid(facts, options)
@@ -188,14 +188,14 @@ class _CellAddresses:
         self._home, self._sha, self._before = home, sha, before
 
     def __call__(self, name: str) -> str:
-        """Return the address of a cell; without a name of a job that of the commit's page."""
+        """Return the address of a job's cell; without a name, that of the commit's page."""
         cell = f"{self._sha[:12]}.{grid.key_of_column(name)}" if name else ""
         values = {key: value for key, value in (("before", self._before), ("cell", cell)) if value}
         return self._home + ("?" + urlencode(values) if values else "") + ("#cell" if name else "")
 
 
 async def _cell_addresses(tx: Transaction, branch: Branch, line: CommitRow) -> _CellAddresses:
-    """Return the page of the grid that a commit is on: the first one, or the one that begins with it."""
+    """Return the page of the grid with a commit: the first one, or the one that begins with the commit."""
     newest, _ = await branch_reads.newest_commits(
         tx, branch, before=None, limit=branch_standing.STANDING_LINES
     )

@@ -40,7 +40,7 @@ FEATURE = Feature(
 
 
 async def check_groups(target: Target) -> list[Finding]:
-    """Name the repositories with groups of their own that are neither an upstream nor on the allowlist."""
+    """Name repositories with groups of their own that are neither an upstream nor on the allowlist."""
     wanted = [repo for repo, _ in target.settings.of(TrunkSettings).ci_groups.own]
     if not wanted or not await target.has_database():
         return []

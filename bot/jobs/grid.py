@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def order_commits(commits: Sequence[CommitRow]) -> list[CommitRow]:
     """Return commits newest first: each before its parent, else by their times and names.
 
-    The parent is the head before the push. Where it is not known the times decide, which authors choose.
+    The parent is the head before the push. Where it is unknown, times decide, though authors choose these.
     """
     known = {row["sha"]: row for row in commits}
     children: defaultdict[str, list[CommitRow]] = defaultdict(list)
@@ -40,7 +40,7 @@ def order_commits(commits: Sequence[CommitRow]) -> list[CommitRow]:
 
 
 def gone_commits(commits: Sequence[CommitRow]) -> frozenset[str]:
-    """Return the commits that are no longer on the branch: found so by GitHub's list, or replaced by a forced push."""
+    """Return the commits that left the branch: missing in GitHub's list, or replaced by a forced push."""
     replaced = {row["replaces"] for row in commits if row["replaces"]}
     parents = {row["parent"] for row in commits if row["parent"]}
     return frozenset(
@@ -51,7 +51,7 @@ def gone_commits(commits: Sequence[CommitRow]) -> frozenset[str]:
 def _add_before(
     start: CommitRow, children: dict[str, list[CommitRow]], ordered: list[CommitRow], seen: set[str]
 ) -> None:
-    """Add a commit after everything that was pushed onto it; a circle, which only forged data has, is cut."""
+    """Add a commit after everything that was pushed onto it; a circle, which only forged data has, is broken."""
     stack = [(start, False)]
     while stack:
         row, ready = stack.pop()
@@ -85,14 +85,14 @@ PlacedRun = tuple[OtherCell, Run]
 
 
 def find_runs(facts: Facts, settings: TrunkSettings, *, shards: bool) -> Iterator[PlacedRun]:
-    """Yield these runs with their places; with `shards` each shard of a backend's job has a column of its own."""
+    """Yield runs that are no jobs of upstream, with their places; with `shards`, each shard has its own column."""
     yield from _unstarted(facts, settings)
     yield from _backend_runs(facts, shards=shards)
     yield from _check_runs(facts)
 
 
 def _unstarted(facts: Facts, settings: TrunkSettings) -> Iterator[PlacedRun]:
-    """Yield runs that ended before GitHub made their jobs: nothing else would show them."""
+    """Yield runs that ended before GitHub created their jobs: nothing else would show them."""
     for run in facts.runs:
         if run["unstarted"] and run["event"] not in FOREIGN_EVENTS:
             workflow = run["name"] or "workflow"
@@ -123,7 +123,7 @@ def _backend_runs(facts: Facts, *, shards: bool) -> Iterator[PlacedRun]:
 def place_backend_jobs(
     facts: Facts, *, shards: bool
 ) -> Iterator[tuple[str, BackendJobRow, job_names.JobName]]:
-    """Yield each job that a backend reported with the name of its column, and its own taken apart."""
+    """Yield each job that a backend reported, with the name of its column, and its own name taken apart."""
     by_commit: defaultdict[tuple[str, str], list[BackendJobRow]] = defaultdict(list)
     for row in facts.backend_jobs:
         by_commit[row["head_sha"] or "", row["downstream_repo"]].append(row)
@@ -189,7 +189,7 @@ class Column:
 
     @property
     def backend(self) -> str | None:
-        """What the backend whose job it is goes by, None where it is no backend's."""
+        """The name that its backend goes by, None where it is no backend's."""
         return self.name.split(" / ")[1] if self.source == "oot" else None
 
 
@@ -206,14 +206,14 @@ class GridLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """Lines, newest first, and the columns that any of them has a cell in."""
+    """Lines, newest first, and the columns in which any of them has a cell."""
 
     columns: tuple[Column, ...]
     lines: tuple[GridLine, ...]
     blocking_named: bool = False  # whether some are said to block; else all of upstream's do
 
     def greens_before(self) -> list[str | None]:
-        """Return for each red line the newest green commit before it, None for the others and where none is here."""
+        """Return, for each red line, the newest green commit before it; None for other lines, or if none is here."""
         greens: list[str | None] = []
         green: str | None = None
         for line in reversed(self.lines):
@@ -223,7 +223,7 @@ class Grid:
         return greens[::-1]
 
     def on_branch(self) -> Grid:
-        """Return the grid without lines that left the branch: what they show is no evidence of how it stands."""
+        """Return the grid without lines that left the branch: they are no evidence of how the branch stands."""
         kept = tuple(line for line in self.lines if not line.gone)
         return self if len(kept) == len(self.lines) else replace(self, lines=kept)
 
@@ -265,7 +265,7 @@ _GROUPS: Mapping[Source, str] = {"oot": BACKENDS, "check": CHECKS, "status": CHE
 
 
 class _Gathered:
-    """What is known of each name, and the cells that are not of upstream's jobs, by commit and name."""
+    """What is known of each name, and the cells of other runs than upstream's jobs, by commit and name."""
 
     def __init__(self) -> None:
         self.others: list[tuple[OtherCell, Cell]] = []
@@ -281,7 +281,7 @@ class _Gathered:
         rerun: bool = False,
         required: bool = False,
     ) -> None:
-        """Note a name. Aliases may join two workflows: the first by name is the column's."""
+        """Note a name. Aliases may join two workflows: the column belongs to the alphabetically first."""
         new = _Named(workflow=workflow, source=source, unstable=unstable, rerun=rerun, required=required)
         known = self.named.setdefault(name, new)
         known.unstable |= unstable
@@ -292,12 +292,12 @@ class _Gathered:
 
 
 def key_of_column(name: str) -> str:
-    """Return a column's key: the same on every page, whatever other columns there are."""
+    """Return a column's key: the same on every page, whatever other columns exist."""
     return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:10]
 
 
 def build_grid(facts: Facts, settings: TrunkSettings, *, shards: bool = False) -> Grid:
-    """Return the grid of some commits; with `shards`, for which `jobs` are needed, every shard has a column."""
+    """Build the grid of some commits; with `shards`, which needs `jobs`, every shard has a column."""
     jobs = facts.cells
     if shards:
         jobs = commit_cells.make_cells(facts.jobs, commit_cells.describe_runs(facts.runs), shards=True)
@@ -331,7 +331,7 @@ def build_grid(facts: Facts, settings: TrunkSettings, *, shards: bool = False) -
 def runs_of_column(
     facts: Facts, settings: TrunkSettings, name: str, *, shards: bool = False
 ) -> tuple[Run, ...]:
-    """Return every run of one column, as a cell's details show them; `facts` are of one commit, with its jobs."""
+    """Return every run of one column, as a cell's details show them; `facts` are those of one commit, with its jobs."""
     statuses = grid_columns.find_duplicates(facts.columns)
     shown = _names(facts, settings, statuses)
     jobs = commit_cells.place_jobs(facts.jobs, commit_cells.describe_runs(facts.runs), shards=shards)
@@ -351,7 +351,7 @@ def runs_of_column(
 
 
 def _names(facts: Facts, settings: TrunkSettings, statuses: DuplicateStatuses) -> dict[int, str | None]:
-    """Return the names of columns; a commit status has that of the column or check run that it stands for."""
+    """Return the names of columns; a commit status has the name of the column or check run that it stands for."""
     shown = {key: job_names.column_name(column, settings) for key, column in facts.columns.items()}
     shown |= {key: shown[job] for key, job in statuses.alone.items()}
     if statuses.all and facts.checks:
@@ -362,7 +362,7 @@ def _names(facts: Facts, settings: TrunkSettings, statuses: DuplicateStatuses) -
 
 
 def _add_run(line_cells: dict[int, Cell], place: int, cell: Cell) -> None:
-    """Add a cell; of two at one place, which only an odd name of a job brings about, the worse."""
+    """Add a cell; if there is one already, which only an odd job name brings about, keep the worse."""
     both = [cell, line_cells[place]] if place in line_cells else [cell]
     line_cells[place] = min(both, key=lambda cell: cells.WORST.index(cell.character))
 
@@ -414,7 +414,7 @@ def _name_job(
 
 
 def _names_blocking(gathered: _Gathered, settings: TrunkSettings) -> bool:
-    """Whether settings or GitHub name jobs that block; where GitHub requires none of those here, all of them do."""
+    """Whether settings or GitHub name blocking jobs; where GitHub requires none of the jobs here, all of them block."""
     return bool(settings.ci_blocking) or any(
         column.required and not name.endswith(DID_NOT_START) for name, column in gathered.named.items()
     )
@@ -451,7 +451,7 @@ def _column(
 
 
 def _add_awaited(by_commit: dict[str, dict[int, Cell]], columns: Sequence[Column], facts: Facts) -> None:
-    """Add a mark for jobs that a workflow had on other commits, while its run on this one goes on."""
+    """Mark the jobs that a workflow had on other commits as awaited, while its run on this one goes on."""
     running: defaultdict[str, set[str]] = defaultdict(set)
     for run in facts.runs:
         if run["status"] != "completed" and run["event"] not in FOREIGN_EVENTS and run["name"]:

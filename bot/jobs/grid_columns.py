@@ -78,7 +78,7 @@ def _parse_name(workflow: str, name: str) -> NumberedColumn:
 
 
 def name_elsewhere(source: str, workflow: str, job: str, shown_as: str | None) -> NumberedColumn:
-    """Return the column of a job that ran elsewhere: its name is taken as it is."""
+    """Return the column of a job that ran elsewhere; its name is taken as it is."""
     return NumberedColumn(
         column={"workflow": workflow, "job": job, "base_name": job, "config": "", "flags": ""},
         told={"source": source, "shown_as": shown_as},
@@ -91,7 +91,7 @@ def name_elsewhere(source: str, workflow: str, job: str, shown_as: str | None) -
 async def assign_ids(
     tx: Transaction, jobs: Iterable[tuple[int, NumberedColumn, int]]
 ) -> Mapping[ColumnKeyTuple, int]:
-    """Return the numbers of the columns of some jobs, given with their repository and day; makes those that are new."""
+    """Return the column numbers of some jobs, given with repository and day; new columns are created."""
     wanted: dict[ColumnKeyTuple, tuple[int, NumberedColumn]] = {}
     for repository, name, day in jobs:
         for job in (name.column["job"], name.numbered):
@@ -137,7 +137,7 @@ def _column_row(key: ColumnKeyTuple, day: int, name: NumberedColumn) -> Mapping[
 
 @dataclass(frozen=True, kw_only=True)
 class DuplicateStatuses:
-    """Columns of commit statuses, by their number: which other ones they stand for."""
+    """Which columns the columns of commit statuses duplicate, by number."""
 
     all: frozenset[int]
     alone: Mapping[int, int]  # the one column that a status stands for
@@ -166,7 +166,7 @@ def find_duplicates(columns: Mapping[int, ColumnRow]) -> DuplicateStatuses:
 
 
 def contexts_of(columns: Iterable[ColumnRow]) -> set[str]:
-    """Return the names of commit statuses, and their beginnings up to each slash: what columns are shown as."""
+    """Return the names of commit statuses, and their beginnings up to each slash: names that columns are shown as."""
     contexts: set[str] = set()
     for row in columns:
         if row["source"] == STATUS and (context := row["shown_as"]):
@@ -187,12 +187,12 @@ def without_statuses(cells: ByColumn, statuses: DuplicateStatuses) -> ByColumn:
 
 
 def only_statuses(cells: ByColumn, statuses: DuplicateStatuses) -> ByColumn:
-    """Return those of a commit's cells that only commit statuses tell of."""
+    """Return those of a commit's cells that are known from commit statuses only."""
     return {key: cell for key, cell in without_covered(cells, statuses).items() if key in statuses.all}
 
 
 def without_covered(cells: ByColumn, statuses: DuplicateStatuses) -> ByColumn:
-    """Return a commit's cells without those of statuses that stand for columns with a cell there."""
+    """Return a commit's cells without those of statuses that duplicate a column with a cell there."""
     nothing: frozenset[int] = frozenset()
     return {
         key: cell
@@ -208,7 +208,7 @@ _ENDS = re.compile(r" / | \(")  # where the beginning of a name may end
 
 
 async def replace_unstable_names(tx: Transaction, repository_id: int, names: Collection[str]) -> None:
-    """Store the names of a repository's unstable jobs in place of those before."""
+    """Replace the names of a repository's unstable jobs."""
     wanted = frozenset(sorted(names)[:UNSTABLE_MOST])
     if wanted == await unstable_names(tx, repository_id):
         return
@@ -226,7 +226,7 @@ async def unstable_names(tx: Transaction, repository_id: int) -> frozenset[str]:
 
 
 def plain_names(names: Collection[str]) -> frozenset[str]:
-    """Return names, as issues have them, without shards and runners: as `covers` takes them."""
+    """Return names, as issues have them, without shards and runners, as `covers_name` takes them."""
     plain = set()
     for name in names:
         workflow, _, job = name.partition(" / ")
@@ -235,7 +235,7 @@ def plain_names(names: Collection[str]) -> frozenset[str]:
 
 
 def covers_name(names: frozenset[str], workflow: str, job: str) -> bool:
-    """Whether one of these names means a job, given without shard and runner.
+    """Whether one of these names covers a job, given without shard and runner.
 
     A name may be that of a job, or only its beginning: a workflow, a build, or a test without its configuration.
     """
@@ -246,7 +246,7 @@ def covers_name(names: frozenset[str], workflow: str, job: str) -> bool:
 
 
 async def _count_again(tx: Transaction, repository_id: int) -> None:
-    """Have the newest day of each branch counted again, and with it what is broken."""
+    """Request a new count of the newest day of each branch, and so of what is broken."""
     counted = sa.select(BROKEN.branch).where(BROKEN.repository_id == repository_id).distinct()
     query = sa.select(COMMIT.branch, sa.func.max(COMMIT.at)).where(
         COMMIT.repository_id == repository_id, COMMIT.branch.in_(counted)

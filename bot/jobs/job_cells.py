@@ -31,13 +31,13 @@ KEPT_BITS = 52  # of the digest: readers of JSON take whole numbers of up to 53 
 
 
 def make_number(source: str, text: str) -> int:
-    """Return the number of an id elsewhere."""
+    """Return the number for a job's id on another CI."""
     digest = hashlib.sha256(f"{source}\0{text}".encode("utf-8", "replace")).digest()
     return LARGEST_NUMBER - (int.from_bytes(digest[:8]) >> 64 - KEPT_BITS)
 
 
 def is_elsewhere(number: int) -> bool:
-    """Whether a number is one of a job that ran elsewhere."""
+    """Whether a number stands for a job that ran elsewhere."""
     return number <= LARGEST_NUMBER
 
 
@@ -48,7 +48,7 @@ CELL, COLUMN = ci_cell.c, ci_column.c
 class JobTests(NamedTuple):
     """The tests that failed in a job of GitHub's.
 
-    `tests` are those of them that are not known to be flaky, one number for a test wherever it runs.
+    `tests` are those not known to be flaky, one number for a test wherever it runs.
     """
 
     repository_id: int
@@ -60,9 +60,9 @@ class JobTests(NamedTuple):
 async def write_line(
     tx: Transaction, repository_id: int, job_id: int, *, kind: str, signature: str | None, line: str | None
 ) -> None:
-    """Write why a job failed into its cell, in place of what was there; None and kind `none` where no rule says.
+    """Replace the reason for a failure in a job's cell; None and kind `none` where no rule names one.
 
-    Of a job that ran elsewhere what its CI said stays where no rule says more.
+    For a job that ran elsewhere, what its CI said stays where no rule says more.
     """
     if signature is None and is_elsewhere(job_id):
         return
@@ -112,7 +112,7 @@ _FROM_RECORD = (
 
 
 async def write_cells(tx: Transaction, changed: Changed) -> None:
-    """Before a commit: write the cells of changed jobs and the commits of new pushes."""
+    """Before a commit, write the cells of changed jobs and the commits of new pushes."""
     jobs = cast("Sequence[WorkflowJobRow]", changed.get("workflow_job", ()))
     runs = cast("Sequence[WorkflowRunRow]", changed.get("workflow_run", ()))
     on_commits = [job for job in jobs if job["head_sha"]]
@@ -213,7 +213,7 @@ class OtherJobRow(CellRow, ColumnName, ColumnSource):
 
 
 async def write_other_jobs(tx: Transaction, jobs: Sequence[OtherJob]) -> None:
-    """Write the cells of jobs that were recorded, and have what is made of them made again."""
+    """Write the cells of recorded jobs, and request what is computed from them."""
     if not jobs:
         return
     jobs = await _with_known_lines(tx, jobs)
@@ -257,7 +257,7 @@ def _cell_of_other_job(
 
 
 async def _with_known_lines(tx: Transaction, jobs: Sequence[OtherJob]) -> list[OtherJob]:
-    """Return jobs with what their logs say, where these were read: that is more than their CI tells."""
+    """Return jobs with what their logs say, where these were read: logs say more than their CI."""
     failed = sorted({
         (job.repository_id, make_number(job.source, job.id)) for job in jobs if job.conclusion in _FAILED
     })  # fmt: skip
@@ -272,7 +272,7 @@ async def _with_known_lines(tx: Transaction, jobs: Sequence[OtherJob]) -> list[O
 
 @functools.cache
 def _known_lines(*, sqlite: bool) -> Statement:
-    """Return the query for the lines of jobs whose logs were read, by the jobs' numbers."""
+    """Return the query for the lines of jobs whose logs were read, by job number."""
     of_jobs = among_given((CELL.repository_id, CELL.job_id), "wanted", sqlite=sqlite)
     columns = (
         CELL.repository_id,

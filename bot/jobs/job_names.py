@@ -68,22 +68,22 @@ class JobName:
 
     @property
     def numbered(self) -> str:
-        """The same with its numbers: the name where they turn out to be no shard."""
+        """The same name with its numbers, for the case that they are no shard."""
         return _joined(self.head, _kept(self))
 
     @property
     def shard_free(self) -> str:
-        """The full name without shard and runner: the same for all shards, on whatever they run."""
+        """The full name without shard and runner: the same for all shards, whatever they run on."""
         return f"{self.workflow} / {self.job}" if self.workflow else self.job
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The arguments beside the configuration, such as `unstable`."""
+        """The arguments besides the configuration, such as `unstable`."""
         return self.arguments[1:] if self.arguments[:1] == (self.config,) else self.arguments
 
 
 def parse_name(workflow: str | None, name: str) -> JobName:
-    """Take a name apart; a shard is only presumed, see `resolve_shards`."""
+    """Take a name apart; a shard is only presumed until `resolve_shards`."""
     name = name[:LONGEST_NAME]
     match = _ARGUMENTS.match(name)
     head = match["head"] if match else name
@@ -106,7 +106,7 @@ def parse_name(workflow: str | None, name: str) -> JobName:
 
 
 def resolve_shards(names: Iterable[JobName]) -> list[JobName]:
-    """Return the jobs of one commit, over all its runs, with shards only where there are siblings of the same count."""
+    """Return the jobs of one commit, over all its runs; shards stay only where siblings have the same count."""
     parsed = list(names)
     seen: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for name in parsed:
@@ -120,7 +120,7 @@ def _siblings(name: JobName) -> tuple[object, ...]:
 
 
 def _whole(name: JobName) -> JobName:
-    """Return a job whose numbers are part of its name."""
+    """Return a job with its numbers as part of its name."""
     return replace(name, arguments=_kept(name), numbers=None)
 
 
@@ -133,9 +133,9 @@ def _joined(head: str, arguments: tuple[str, ...]) -> str:
 
 
 def _without_runner(given: tuple[str, ...], *, sharded: bool) -> tuple[tuple[str, ...], str | None]:
-    """Return the arguments without the runner, the last one but the flags where it looks like one; a version does not.
+    """Return the arguments without the runner: the last one before the flags, if it looks like one; a version does not.
 
-    A plain label such as `ubuntu-24.04` is a runner beside a shard only: else it may be what a matrix compares.
+    A plain label such as `ubuntu-24.04` is a runner only beside a shard: else it may be what a matrix compares.
     """
     if not given or (len(given) < 2 and not sharded):
         return given, None
@@ -189,12 +189,12 @@ def check_replacement(pattern: str, replacement: str) -> None:
 
 @lru_cache(maxsize=1_000)
 def compile_pattern(pattern: str) -> Any:
-    """Return a pattern of the settings compiled; raises ValueError."""
+    """Compile a pattern of the settings; raises ValueError."""
     return _compile(pattern, re2.Options())
 
 
 def compile_typed(pattern: str) -> Any:
-    """Return a pattern compiled that a reader typed; raises ValueError, also where it needs much memory.
+    """Compile a pattern that a reader typed; raises ValueError, also if it needs much memory.
 
     Nothing keeps it: strangers may type as many as they like.
     """
@@ -231,20 +231,20 @@ def _first_match(named: tuple[tuple[str, str], ...], text: str) -> str | None:
 
 
 def replace_names(aliases: Iterable[tuple[str, str]], text: str) -> str:
-    """Return a text with what each pattern matches replaced, one after the other."""
+    """Replace what each pattern matches in a text, one pattern after the other."""
     for pattern, replacement in aliases:
         text = compile_pattern(pattern).sub(replacement, text)
     return text
 
 
 def column_name(column: ColumnRow, settings: TrunkSettings) -> str | None:
-    """Return the name of a stored column on the grid, None where it is left out."""
+    """Return the name of a stored column on the grid, None where it is hidden."""
     workflow, job = column["workflow"], column["job"]
     return shown_name(workflow, f"{workflow} / {job}" if workflow else job, settings)
 
 
 def shown_name(workflow: str, name: str, settings: TrunkSettings) -> str | None:
-    """Return the name of a column on the grid, None where it is left out; `name` begins with the workflow's."""
+    """Return the name of a column on the grid, None where it is hidden; `name` begins with the workflow's."""
     known = len(workflow) + len(name) <= NAME_MOST
     return (_shown if known else _shown.__wrapped__)(workflow, name, settings.ci_hide, settings.ci_aliases)
 
@@ -260,7 +260,7 @@ def _shown(
 
 
 def join_columns(columns: Mapping[int, ColumnRow], settings: TrunkSettings) -> dict[int, int]:
-    """Return the column that stands for another one of the same name, as where an alias joins them."""
+    """Map each column to the one that stands for all of the same name, as when an alias joins them."""
     first: dict[str, int] = {}
     joined = {}
     for key in sorted(columns):

@@ -38,9 +38,9 @@ class LastGood:
 async def find_last_good(
     tx: Transaction, settings: Settings, branch: Branch, *, jobs: str, backends: tuple[str, ...]
 ) -> LastGood:
-    """Return the last good commit. `jobs` is a pattern (RE2) over names, or `blocking`.
+    """Find the last good commit. `jobs` is a pattern (RE2) over names, or `blocking`.
 
-    Where no job is said to block, `blocking` are those that ran on at least half of the newest commits. A commit on
+    If no job is known to block, `blocking` means those that ran on at least half of the newest commits. A commit on
     which one of the selected columns has no cell is not good: absence of data makes nothing green.
     Raises Rejected 404 when there is none among the newest, or nothing is selected.
     """
@@ -70,9 +70,9 @@ async def find_last_good(
 
 
 def _rare_columns(window: Grid) -> set[str]:
-    """Return the jobs of upstream that ran on less than half of the commits: periodic ones, and those of some paths.
+    """Return upstream's jobs that ran on less than half of the commits: periodic ones, and those for some paths.
 
-    None where no job ran on as many.
+    None where no job ran on half of them.
     """
     ran: Counter[int] = Counter()
     commits = 0
@@ -87,7 +87,7 @@ def _rare_columns(window: Grid) -> set[str]:
 def _candidates(
     commits: Sequence[CommitRow], outlines: Mapping[str, Outline], ids: Collection[frozenset[int]]
 ) -> list[CommitRow]:
-    """Return the commits that may be good: those without stored cells, and those where every job of upstream passed.
+    """Return the commits that may be good: those without stored cells, and those where all of upstream's jobs passed.
 
     `ids` holds the columns of each selected job.
     """
@@ -104,7 +104,7 @@ def _candidates(
 async def _column_ids(
     tx: Transaction, facts: Facts, selected: Collection[str], settings: TrunkSettings
 ) -> list[frozenset[int]]:
-    """Return the columns of each selected job of upstream, those that it had before a change of its name as well."""
+    """Return the columns of each selected job of upstream, including those from before a change of its name."""
     columns = facts.columns
     if settings.ci_aliases and facts.commits:
         columns = await rows.columns(tx, facts.commits[0]["repository_id"])

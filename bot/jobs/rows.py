@@ -51,7 +51,7 @@ SHA_OF_SQLITE = 900  # texts in one IN
 
 
 class RepositoryRow(RecordStart):
-    """A repository as last recorded."""
+    """The newest record of a repository."""
 
     full_name: Text
     default_branch: Text | None
@@ -77,7 +77,7 @@ class TimedJobRow(JobColumn, JobShard, JobState, JobTimes, JobHold, JobElsewhere
 
 
 class StoredRow(NamedTuple):
-    """The cells of a commit as they were last made."""
+    """The cells of a commit as last computed."""
 
     mark: int
     cells: bytes | None  # None: something has changed since
@@ -181,7 +181,7 @@ GOES_ON = sa.or_(
 
 
 async def repository(tx: Transaction, ids: Collection[int]) -> RepositoryRow | None:
-    """Return the newest record of a repository that has or had a name."""
+    """Return the newest record of a repository with one of these ids."""
     return await tx.fetch_first(_NEWEST_RECORD, {"ids": sorted(ids)})
 
 
@@ -211,13 +211,13 @@ async def commit(tx: Transaction, repository_id: int, branch: str, sha: str) -> 
 
 
 async def branches_of(tx: Transaction, repository_id: int, sha: str) -> list[CommitRow]:
-    """Return a commit as a line of each branch that it is one of, by the branches' names."""
+    """Return the lines of a commit, one for each branch that it is on, by branch name."""
     query = select(CommitRow, branch_commit).where(COMMIT.sha == sha, COMMIT.repository_id == repository_id)
     return await tx.fetch(query.order_by(COMMIT.branch).limit(BRANCHES_MOST))
 
 
 async def following(tx: Transaction, commit: CommitRow) -> str | None:
-    """Return a commit that was pushed onto another one of its branch."""
+    """Return a commit that was pushed onto this one on its branch."""
     query = sa.select(COMMIT.sha).where(
         COMMIT.repository_id == commit["repository_id"],
         COMMIT.branch == commit["branch"],
@@ -258,7 +258,7 @@ async def cells_elsewhere(tx: Transaction, repository_id: int, sha: str, *, limi
 
 
 async def columns_on(tx: Transaction, repository_id: int, sha: str) -> frozenset[int]:
-    """Return the columns that have a job on a commit."""
+    """Return the columns with a job on a commit."""
     query = sa.select(CELL.column_id).where(CELL.repository_id == repository_id, CELL.head_sha == sha)
     return frozenset((await tx.run(query.distinct())).scalars())
 
@@ -266,7 +266,7 @@ async def columns_on(tx: Transaction, repository_id: int, sha: str) -> frozenset
 async def timed_jobs(
     tx: Transaction, repository_ids: Collection[int], sha: str, *, limit: int
 ) -> list[TimedJobRow]:
-    """Return the jobs on a commit with their times, those that ended last or go on first."""
+    """Return the jobs on a commit with their times: unfinished ones first, then those that ended last."""
     query = select(TimedJobRow, ci_cell, ci_column).where(
         CELL.repository_id.in_(sorted(repository_ids)),
         CELL.head_sha == sha,
@@ -287,7 +287,7 @@ async def stored_cells(tx: Transaction, repository_id: int, shas: Sequence[str])
 async def stored_outlines(
     tx: Transaction, repository_id: int, shas: Sequence[str]
 ) -> dict[str, tuple[int, bytes | None]]:
-    """Return the marks of the commits that have stored cells, and their outlines."""
+    """Return the marks and outlines of the commits that have stored cells."""
     rows = (await tx.run(_STORED_OUTLINES, {"repository": repository_id, "shas": shas})).all()
     return {sha: (mark, outline) for sha, mark, outline in rows}
 
@@ -295,7 +295,7 @@ async def stored_outlines(
 async def columns(
     tx: Transaction, repository_id: int, ids: Collection[int] | None = None
 ) -> dict[int, ColumnRow]:
-    """Return columns by id; all of a repository's without `ids`, or where that is the cheaper question."""
+    """Return columns by id; all of a repository's without `ids`, or where that query is cheaper."""
     if ids is not None and len(ids) <= SHA_OF_SQLITE:
         rows = await tx.fetch(_COLUMNS, {"repository": repository_id, "ids": sorted(ids)})
     else:
@@ -317,13 +317,13 @@ async def runs(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list
 
 
 async def commits_with_runs(tx: Transaction, repository_id: int, shas: Sequence[str]) -> set[str]:
-    """Return those of some commits of which a workflow run is known."""
+    """Return those of some commits that have a known workflow run."""
     query = sa.select(RUN.head_sha).where(RUN.repository_id == repository_id, RUN.head_sha.in_(shas))
     return set((await tx.run(query.distinct())).scalars())
 
 
 async def telling_runs(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[RunRow]:
-    """Return those workflow runs on some commits that say more than their jobs: unfinished, or never started."""
+    """Return the workflow runs on some commits that say more than their jobs: unfinished or never started ones."""
     values = {"repository": repository_id, "shas": shas}
     return await tx.fetch(_TELLING_RUNS, values) if shas else []
 

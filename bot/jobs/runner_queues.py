@@ -60,7 +60,7 @@ class RunnerQueue(Struct, frozen=True, kw_only=True):
 
 
 def starting_jobs(jobs: Iterable[StartedJob]) -> set[int]:
-    """Return the jobs whose runner of a scale set is still being prepared: they wait, whatever GitHub says."""
+    """Return the jobs whose scale-set runner is still being prepared: they wait, whatever GitHub says."""
     return {
         job_id
         for job_id, runner, steps in jobs
@@ -77,7 +77,7 @@ def make_queues(
     runners: NamedPatterns,
     being_prepared: Collection[int] = (),
 ) -> list[RunnerQueue]:
-    """Return every label, those with the longest wait now first; the last day is today and yesterday."""
+    """Return the queue of every label, the longest present wait first; the last day is today and yesterday."""
     waiting: defaultdict[str, list[int]] = defaultdict(list)
     busy: defaultdict[str, int] = defaultdict(int)
     for job in jobs:

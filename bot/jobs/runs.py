@@ -30,7 +30,7 @@ MERGE_QUEUE = "gh-readonly-queue/"
 
 
 def is_trusted(run: WorkflowRunRow, *, default_branch: str | None, patterns: Sequence[str]) -> bool:
-    """Whether a run is the repository's own, on a trusted branch, by GitHub's word alone.
+    """Whether GitHub says that a run is the repository's own, on a trusted branch.
 
     A fork may call its branch `main`: the head repository has to be this one, by id, since names change hands.
     """
@@ -119,7 +119,7 @@ async def jobs_of_run(tx: Transaction, repository_id: int, run_id: int) -> list[
 
 
 async def repository_facts(tx: Transaction, repository_id: int) -> RepositoryFacts:
-    """Return what is known of a repository; nothing is, where it has no record."""
+    """Return what is known of a repository: nothing, where it has no record."""
     row = (await tx.run(FACTS, {"of_repository": repository_id})).one_or_none()
     return RepositoryFacts(*row) if row else RepositoryFacts()
 
@@ -132,9 +132,9 @@ async def repository_names(tx: Transaction) -> dict[int, str]:
 
 
 def attempts_from_jobs(jobs: Iterable[WorkflowJobRow], run_id: int) -> list[WorkflowRunRow]:
-    """Return the attempts of a run of which only jobs are known, newest first, for its own event never came.
+    """Return the attempts of a run that is known by its jobs only, since its own event never came; newest first.
 
-    How they ended is not known: that is for GitHub to say.
+    How they ended is unknown: only GitHub can say.
     """
     first_of: dict[int, WorkflowJobRow] = {}
     for job in sorted(jobs, key=lambda row: row["id"]):
@@ -195,8 +195,8 @@ REPORTED_ON = (  # what a backend's run is about, as it says
 async def is_trusted_run(tx: Transaction, settings: Settings, run: WorkflowRunRow) -> bool:
     """Whether a run may feed baselines.
 
-    A backend's run that it reported counts for what it was reported on: a push to a trusted branch of upstream, never
-    a pull request. One that a dispatch may have started, and of which no report is known, does not count.
+    A run that a backend reported counts for what it was reported on: a push to a trusted branch of upstream, never
+    a pull request. One that a dispatch may have started, but that no report names, does not count.
     """
     of_run = {"of_run": str(run["id"]), "of_attempt": run["run_attempt"], "of_repo": run["repo"].lower()}
     if reported := (await tx.run(REPORTED_ON, of_run)).all():
@@ -213,9 +213,9 @@ async def is_trusted_run(tx: Transaction, settings: Settings, run: WorkflowRunRo
 
 
 async def is_of_tag(tx: Transaction, run: WorkflowRunRow) -> bool:
-    """Whether a run may be a tag's that is named like a branch: GitHub calls both its branch.
+    """Whether a run may be that of a tag named like a branch: GitHub gives either as the run's branch.
 
-    It is the branch's where its commit was pushed to the branch.
+    It is the branch's if its commit was pushed to the branch.
     """
     refs = sa.select(PUSH.ref).where(PUSH.repository_id == run["repository_id"]).limit(1)
     branch = refs.where(PUSH.after == run["head_sha"], PUSH.ref == f"{HEADS}{run['head_branch']}")
@@ -225,7 +225,7 @@ async def is_of_tag(tx: Transaction, run: WorkflowRunRow) -> bool:
 
 
 async def is_trusted_dispatch(tx: Transaction, settings: Settings, dispatch: DispatchRow | None) -> bool:
-    """Whether what a dispatch had tested may feed baselines: a push to a trusted branch, never a pull request."""
+    """Whether what a dispatch tested may feed baselines: a push to a trusted branch may, a pull request never."""
     if dispatch is None or dispatch["pr_number"] is not None or not dispatch["head_sha"]:
         return False
     return await _was_pushed(tx, settings, dispatch["upstream_repo"], dispatch["head_sha"])
@@ -259,7 +259,7 @@ class MergeTarget(NamedTuple):
 async def find_merge_target(
     tx: Transaction, settings: Settings, repo: str, repository_ids: Collection[int], sha: str
 ) -> MergeTarget:
-    """Return where a commit is to be merged, by pull requests to trusted branches alone."""
+    """Return where a commit is to be merged; only pull requests to trusted branches count."""
     of_head = sa.select(HEAD.base_ref, HEAD.base_sha).where(
         HEAD.repository_id.in_(sorted(repository_ids)), HEAD.head_sha == sha
     )

@@ -77,7 +77,7 @@ def parse_sides(text: str) -> tuple[str, ...]:
 
 
 def is_trusted_branch(branch: str, *, default_branch: str | None, patterns: Sequence[str]) -> bool:
-    """Whether a branch of the repository is trusted: it matches a pattern, or without any is the default one."""
+    """Whether a branch is trusted: it matches a pattern, or there are none and it is the default one."""
     if patterns:
         return any(fnmatchcase(branch, pattern) for pattern in patterns)
     return branch == default_branch
@@ -171,7 +171,7 @@ GroupPatterns = tuple[tuple[str, str], ...]  # name -> pattern; the first that m
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSettings:
-    """The groups of every repository, and those that single ones have before them."""
+    """The groups for every repository, and those that single repositories put before them."""
 
     everywhere: GroupPatterns
     own: tuple[tuple[str, GroupPatterns], ...] = ()  # by repository, case folded
@@ -179,7 +179,7 @@ class GroupSettings:
     def of(self, names: Collection[str]) -> GroupPatterns:
         """Return the groups of a repository, given by all its names, case folded.
 
-        Its own come first; one of the same name as one for all stands in its place.
+        Its own come first, and replace those of the same name for all.
         """
         first = tuple(group for repo, groups in self.own if repo in names for group in groups)
         named = {name for name, _ in first}
@@ -189,7 +189,7 @@ class GroupSettings:
 def read_groups(text: str) -> GroupSettings:
     """Read groups, JSON: name -> pattern, and `owner/name` -> such a table; raises ValueError.
 
-    With tables of repositories only, the others keep the groups that are shipped.
+    If there are only tables of repositories, the others keep the shipped groups.
     """
     try:
         given = msgspec.json.decode(text, type=dict[str, str | dict[str, str]])
@@ -212,7 +212,7 @@ def read_groups(text: str) -> GroupSettings:
 
 
 def shipped_groups() -> GroupSettings:
-    """Return the groups of a bot whose settings choose none."""
+    """Return the groups that apply unless the settings choose others."""
     return GroupSettings(
         everywhere=tuple(tomllib.loads(files.config_file("ci_groups.toml").read_text()).items())
     )
@@ -251,7 +251,7 @@ def table(text: str) -> dict[str, str]:
 
 
 def aliases(text: str) -> NamedPatterns:
-    """Read aliases: pattern -> what stands in place of what it matches."""
+    """Read aliases: pattern -> replacement."""
     pairs = tuple(table(text).items())
     job_names.check_patterns([pattern for pattern, _ in pairs])
     for pattern, replacement in pairs:
@@ -267,7 +267,7 @@ def patterns(text: str) -> tuple[str, ...]:
 
 
 def costs(text: str) -> tuple[tuple[str, float], ...]:
-    """Read what an hour of a runner costs: glob over its label -> money."""
+    """Read what an hour of a runner costs: glob over the label -> money."""
     try:
         prices = msgspec.json.decode(text, type=dict[str, float])
     except msgspec.MsgspecError as error:

@@ -146,7 +146,7 @@ class CellRow(
     JobHold,
     JobElsewhere,
 ):
-    """One job on a commit: the narrow copy of workflow_job, and of other CIs' jobs, that grids are read from."""
+    """One job on a commit: the narrow copy of workflow_job, and of other CIs' jobs, that grids read."""
 
 
 ci_cell = table(
@@ -159,7 +159,7 @@ ci_cell = table(
 
 
 class StoredCommitRow(TypedDict):
-    """A commit that jobs ran on, with its cells made once until anything of it changes."""
+    """A commit that jobs ran on, with its cells, which are kept until one of its jobs changes."""
 
     repository_id: Big
     head_sha: Text
@@ -263,7 +263,7 @@ class LineSums(TypedDict):
 
 
 class LineRow(BranchKey, Day, LinePlace, LineSums):
-    """A commit of a branch as its jobs left it."""
+    """A commit of a branch, and how its jobs left it."""
 
 
 ci_line = table("ci_line", LineRow, key=("repository_id", "branch", "day", "place"))
@@ -346,7 +346,7 @@ branch_rule = table("branch_rule", BranchRuleRow, key=("repository_id", "branch"
 
 
 class BranchRow(BranchKey):
-    """Whether a branch was deleted: the later of the two times tells."""
+    """Whether a branch was deleted: the later of its two times decides."""
 
     pushed_at: Millis  # when the last push to it was received, 0: none was
     deleted_at: Millis  # when its deletion was received, 0: it was not

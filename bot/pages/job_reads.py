@@ -62,7 +62,7 @@ async def visible_ids(request: web.Request, tx: Transaction, repo: str) -> set[i
 
 
 async def visible_ids_of(query: Query, repo: str) -> set[int]:
-    """Return the same of the repository in the path, or of one that a parameter names."""
+    """Return the same ids for the repository in the path, or the one that a parameter names."""
     return await _visible_of(query.request, query.tx, query.hidden, repo)
 
 
@@ -80,12 +80,12 @@ async def _visible_of(request: web.Request, tx: Transaction, hidden: Hidden, rep
 
 
 async def has_rows(query: Query, repo: str, repository_id: sa.Column[int]) -> bool:
-    """Whether a table has a row of a repository that the request may see, by the column of its repository."""
+    """Whether a table has a row of a repository that the request may see; the column holds its repositories."""
     return await runs.has_rows(query.tx, repository_id, await visible_ids_of(query, repo))
 
 
 def not_known(what: str) -> Rejected:
-    """Return the refusal that is the same for what is private and for what is unknown."""
+    """Return the refusal for what is private or unknown: the same for both."""
     return Rejected(404, "not_found", f"no {what} of that id may be shown here")
 
 
@@ -120,7 +120,7 @@ async def shown_upload(
 
 
 async def log_state(tx: Transaction, settings: Settings, of: WorkflowJobRow) -> LogState:
-    """Return how far a job's log has come; where nothing was ever asked for, why not."""
+    """Return how far a job's log has come; if it was never requested, why not."""
     if known := await asked_log_state(tx, of["repository_id"], of["id"]):
         return known
     if of["status"] != "completed":
@@ -138,7 +138,7 @@ def _log_state(row: FetchRow) -> LogState:
 
 
 async def asked_log_state(tx: Transaction, repository_id: int, job_id: int) -> LogState | None:
-    """Return how far the log of a job has come, None where it was never asked for."""
+    """Return how far the log of a job has come, None where it was never requested."""
     row = await fetches.find_fetch(tx, repository_id, "log", job_id)
     return _log_state(row) if row else None
 
@@ -150,7 +150,7 @@ async def upload_state(tx: Transaction, of: UploadRow) -> LogState:
 
 
 def upload_subject(request: web.Request, of: UploadRow) -> JobSubject:
-    """Return the subject of what features add to the job of an uploaded file."""
+    """Return the subject for what features add to the job of an uploaded file."""
     return JobSubject(
         repo=of["backend"],
         repository_id=of["repository_id"],
@@ -167,7 +167,7 @@ def upload_subject(request: web.Request, of: UploadRow) -> JobSubject:
 
 
 def steps_of_job(of: WorkflowJobRow) -> list[JobStep]:
-    """Return a job's steps in order; what GitHub sent is read field by field."""
+    """Return a job's steps in order, reading GitHub's answer field by field."""
     steps: list[JobStep] = []
     for step in of["steps"][:MOST_STEPS] if isinstance(of["steps"], list) else []:
         started, ended = (
@@ -198,7 +198,7 @@ def seconds_between(started: int | None, ended: int | None) -> float | None:
 
 
 def job_subject(request: web.Request, of: WorkflowJobRow) -> JobSubject:
-    """Return the subject of what features add to a job."""
+    """Return the subject for what features add to a job."""
     return JobSubject(
         repo=of["repo"],
         repository_id=of["repository_id"],

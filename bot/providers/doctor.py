@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bot.ops.doctor import Target
     from bot.providers.feature import Provider
     from bot.providers.tables import QueueRow, UnmappedRow
-    from bot.web.blocks import QueueSubject, Tone
+    from bot.web.blocks import Tone
 
 CHECK = "other CIs"
 SILENT_DAYS = 7
@@ -132,13 +132,11 @@ UNMAPPED_MOST = 20  # projects
 SILENT = "CircleCI tells only of finished jobs: what waits or runs there is not known."
 
 
-async def describe_queue(tx: Transaction, subject: QueueSubject) -> list[Block]:
+async def describe_queue(tx: Transaction, settings: Settings, repo: str) -> list[Block]:
     """Describe the agents that run a repository's jobs on other CIs, and what these CIs do not tell."""
-    mapped = [ci for ci in providers_of(subject.settings) if _is_mapped(ci, subject.repo)]
+    mapped = [ci for ci in providers_of(settings) if _is_mapped(ci, repo)]
     blocks: list[Block] = []
-    organizations = {
-        name for ci in mapped if ci.kind == BUILDKITE for name in _organizations(ci, subject.repo)
-    }
+    organizations = {name for ci in mapped if ci.kind == BUILDKITE for name in _organizations(ci, repo)}
     if organizations:
         queues = await tables.read_queues(tx, organizations, since=tx.now - AGENT_DAYS * DAY)
         blocks.append(Block(heading="Agents of Buildkite", lines=_agent_lines(queues)))

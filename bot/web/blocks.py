@@ -118,15 +118,6 @@ class RunSubject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueueSubject:
-    """A repository whose jobs wait for runners."""
-
-    repo: str
-    repository_id: int
-    settings: Settings
-
-
-@dataclass(frozen=True, kw_only=True)
 class BackendPageSubject:
     """A backend that a page is about."""
 
@@ -135,18 +126,10 @@ class BackendPageSubject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepositorySubject:
-    """A repository whose home is shown."""
-
-    asked: Query
-    repo: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class MissingSubject:
     """The subject of sections at `missing`: an address that leads to nothing, which should say what there is."""
 
-    asked: Query
+    query: Query
     code: str  # of the refusal
     path: str
     repo: str  # that the address names; empty: none

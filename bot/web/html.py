@@ -195,7 +195,7 @@ async def find_instead(request: web.Request, code: str) -> str | None:
 
 def _missing_subject(query: Query, code: str) -> MissingSubject:
     request = query.request
-    return MissingSubject(asked=query, code=code, path=request.path, repo=repository_of(request))
+    return MissingSubject(query=query, code=code, path=request.path, repo=repository_of(request))
 
 
 HERE = Path(__file__).parent

@@ -57,7 +57,7 @@ LISTED = (
 
 
 class ListedArtifact(NamedTuple):
-    """An artifact with how far its fetching has come."""
+    """An artifact, and how far its fetching has come."""
 
     artifact: ArtifactRow
     state: str
@@ -83,7 +83,7 @@ async def find_artifact(tx: Transaction, repo: str, artifact_id: int) -> Artifac
 
 
 async def record_artifacts(tx: Transaction, rows: Sequence[ArtifactRow], *, workflow: str) -> int:
-    """Insert or update artifacts of one repository; returns how many are new. Those alone count as storage."""
+    """Insert or update artifacts of one repository; returns how many are new: only those count as storage."""
     if not rows:
         return 0
     query = sa.select(ARTIFACT.id).where(
@@ -136,7 +136,7 @@ def _conditions(choice: ArtifactChoice) -> list[sa.ColumnElement[bool]]:
 async def storage_by_workflow(
     tx: Transaction, repositories: Collection[int], *, since: int
 ) -> list[WorkflowDay]:
-    """Return what was left behind by day and workflow, from a time on; newest first."""
+    """Return the artifacts created since a time, counted by day and workflow, newest first."""
     count, size = (
         sa.cast(sa.func.sum(column), sa.BigInteger) for column in (STORAGE.artifacts, STORAGE.bytes)
     )
@@ -150,7 +150,7 @@ async def storage_by_workflow(
 
 
 async def base_sizes(tx: Transaction, artifacts: Sequence[ArtifactRow]) -> dict[int, int]:
-    """Return by artifact the size of the newest of its name on a trusted run before."""
+    """Return, by artifact id, the size of the last earlier artifact of that name on a trusted run."""
     sizes = {}
     for artifact in artifacts[:MOST_COMPARED]:
         query = sa.select(ARTIFACT.size_in_bytes).where(
@@ -166,7 +166,7 @@ async def base_sizes(tx: Transaction, artifacts: Sequence[ArtifactRow]) -> dict[
 
 
 def copy_artifact(export: Export, row: ExportedRow) -> list[StoredObject]:
-    """Return what is known of an artifact as an object."""
+    """Return an artifact as an object for sinks."""
     key = "/".join((export.name, repo_key(row["repo"]), object_key(row["run_id"], row["id"])))
     return [StoredObject(key=key, content=lambda: (json_line(dict(row)),))]
 
@@ -194,7 +194,7 @@ WHILE_RUNNING = frozenset({"junit", "runreport"})  # kinds that are read while t
 
 @dataclass(frozen=True, kw_only=True)
 class _ListedRun:
-    """An attempt of a run, and what is known around it."""
+    """An attempt of a run, and what is known about it."""
 
     row: WorkflowRunRow
     started: Mapping[int, int | None]  # its attempts
@@ -203,7 +203,7 @@ class _ListedRun:
 
 
 async def list_artifacts(context: Context, task: Task) -> None:
-    """List the artifacts of a run; a second and third time where there may be more."""
+    """List the artifacts of a run; where there may be more, list them up to three times."""
     repo, run_id, attempt = fetches.parse_run_key(task.key)
     async with context.store.read() as tx:
         row = await runs.find_attempt(tx, run_id, attempt)
@@ -247,7 +247,7 @@ async def list_artifacts(context: Context, task: Task) -> None:
 async def read_pages(
     context: Context, client: Client, repo: str, path: str, name: str, *, most: int = MOST_PAGES
 ) -> list[dict[str, Any]]:
-    """Return all pages of a list, at most so many; each counts as a call of the budget."""
+    """Return all pages of a list, up to a limit; each costs a call of the budget."""
     entries: list[dict[str, Any]] = []
     for page in range(1, most + 1):
         await collection.spend_call(context, repo)
@@ -279,7 +279,7 @@ async def _store_missed(
     listed: Sequence[dict[str, Any]],
     known: Sequence[WorkflowJobRow],
 ) -> None:
-    """Store jobs whose deliveries were lost, as if these had arrived."""
+    """Store the jobs whose deliveries were lost, as if they had arrived."""
     ended = {job["id"] for job in known if job["status"] == "completed"}
     missed = [job for job in listed if job.get("status") == "completed" and job.get("id") not in ended]
     if not missed:
@@ -291,13 +291,13 @@ async def _store_missed(
 
 
 async def store_running(context: Context, row: WorkflowRunRow, listed: Sequence[dict[str, Any]]) -> None:
-    """Store the artifacts that a run has left by now, which is not over, and have them fetched."""
+    """Store the artifacts of a run that is still going on, and request them."""
     of_run, _ = await _described(context, row)
     await _store_artifacts(context, of_run, listed)
 
 
 async def _described(context: Context, row: WorkflowRunRow) -> tuple[_ListedRun, list[WorkflowJobRow]]:
-    """Return what is known around a run, and its jobs."""
+    """Return what is known about a run, and its jobs."""
     async with context.store.read() as tx:
         known = await runs.jobs_of_run(tx, row["repository_id"], row["id"])
         trusted = await is_trusted_run(tx, context.settings, row)
@@ -307,7 +307,7 @@ async def _described(context: Context, row: WorkflowRunRow) -> tuple[_ListedRun,
 
 
 async def _store_artifacts(context: Context, of_run: _ListedRun, listed: Sequence[dict[str, Any]]) -> None:
-    """Store the artifacts and have those of a known kind fetched, a batch at a time."""
+    """Store artifacts and request those of a known kind, a batch at a time."""
     kinds = context.settings.of(CollectSettings).ci_artifacts
     made = [artifact for entry in listed if (artifact := _artifact(of_run, entry, kinds))]
     for start in range(0, len(made), BATCH):
@@ -319,7 +319,7 @@ async def _store_artifacts(context: Context, of_run: _ListedRun, listed: Sequenc
 
 
 async def _want_artifacts(tx: Transaction, context: Context, repo: str, batch: Sequence[ArtifactRow]) -> None:
-    """Have artifacts of a kind that a feature reads fetched; another head's is refused."""
+    """Request the artifacts of a kind that a feature reads; refuse those of another head."""
     for artifact in batch:
         if fetch_file.reader_of(context, artifact["kind"]) is None or _is_passing(artifact):
             continue
@@ -338,12 +338,12 @@ async def _want_artifacts(tx: Transaction, context: Context, repo: str, batch: S
 
 
 def _is_passing(artifact: ArtifactRow) -> bool:
-    """Whether an artifact says how far a job is, and is of a kind that is read once the job is over."""
+    """Whether an artifact only shows a job's progress, and its kind is read once the job has ended."""
     return partial_number(artifact["name"]) is not None and artifact["kind"] not in WHILE_RUNNING
 
 
 def _artifact(of_run: _ListedRun, listed: dict[str, Any], kinds: settings.Kinds) -> ArtifactRow | None:
-    """Return an artifact as it is stored; identity comes from our record of the run, never from the artifact."""
+    """Return the row of an artifact; identity comes from our record of the run, never from the artifact."""
     row = of_run.row
     identifier, name = read_member(listed, ("id",), Kind.INT), read_member(listed, ("name",), Kind.TEXT)
     if identifier is None or name is None:
@@ -375,7 +375,7 @@ def _artifact(of_run: _ListedRun, listed: dict[str, Any], kinds: settings.Kinds)
 
 
 async def _logs(context: Context, known: Sequence[WorkflowJobRow], attempt: int) -> None:
-    """With CI_LOGS=all, have the logs of the jobs that passed fetched; those that failed have been asked for."""
+    """With CI_LOGS=all, request the logs of passed jobs; those of failed ones have been requested."""
     if context.settings.of(CollectSettings).ci_logs != "all":
         return
     ended = [job for job in known if job["run_attempt"] == attempt and job["status"] == "completed"]
@@ -420,7 +420,7 @@ async def fetch_artifact(context: Context, task: Task) -> None:
 
 
 def _is_young(artifact: ArtifactRow, now: int) -> bool:
-    """Whether GitHub may not know an artifact yet that it has just listed."""
+    """Whether GitHub may not yet serve an artifact that it has just listed."""
     return artifact["created_at"] is not None and now - artifact["created_at"] < responses.YOUNG_FOR
 
 

@@ -29,7 +29,7 @@ TASK_OF_KIND = {"artifact": "collect", "log": "log"}  # kind of fetch -> kind of
 
 
 async def request_overdue(context: Context, _task: Task) -> None:
-    """Enqueue what is overdue, and delete what killed processes left behind."""
+    """Requeue what is overdue, and delete what killed processes left behind."""
     await context.resource(WORKSPACE).delete_left_folders()
     if not context.settings.of(CollectSettings).ci:
         return
@@ -49,7 +49,7 @@ JOBS_WAIT = 15.0  # seconds until what was stored is in the records
 
 @dataclass(frozen=True, kw_only=True)
 class CollectedRun:
-    """A run that is collected again."""
+    """A run to be collected again."""
 
     run_id: int
     attempts: int
@@ -68,7 +68,7 @@ class Progress(TypedDict):
 
 
 async def collect_run(context: Context, repo: str, run_id: int) -> CollectedRun:
-    """Have everything of a run collected; raises GitHubRefused where it cannot be read."""
+    """Collect everything of a run; raises GitHubRefused where it cannot be read."""
     client = context.app_for(repo).client(repo, actions="read")
     await collection.spend_call(context, repo)
     newest = await client.getitem(client.path("actions/runs/{run}"), {"run": str(run_id)})
@@ -76,7 +76,7 @@ async def collect_run(context: Context, repo: str, run_id: int) -> CollectedRun:
 
 
 async def collect_since(context: Context, repo: str, since: int) -> AsyncIterator[CollectedRun]:
-    """Have the runs collected that ended and were created since a time, newest first."""
+    """Collect the finished runs created since a time, newest first."""
     client = context.app_for(repo).client(repo, actions="read")
     created = f">={datetime.fromtimestamp(since / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
     for page in range(1, MOST_PAGES + 1):
@@ -129,7 +129,7 @@ async def _jobs(context: Context, client: Client, repo: str, run_id: int) -> lis
 
 
 async def _retry_empty(tx: Transaction, repository_id: int, run_id: int) -> None:
-    """Have those of a run's fetches that brought nothing made again."""
+    """Requeue a run's fetches that returned nothing."""
     for kind in ("log", "artifact"):
         known = await fetches.fetches_of_run(tx, repository_id, run_id, kind)
         bare = [
@@ -139,7 +139,7 @@ async def _retry_empty(tx: Transaction, repository_id: int, run_id: int) -> None
 
 
 async def collecting_progress(tx: Transaction, repos: Collection[str] = ()) -> list[Progress]:
-    """Return how far collecting is, by repository; of all repositories, or of some."""
+    """Return how far collecting has come, by repository."""
     names = await runs.repository_names(tx)
     spent = await collection.last_hour(tx)
     by_repository: dict[int, Progress] = {}

@@ -44,7 +44,7 @@ class LocalBlobs:
         self.folder = folder
 
     async def put(self, key: str, source: Path | bytes) -> None:
-        """Store a blob, in place of the one of this key."""
+        """Store a blob, replacing one of the same key."""
         await asyncio.to_thread(self._write, key, source, replace=True)
 
     async def create(self, key: str, source: Path | bytes) -> None:
@@ -99,7 +99,7 @@ class LocalBlobs:
             raise BlobMissing(f"blob {key} is gone") from None
 
     def _path(self, key: str) -> Path:
-        """Return the file of a key. Keys are ours, but their parts may come from GitHub: none is ever a path."""
+        """Return the file of a key. Keys are ours, but parts come from GitHub, so no part is used as a path."""
         name = quote(key, safe="")
         if not 0 < len(name) <= KEY_MOST or name.startswith("."):
             raise ValueError(f"{key!r} is no key of a blob")
@@ -121,13 +121,13 @@ class LocalBlobs:
 
 
 def _clear(path: Path, status: os.stat_result) -> None:
-    """Delete a file that a crash left half written: nothing writes to one for an hour."""
+    """Delete a file that a crash left half written; no write takes an hour."""
     if status.st_mtime < time.time() - 3600:
         path.unlink(missing_ok=True)
 
 
 def _copy(source: Path | bytes, target: Path) -> None:
-    """Write a file that only its owner may read, and wait until it is on the disk."""
+    """Copy a file so that only its owner may read it, and wait until it is on disk."""
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "wb") as file:  # noqa: PTH123 - of a descriptor
         if isinstance(source, bytes):
@@ -149,7 +149,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def blobs_place(settings: Settings) -> str:
-    """Return the folder in which blobs are kept, or the URL of a bucket."""
+    """Return the folder or bucket URL where blobs are kept."""
     return settings.of(CollectSettings).blobs or str(settings.data_dir / "blobs")
 
 
@@ -181,7 +181,7 @@ class Copied:
 def copy_blobs(source: Path, target: Path) -> Copied:
     """Copy blobs to a folder that only its owner may read; nothing is deleted there. Raises GiveUp.
 
-    A blob that is deleted meanwhile is left out: its row says that it is gone.
+    A blob that is deleted meanwhile is skipped: its row says that it is gone.
     """
     if target.resolve().is_relative_to(source.resolve()):
         raise GiveUp(f"{target} lies in {source}, which is to be copied: choose another folder")
@@ -224,7 +224,7 @@ LOG_PREFIX = "log/"
 
 
 async def prune_collected(context: Context) -> dict[str, int]:
-    """Delete what is past its retention, then the oldest logs where blobs still are over the limit."""
+    """Delete what is past its retention, then the oldest logs while blobs exceed the limit."""
     limits, now = context.settings.of(CollectSettings), context.clock.now()
     kept = {
         LOG_PREFIX: limits.ci_log_retention_days,
@@ -258,7 +258,7 @@ async def _delete_expired(context: Context, prefix: str, *, before: int, words: 
 
 
 async def _survey(context: Context, *, before: int) -> tuple[int, int, list[BlobInfo]]:
-    """Delete blobs that no row names, except young ones; returns how many, the size of the rest, and the logs."""
+    """Delete blobs that no row names, except young ones; returns their number, the size of the rest, and the logs."""
     blobs = context.resource(BLOBS)
     stored = [blob async for blob in blobs.list()]
     size = sum(blob.size for blob in stored)
@@ -276,7 +276,7 @@ async def _survey(context: Context, *, before: int) -> tuple[int, int, list[Blob
 
 
 async def _delete_over_limit(context: Context, logs: list[BlobInfo], excess: int) -> int:
-    """Delete the oldest logs until what is over the limit is gone; returns how many."""
+    """Delete the oldest logs until blobs fit the limit; returns how many."""
     chosen = []
     for log in sorted(logs, key=lambda log: log.modified_at):
         if excess <= 0:
@@ -294,7 +294,7 @@ async def _delete_over_limit(context: Context, logs: list[BlobInfo], excess: int
 
 
 async def _delete_rows(context: Context, now: int) -> int:
-    """Delete rows that are as old as records get."""
+    """Delete rows older than the retention of records."""
     before = now - context.settings.record_retention_days * DAY
     deleted = 0
     for table, age in (

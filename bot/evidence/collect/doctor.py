@@ -26,7 +26,7 @@ MOST_ASKED = 50  # repositories
 
 
 async def check_collecting(target: Target) -> list[Finding]:
-    """Check what collecting needs; where nothing is collected, only say so."""
+    """Check what collecting needs; if nothing is collected, only say so."""
     if not await target.has_database():
         return []  # another check says so
     try:
@@ -98,7 +98,7 @@ def _patterns() -> Finding:
 
 
 async def _child() -> Finding:
-    """Start a parser child; asking it for a parser that is none shows that it answers."""
+    """Start a parser child; a request for an unknown parser shows that it answers."""
     pool = ParserPool(1, wall=30.0)
     with tempfile.TemporaryDirectory() as folder:
         answer = str(Path(folder) / "answer")

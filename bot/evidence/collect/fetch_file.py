@@ -45,7 +45,7 @@ RANGES = msgspec.msgpack.Decoder(Ranges)
 
 @dataclass(frozen=True, kw_only=True)
 class RangedDownload:
-    """An archive of which only some members are downloaded, to a file in a folder of its own."""
+    """A download of some members of an archive, to a file in a folder of its own."""
 
     downloads: Downloads
     parsers: ParserPool
@@ -56,9 +56,9 @@ class RangedDownload:
     most: int  # bytes
 
     async def fetch(self) -> int | None:
-        """Fetch the members; returns how many bytes came, None where the store has no ranges or there are too many.
+        """Fetch the members; returns the bytes downloaded, None where ranges are not served or are too many.
 
-        Raises what `Downloads.fetch` raises, and Refused or Broken for an archive that is not to be read.
+        Raises what `Downloads.fetch` raises, and Refused or Broken for an archive that cannot be read.
         """
         tail = await self.downloads.fetch_range(self.location, -TAIL, 0)
         if tail is None:
@@ -80,7 +80,7 @@ class RangedDownload:
         return came
 
     async def _plan(self, there: int) -> Ranges:
-        """Return what is missing of an archive that is there from a byte on."""
+        """Return what is missing of an archive whose end, from a byte on, is there."""
         answer = self.into.with_name("ranges")
         request = Request(
             parser="bot.evidence.collect.parse.archives:plan_ranges",
@@ -112,7 +112,7 @@ class RangedDownload:
 
 
 def _directory_place(path: Path, at: int, content: bytes, size: int | None) -> None:
-    """Write some bytes in their place; with `size` into a new file of that size."""
+    """Write bytes at their place; with `size`, into a new file of that size."""
     with path.open("wb" if size is not None else "r+b") as file:
         if size is not None:
             file.truncate(size)
@@ -130,7 +130,7 @@ EMPTY_WAIT = 600.0  # until GitHub is asked again for what came empty
 # (where to write it) -> what is known of the file then; raises NotThere, or what `Downloads.fetch` does
 Download = Callable[[Path], Awaitable[Fetched]]
 
-log = structlog.get_logger("bot.ci.collect")
+log = structlog.get_logger("bot.evidence.collect")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ class Wanted:
 
 
 class NotThere(Exception):
-    """GitHub answered that there is none; why, the caller has to find out."""
+    """GitHub answered that there is no such file; the caller has to find out why."""
 
     def __init__(self, status: int) -> None:
         super().__init__(str(status))
@@ -154,7 +154,7 @@ class NotThere(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """What reads one kind of file: the parser in the child, by name, and the receiver of its answer."""
+    """What reads one kind of file: the name of the parser in the child, and the receiver of its answer."""
 
     parser: str
     receiver: Receiver
@@ -173,7 +173,7 @@ async def fetch_file(
 ) -> None:
     """Fetch, parse and store one file, and settle its state; raises NotThere, or RetryLater to be run again.
 
-    `download` writes a file that is not at GitHub.
+    `download` fetches a file that is not on GitHub.
     """
     reader = reader_of(context, wanted.fetched.kind)
     if reader is None:
@@ -222,7 +222,7 @@ async def _download_and_parse(
 
 
 async def _require_twice_if_empty(context: Context, row: FetchRow, fetched: Fetched) -> None:
-    """Raise RetryLater where nothing came for the first time: it may be so while the file is still being stored."""
+    """Raise RetryLater for a file that comes empty the first time: it may still be being stored."""
     if fetched.size or row["size"] == 0:
         return
     async with context.store.transaction() as tx:
@@ -231,7 +231,7 @@ async def _require_twice_if_empty(context: Context, row: FetchRow, fetched: Fetc
 
 
 async def _download(context: Context, wanted: Wanted, receiver: Receiver, into: Path) -> Fetched:
-    """Download the file, or of a large archive the members that are read; returns what is known of it then."""
+    """Download the file, or the members that are read of a large archive; returns what is then known of it."""
     fetched = wanted.fetched
     client = context.app_for(fetched.repo).client(fetched.repo, actions="read")
     downloads = context.resource(WORKSPACE).downloads
@@ -259,7 +259,7 @@ async def _download(context: Context, wanted: Wanted, receiver: Receiver, into: 
 
 
 async def parse_file(context: Context, row: FetchRow, wanted: Wanted, reader: Reader, folder: Path) -> None:
-    """Have the file parsed, keep what the parser wrote, and hand its answer to the receiver."""
+    """Parse the file, keep what the parser wrote, and hand its answer to the receiver."""
     fetched, receiver = wanted.fetched, reader.receiver
     paths = {name: folder / name for name in ("file", "blob", "answer")}
     request = Request(
@@ -308,7 +308,7 @@ def _ended_fetch(row: FetchRow, state: FetchState, reason: str | None) -> None:
 
 
 async def forbid_fetch(context: Context, row: FetchRow, repo: str, *, installed: bool) -> None:
-    """Settle a fetch that the App may not make; the sweep asks again every day."""
+    """Settle a fetch that the App is not allowed; the sweep asks again every day."""
     due_at = context.clock.now() + round(RETRY_DAILY * 1000)
     await end_fetch(
         context, row, FetchState.FORBIDDEN, describe_forbidden(repo, installed=installed), due_at=due_at
@@ -316,14 +316,14 @@ async def forbid_fetch(context: Context, row: FetchRow, repo: str, *, installed:
 
 
 def describe_forbidden(repo: str, *, installed: bool) -> str:
-    """Return what people read where the App may not look."""
+    """Explain that the App may not read the file."""
     if installed:
         return f"the App may not read Actions in {repo}: grant actions: read"
     return f"the App is not installed on {repo}, or may not read Actions there: grant actions: read"
 
 
 async def retry_later(context: Context, row: FetchRow, error: RetryLater) -> None:
-    """Note why a try failed and raise, to be run again; after many tries the fetch is over."""
+    """Note why a try failed and raise RetryLater; after many tries, end the fetch."""
     if row["tries"] >= MOST_TRIES:
         await end_fetch(context, row, FetchState.BROKEN, f"{error}; {row['tries']} tries")
         return

@@ -57,7 +57,7 @@ async def fetch_log(context: Context, task: Task) -> None:
 async def _not_there(
     context: Context, row: FetchRow, job: WorkflowJobRow, fetched: Fetched, status: int
 ) -> None:
-    """Find out whether a log that GitHub does not have comes later, or never."""
+    """Find out whether a log that GitHub does not have will come later, or never."""
     if status == 410:
         await fetch_file.end_fetch(context, row, FetchState.EXPIRED, "GitHub has deleted it")
         return

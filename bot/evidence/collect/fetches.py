@@ -77,7 +77,7 @@ SETTLE = Statement(sa.update(ci_fetch).where(*SAME_FETCH))
 
 
 async def find_fetch(tx: Transaction, repository_id: int, kind: str, object_id: int) -> FetchRow | None:
-    """Return the fetching of a log, an artifact or an upload."""
+    """Return the fetch of a log, an artifact or an upload."""
     return await tx.fetch_first(FIND_FETCH, _key(repository_id, kind, object_id))
 
 
@@ -90,21 +90,21 @@ async def fetches_of_run(tx: Transaction, repository_id: int, run_id: int, kind:
 
 
 async def want_fetches(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
-    """Note that some logs or artifacts are to be fetched; what was noted before stays as it is."""
+    """Note that logs or artifacts are to be fetched; fetches noted before stay as they are."""
     blank = {"state": FetchState.WANTED.value, "tries": 0, "asked_at": tx.now}
     if rows:
         await tx.upsert(ci_fetch, [blank | row for row in rows])
 
 
 async def retry_fetches(tx: Transaction, repository_id: int, kind: str, object_ids: Collection[int]) -> None:
-    """Have some fetched again, whatever became of them."""
+    """Reset some fetches, so that they are made again."""
     these = (FETCH.repository_id == repository_id, FETCH.kind == kind, FETCH.object_id.in_(list(object_ids)))
     blank = {"state": FetchState.WANTED.value, "tries": 0, "error": None, "due_at": None, "asked_at": tx.now}
     await tx.run(sa.update(ci_fetch).where(*these).values(blank))
 
 
 async def begin_try(tx: Transaction, repository_id: int, kind: str, object_id: int) -> FetchRow | None:
-    """Count a try and return the fetch; None where it is over."""
+    """Count a try and return the fetch; None where it has ended."""
     done = await tx.run(BEGIN_TRY, _key(repository_id, kind, object_id))
     return await find_fetch(tx, repository_id, kind, object_id) if done.rowcount else None
 
@@ -122,7 +122,7 @@ def _key(repository_id: int, kind: str, object_id: int) -> dict[str, object]:
 
 
 async def count_states(tx: Transaction) -> list[tuple[int, str, int, int]]:
-    """Return repository, state, how many fetches have it, and when the oldest of these was asked for."""
+    """Return repository, state, how many fetches have it, and when the oldest of these was requested."""
     query = (
         sa.select(FETCH.repository_id, FETCH.state, sa.func.count(), sa.func.min(FETCH.asked_at))
         .group_by(FETCH.repository_id, FETCH.state)
@@ -132,7 +132,7 @@ async def count_states(tx: Transaction) -> list[tuple[int, str, int, int]]:
 
 
 async def count_unfinished(tx: Transaction, run_ids: Collection[int]) -> tuple[int, int]:
-    """Return how many fetches of some runs there are, and how many of them are over."""
+    """Return how many fetches some runs have, and how many of them have ended."""
     query = (
         sa.select(FETCH.state, sa.func.count()).where(FETCH.run_id.in_(list(run_ids))).group_by(FETCH.state)
     )
@@ -141,7 +141,7 @@ async def count_unfinished(tx: Transaction, run_ids: Collection[int]) -> tuple[i
 
 
 async def find_listing(tx: Transaction, run_row: WorkflowRunRow) -> ListingRow | None:
-    """Return the passes over an attempt's artifacts."""
+    """Return the listing of an attempt's artifacts."""
     key = {"of_repository": run_row["repository_id"], "of_run": run_row["id"]}
     return await tx.fetch_first(FIND_LISTING, key | {"of_attempt": run_row["run_attempt"]})
 
@@ -149,7 +149,7 @@ async def find_listing(tx: Transaction, run_row: WorkflowRunRow) -> ListingRow |
 async def record_listing(
     tx: Transaction, run_row: WorkflowRunRow, state: str, *, artifacts: int = 0, error: str | None = None
 ) -> int:
-    """Record a pass over an attempt's artifacts; returns how many there were."""
+    """Record that an attempt's artifacts were listed; returns how many times they have been."""
     row: ListingRow = {
         "repository_id": run_row["repository_id"],
         "run_id": run_row["id"],
@@ -165,7 +165,7 @@ async def record_listing(
 
 @functools.cache
 def _listing_row(*, sqlite: bool) -> Statement:
-    """Return the statement that records a pass, and counts it where there was one before."""
+    """Return the statement that records a listing, and counts it where there was one before."""
     insert = insert_into(ci_listing, sqlite=sqlite)
     new = insert.excluded
     again = {name: new[name] for name in ("artifacts", "state", "error", "at")}
@@ -175,7 +175,7 @@ def _listing_row(*, sqlite: bool) -> Statement:
 
 
 async def overdue_listings(tx: Transaction) -> list[tuple[str, int, int]]:
-    """Return ended runs (repository, run, attempt) of the last days without a pass, or with a forbidden one."""
+    """Return ended runs (repository, run, attempt) of the last days whose artifacts were not or could not be listed."""
     seen = sa.exists().where(
         LISTING.repository_id == RUN.repository_id,
         LISTING.run_id == RUN.id,
@@ -197,7 +197,7 @@ async def overdue_listings(tx: Transaction) -> list[tuple[str, int, int]]:
 
 
 async def overdue_fetches(tx: Transaction) -> list[tuple[str, str, int]]:
-    """Return fetches (repository, kind, object) that are overdue, and once a day those that were forbidden."""
+    """Return overdue fetches (repository, kind, object), and once a day those that were forbidden."""
     waiting = (FETCH.state == "wanted") & (FETCH.asked_at < tx.now - OVERDUE)
     late = sa.func.coalesce(FETCH.due_at, 0) < tx.now - OVERDUE
     same_run = (
@@ -213,20 +213,20 @@ async def overdue_fetches(tx: Transaction) -> list[tuple[str, str, int]]:
 
 
 async def blobs_ended_before(tx: Transaction, prefix: str, before: int, *, limit: int) -> list[str]:
-    """Return some blobs whose keys begin with a prefix, of fetches that ended before a time."""
+    """Return some blobs with a prefix whose fetches ended before a time."""
     begins = FETCH.blob.startswith(prefix, autoescape=True)
     query = sa.select(FETCH.blob).where(FETCH.blob.is_not(None), begins, FETCH.done_at < before).limit(limit)
     return list((await tx.run(query)).scalars())
 
 
 async def named_blobs(tx: Transaction, keys: Sequence[str]) -> set[str]:
-    """Return which of some blobs a fetch names."""
+    """Return those of some blobs that a fetch names."""
     named = sa.select(FETCH.blob).where(FETCH.blob.in_(list(keys)))
     return set((await tx.run(named)).scalars()) if keys else set()
 
 
 async def forget_blobs(tx: Transaction, keys: Sequence[str], words: str) -> None:
-    """Note that blobs are gone, before they are: one that is left has no row, and is deleted later."""
+    """Note that blobs are gone before deleting them: one that is left over has no row, and is deleted later."""
     gone = {"blob": None, "state": FetchState.EXPIRED.value, "error": words}
     if keys:
         await tx.run(sa.update(ci_fetch).where(FETCH.blob.in_(list(keys))).values(gone))

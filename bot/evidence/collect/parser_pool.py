@@ -41,7 +41,7 @@ STALE = 3600  # seconds after which a folder without a lock is left from a crash
 
 
 class ProcessFolder:
-    """A folder for this process, beside those of others."""
+    """A folder for this process, beside those of other processes."""
 
     def __init__(self, parent: Path) -> None:
         self._parent = parent
@@ -87,7 +87,7 @@ class ProcessFolder:
 
 
 def _is_left(path: Path) -> bool:
-    """Whether no process has the folder any more."""
+    """Whether no process holds the folder any more."""
     try:
         if path.name.startswith(NEW) or not (path / LOCK).exists():
             return path.stat().st_mtime < time.time() - STALE
@@ -105,7 +105,7 @@ OWNERS_MOST = 10_000
 
 
 class Turns:
-    """Gives out turns: while several owners wait, each gets one after the other, however many files it has."""
+    """Gives out turns: waiting owners take turns, however many files each of them has."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -157,7 +157,7 @@ class _OwnerTime:
 
 
 class TimeShares:
-    """How much of the children's time each repository has left: hostile files may take two minutes each."""
+    """How much of the children's time each repository has left; a hostile file may take two minutes."""
 
     def __init__(self, clock: Clock, workers: int) -> None:
         self._clock = clock
@@ -165,7 +165,7 @@ class TimeShares:
         self._accounts: OrderedDict[str, _OwnerTime] = OrderedDict()
 
     def check(self, owner: str) -> None:
-        """Raise NotYet where a repository has used up its share: its tasks come again one after the other."""
+        """Raise NotYet where a repository has used up its share: its tasks are retried one after the other."""
         account, now = self._account(owner), self._clock.now() / 1000
         if account.left > 0:
             return
@@ -174,7 +174,7 @@ class TimeShares:
         raise NotYet("others' files are read first: its own took long", after=account.next_at - now)
 
     def spend(self, owner: str, seconds: float) -> None:
-        """Count what reading a file took."""
+        """Count the time that reading a file took."""
         self._account(owner).left -= seconds
 
     def _account(self, owner: str) -> _OwnerTime:
@@ -201,7 +201,7 @@ KILLED = {  # by signal
     signal.SIGXCPU: f"reading it took too long: over {CPU} s of processor time",
 }
 
-log = structlog.get_logger("bot.ci.collect")
+log = structlog.get_logger("bot.evidence.collect")
 
 
 @dataclass(kw_only=True)
@@ -221,7 +221,7 @@ class ParserPool:
         self._closed = False
 
     async def parse(self, request: Request, owner: str = "") -> Reply:
-        """Have a file parsed when it is its owner's turn. A child that fails, or is left in the middle, is replaced."""
+        """Parse a file when it is its owner's turn. A child that fails, or is abandoned midway, is replaced."""
         async with self._turns.take(owner):
             began = time.monotonic()
             reply = await self._parse(request)
@@ -255,14 +255,14 @@ class ParserPool:
         return Reply(state="broken", reason=f"reading it took too long: over {self._wall:.0f} s")
 
     async def close(self) -> None:
-        """End the children that wait for work; those at work end with what they are at."""
+        """End the idle children; busy ones end with their present file."""
         self._closed = True
         while self._idle:
             await _end(self._idle.pop())
 
 
 async def _started() -> _Child:
-    """Start a child; one that comes up after its caller was cancelled is ended."""
+    """Start a child; end one that comes up after its caller was cancelled."""
     starting = asyncio.create_task(_start())
     try:
         return await asyncio.shield(starting)
@@ -290,7 +290,7 @@ async def _start() -> _Child:
 
 
 async def _ask_child(child: _Child, request: Request) -> Reply:
-    """Return the child's reply; where it ended instead, say how."""
+    """Return the child's reply; if it ended instead, say how."""
     stdin, stdout = child.process.stdin, child.process.stdout
     assert stdin
     assert stdout
@@ -308,7 +308,7 @@ async def _ask_child(child: _Child, request: Request) -> Reply:
 
 
 def _why_ended(code: int, words: str) -> str:
-    """Return for people why a child ended: its exit code, or the signal that ended it, and what it wrote last."""
+    """Explain why a child ended: its exit code or the signal, and what it wrote last."""
     if "bad_alloc" in words:
         return TOO_MUCH_MEMORY
     if code < 0:
@@ -320,7 +320,7 @@ def _why_ended(code: int, words: str) -> str:
 
 
 async def _end_of_errors(process: asyncio.subprocess.Process) -> str:
-    """Return the end of what a child writes to standard error."""
+    """Read the end of what a child writes to standard error."""
     assert process.stderr
     kept = b""
     while piece := await process.stderr.read(ERRORS_KEPT):
@@ -329,7 +329,7 @@ async def _end_of_errors(process: asyncio.subprocess.Process) -> str:
 
 
 def _cpu(child: _Child | None) -> float:
-    """Return the processor time of a child in seconds; where the system does not say, as if it had been all of it."""
+    """Return the processor time of a child in seconds; where the system does not say, more than it can have used."""
     try:
         stat = Path(f"/proc/{child.process.pid}/stat").read_text() if child else ""
     except OSError:

@@ -38,7 +38,7 @@ class Job(NamedTuple):
 
 
 class Attribution(NamedTuple):
-    """Where an artifact belongs, and what in its name does not fit."""
+    """The job that an artifact belongs to, and what in its name does not fit."""
 
     job_id: int | None
     flags: tuple[str, ...]
@@ -62,7 +62,7 @@ def attribute_artifact(name: str, jobs: Collection[Job], *, attempt: int, run_id
 
 
 def partial_number(name: str) -> int | None:
-    """Return which of the artifacts it is that a job leaves while it runs, `...-partial3`; None for any other.
+    """Return the number of an artifact that a job leaves while it runs, `...-partial3`; None for any other.
 
     >>> partial_number("test-reports_123-partial3"), partial_number("test-reports_123")
     (3, None)
@@ -72,7 +72,7 @@ def partial_number(name: str) -> int | None:
 
 
 def reported_job(given: object, jobs: Collection[Job]) -> Attribution:
-    """Return the job that a file names as its own: only one of the run's is believed."""
+    """Return the job that a file names as its own; only a job of the run is believed."""
     if given is None or given == "":
         return Attribution(None, ())
     text = str(given)
@@ -82,7 +82,7 @@ def reported_job(given: object, jobs: Collection[Job]) -> Attribution:
 
 
 def attempt_of(created_at: int | None, started: Mapping[int, int | None]) -> int:
-    """Return the attempt that made an artifact: the greatest that had begun when it was created.
+    """Return the attempt that made an artifact: the last that had begun when it was created.
 
     `started` holds when each known attempt of the run began. Artifacts of all attempts are listed together.
     """
@@ -93,7 +93,7 @@ def attempt_of(created_at: int | None, started: Mapping[int, int | None]) -> int
 
 
 def _by_words(name: str, jobs: Collection[Job], *, attempt: int, run_id: int) -> int | None:
-    """Return the only job of the attempt whose name has all words of the artifact's name."""
+    """Return the attempt's only job whose name has all words of the artifact's name."""
     wanted = _words(_ATTEMPT.sub("", name.lower())) - KIND_WORDS - {str(run_id), str(attempt)}
     if not wanted:
         return None
@@ -109,7 +109,7 @@ MIB = 1024 * 1024
 
 
 class ReportedJob(TypedDict):
-    """A job of another CI of a repository, as that CI tells of it; names come from outside."""
+    """A job of another CI, as that CI reports it; names come from outside."""
 
     repo: str
     workflow: str

@@ -29,7 +29,7 @@ class BlobMissing(OotbotError):
 
 
 class BlobExists(OotbotError):
-    """There is a blob of this key already."""
+    """There already is a blob of this key."""
 
 
 class BlobsUnavailable(RetryLater):
@@ -46,10 +46,10 @@ class BlobInfo:
 
 
 class Blobs(Protocol):
-    """A store of blobs. A blob is there as a whole or not at all."""
+    """A store of blobs. A blob is there completely or not at all."""
 
     async def put(self, key: str, source: Path | bytes) -> None:
-        """Store a blob, in place of the one of this key."""
+        """Store a blob, replacing one of the same key."""
         ...
 
     async def create(self, key: str, source: Path | bytes) -> None:
@@ -73,7 +73,7 @@ class Blobs(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release what it holds."""
+        """Release its resources."""
         ...
 
 
@@ -108,7 +108,7 @@ class RemoteBlobs:
             )
 
     async def put(self, key: str, source: Path | bytes) -> None:
-        """Store a blob, in place of the one of this key."""
+        """Store a blob, replacing one of the same key."""
         import obstore  # noqa: PLC0415
 
         with self._calling(key, missing=False):
@@ -185,7 +185,7 @@ class RemoteBlobs:
 
     @contextlib.contextmanager
     def _calling(self, key: str, *, missing: bool = True) -> Iterator[None]:
-        """Turn obstore's errors into ours; `missing`: what is not found is the blob, not its bucket."""
+        """Turn obstore's errors into ours; with `missing`, not found means the blob, not its bucket."""
         from obstore.exceptions import (  # noqa: PLC0415
             AlreadyExistsError,
             BaseError,
@@ -208,7 +208,7 @@ class RemoteBlobs:
 
 
 def _name(key: str) -> str:
-    """Return the object's name below the prefix; no part of a key leads out of it."""
+    """Return the object's name below the prefix; no part of a key leads outside it."""
     if not key or any(part in {"", ".", ".."} for part in key.split("/")):
         raise ValueError(f"{key!r} is no key of a blob")
     return quote(key, safe="/")

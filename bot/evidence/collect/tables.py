@@ -73,7 +73,7 @@ partial_index("ix_ci_fetch_blob", ci_fetch.c.blob, where=ci_fetch.c.blob.is_not(
 
 
 class ListingRow(TypedDict):
-    """The passes over the artifacts of one attempt of a run."""
+    """How often the artifacts of an attempt of a run were listed."""
 
     repository_id: Big
     run_id: Big
@@ -102,7 +102,7 @@ class WorkflowDay(TypedDict):
 
 
 class StorageDayRow(_OfRepository, WorkflowDay):
-    """The same of a repository."""
+    """The artifacts of one workflow and day of a repository."""
 
 
 ci_storage_day = table("ci_storage_day", StorageDayRow, key=("repository_id", "day", "workflow"))

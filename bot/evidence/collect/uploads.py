@@ -75,9 +75,9 @@ async def count_since(tx: Transaction, backend_key: str, since: int) -> int:
 
 
 async def repository_of_backend(tx: Transaction, backend: str, claimed: str | None) -> int:
-    """Return a backend's repository on GitHub; 0, which is private, where the name alone does not tell.
+    """Return the id of a backend's repository on GitHub; 0, which is private, where the name alone does not tell.
 
-    The id in a token is GitHub's only if it is one of those that had this name: other issuers count their own.
+    The id in a token is GitHub's only if a repository of this name had it: other issuers have their own ids.
     """
     known = await repositories.read_ids(tx, backend)
     if claimed in {str(row) for row in known}:
@@ -86,9 +86,9 @@ async def repository_of_backend(tx: Transaction, backend: str, claimed: str | No
 
 
 async def job_failed(tx: Transaction, upload: UploadRow) -> bool | None:
-    """Return whether the job of an upload failed as its backend reported it, None where it has not said so yet.
+    """Return whether an upload's job failed, as its backend reported; None where it has not reported yet.
 
-    Where no job of that name is reported, all of the run decide.
+    Where no job of that name is reported, all jobs of the run decide.
     """
     dispatched = REPORTED.dispatch_id == upload["dispatch_id"]
     own = sa.and_(
@@ -125,7 +125,7 @@ WAITING = Statement(
 
 
 async def uploads_waiting_for(tx: Transaction, dispatch_ids: Collection[str]) -> list[int]:
-    """Return the uploads for some dispatches that have not been read."""
+    """Return the unread uploads for some dispatches."""
     return list((await tx.run(WAITING, {"dispatches": sorted(dispatch_ids)})).scalars())
 
 
@@ -139,7 +139,7 @@ LOOK_AGAIN = 600.0  # seconds between looks; the report itself has the file read
 
 
 async def request_waiting(tx: Transaction, changed: Changed) -> None:
-    """Before a commit: have the files read that waited for these reports."""
+    """Before a commit, request the files that waited for these reports."""
     reported = changed.get("oot_workflow_job", ())
     ended = {str(row["dispatch_id"]) for row in reported if row.get("dispatch_id") and row.get("conclusion")}
     for identifier in await uploads_waiting_for(tx, ended) if ended else ():
@@ -232,7 +232,7 @@ class Uploaded(Answer, frozen=True, kw_only=True):
 
 
 async def receive_upload(request: web.Request) -> web.Response:
-    """Take a file; it is stored before the answer and read later."""
+    """Take a file; it is stored before the answer, and read later."""
     try:
         claims = await endpoints.authenticate(request)
         given = _given_fields(request, claims)
@@ -249,7 +249,7 @@ def known_kinds(context: Context) -> list[str]:
 
 
 def _given_fields(request: web.Request, claims: Claims) -> dict[str, str]:
-    """Return the parameters; raises Rejected 400, and 403 for another run than the token's."""
+    """Return the parameters; raises Rejected 400, and 403 for a run other than the token's."""
     names = ("kind", *FIELDS, "run_attempt", "event_type", "name")
     given = {name: clean(text)[:LONGEST] for name in names if (text := addresses.given(request, name))}
     missing = [name for name in FIELDS if not given.get(name)]
@@ -270,7 +270,7 @@ def _given_fields(request: web.Request, claims: Claims) -> dict[str, str]:
 async def _admitted_backend(
     request: web.Request, claims: Claims, given: dict[str, str]
 ) -> tuple[Entry, TestedRun]:
-    """Return the caller's entry and what the run of the file was for; raises Rejected."""
+    """Return the caller's entry and what the file's run was for; raises Rejected."""
     context = request.app[CONTEXT]
     async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
         entry = authorization.find_entry(await allowlists.read_in_force(tx), context.settings, claims)
@@ -302,7 +302,7 @@ async def _admitted_backend(
 
 
 def _not_dispatched(entry: Entry, claims: Claims, given: dict[str, str]) -> TestedRun:
-    """Return what a run of the backend's own was for, as the backend says; raises Rejected."""
+    """Return what one of the backend's own runs was for, as the backend says; raises Rejected."""
     event, commit = given.get("event_type"), as_commit(given["delivery_id"])
     if event not in EVENTS:
         detail = f"that delivery was never dispatched to {entry.repo}; of a run that nobody dispatched, event_type says"
@@ -359,7 +359,7 @@ async def _receive(
 
 
 async def _to_file(request: web.Request, path: Path, caller: str) -> tuple[int, str]:
-    """Stream the body to a file; returns its size and digest. Raises Rejected 408, 413, and 503 where others wait."""
+    """Stream the body to a file; returns its size and digest. Raises Rejected 408, 413, and 503 while others wait."""
     digest, size, waiting = hashlib.sha256(), 0, bytearray()
     capacity = request.app[ARRIVING]
     try:

@@ -201,11 +201,6 @@ BY_US = "bot"
 STATE, FAILURE, SUMMARY = test_state.c, test_failure.c, test_summary.c
 
 
-class _Ran(NamedTuple):
-    generation: int
-    env_group: str
-
-
 def request_states(tx: Transaction, repository_id: int) -> None:
     """Request an evaluation of the tests that failed in a repository's trusted runs."""
     tx.enqueue(TASK, str(repository_id), delay=TOGETHER, max_wait=AT_LATEST)

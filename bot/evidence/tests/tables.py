@@ -101,11 +101,6 @@ class _JobSums(TypedDict):
     left_out: Int  # failures without a row: there are too many
     time_ms: Big
     files: Int  # reports that were read
-
-
-class JobPartial(TypedDict):
-    """Whether that is all."""
-
     # only what the job said while it ran is known: in no statistics, and replaced once it has left all of it
     partial: Annotated[Bool, Default(sa.false())]
 
@@ -148,13 +143,13 @@ class JobBlock(TypedDict):
 
 
 class TestJobRow(
-    JobKeyRow, JobGeneration, JobSubject, _JobNames, JobCounts, _JobSums, JobPartial, Unreadable, JobTimes,
+    JobKeyRow, JobGeneration, JobSubject, _JobNames, JobCounts, _JobSums, Unreadable, JobTimes,
 ):  # fmt: skip
     """What a job's reports said, without what is large."""
 
 
 class StoredJobRow(
-    JobKeyRow, JobGeneration, JobSubject, _JobNames, JobCounts, _JobSums, JobPartial, JobReport, Unreadable, JobTimes,
+    JobKeyRow, JobGeneration, JobSubject, _JobNames, JobCounts, _JobSums, JobReport, Unreadable, JobTimes,
     JobCounted, JobBlock,
 ):  # fmt: skip
     """What a job's reports said."""
@@ -229,26 +224,19 @@ class TestName(TypedDict):
     name: Text
 
 
-class TestTimes(TypedDict):
-    """When a test was seen; the last times are beginnings of days (UTC)."""
-
-    first_at: Millis
-    last_at: Millis
-    trusted_first_at: Millis | None  # the same two, of trusted runs alone
-    trusted_last_at: Millis | None
-
-
 class _Suite(TypedDict):
     class_id: Big
 
 
-class _Declared(TypedDict):
+class KnownTestRow(_Owned, _Suite, TestDigest, TestCanonical, TestName):
+    """A test, and when it was seen; the last times are beginnings of days (UTC)."""
+
     declared_name: Text | None  # in the source, before a device or type was added
     language: Text | None
-
-
-class KnownTestRow(_Owned, _Suite, TestDigest, TestCanonical, TestName, _Declared, TestTimes):
-    """A test."""
+    first_at: Millis
+    last_at: Millis
+    trusted_first_at: Millis | None  # the same two, of trusted runs alone
+    trusted_last_at: Millis | None
 
 
 class NamedTestRow(SuitePlace, TestDigest, TestName):
@@ -299,32 +287,21 @@ class KnownEnvRow(_EnvId, EnvRow):
 test_env = table("test_env", KnownEnvRow, sa.UniqueConstraint("digest"), key=("id",))
 
 
-class _ObjectId(TypedDict):
-    object_id: Big  # as that of ci_fetch
-
-
 class _PartNames(TypedDict):
+    object_id: Big  # as that of ci_fetch
     kind: Text
     name: Text  # of the artifact, or of the upload's job
     blob: Text | None  # None: no longer kept
 
 
-class _Received(TypedDict):
+class PartRow(JobKeyRow, _PartNames, Unreadable):
+    """An artifact or upload of a job, whose results are built from all of them."""
+
     received_at: Millis
-
-
-class _Rules(TypedDict):
     # by which its reports were read: see bot.evidence.tests.parse.block
     rules: Annotated[Int, Default("0")]
-
-
-class _Told(TypedDict):
     # its job, as another CI tells of it; None: GitHub, or a backend, has a record
     told: Json[ReportedJob] | None
-
-
-class PartRow(JobKeyRow, _ObjectId, _PartNames, Unreadable, _Received, _Rules, _Told):
-    """An artifact or upload of a job: its results are made of all of them."""
 
 
 test_part = table(
@@ -336,12 +313,12 @@ test_part = table(
 )
 
 
-class _Files(TypedDict):
+class ExclusionRow(JobKeyRow):
+    """Test files that a job left out on purpose, as one artifact says."""
+
+    object_id: Big  # as that of ci_fetch
     files: Json[list[str]]  # without `.py`
-
-
-class ExclusionRow(JobKeyRow, _ObjectId, _Files, _Received):
-    """Files of tests that a job left out on purpose, as one artifact says."""
+    received_at: Millis
 
 
 test_exclusion = table(

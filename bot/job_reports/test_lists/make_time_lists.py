@@ -15,8 +15,8 @@ from bot.evidence.disabled import rows as disabled_rows
 from bot.evidence.tests import rows
 from bot.evidence.tests.parse import block
 from bot.evidence.tests.rows import DAY
+from bot.job_reports.feature import JobReportSettings
 from bot.job_reports.test_lists import times
-from bot.job_reports.test_lists.feature import TimesSettings
 from bot.job_reports.test_lists.tables import PackedTimes
 from bot.job_reports.test_lists.times import Spent
 from bot.jobs import rows as job_rows
@@ -34,15 +34,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("bot.job_reports.test_lists.make_time_lists")
 
-EVERY = 1800.0  # seconds
 MONTH = 30 * DAY
 BLOCKS = 50  # read at a time
 NAMES = ("test-times", "test-class-times", "slow-tests")
-
-
-def periodic(_settings: Settings) -> dict[str, float]:
-    """Return the seconds between runs, by task kind."""
-    return {"test_lists_check": EVERY}
 
 
 async def request_all_lists(context: Context, _task: Task) -> None:
@@ -207,7 +201,7 @@ async def find_stable_jobs(tx: Transaction, settings: Settings, repository_id: i
     by_commit: defaultdict[str, list[TestJobRow]] = defaultdict(list)
     for result in jobs_with_results:
         by_commit[_commit(result)].append(result)
-    branch = settings.of(TimesSettings).ci_times_branch
+    branch = settings.of(JobReportSettings).ci_times_branch
     if branch:
         commits = await job_rows.commits(tx, repository_id, branch, until=None, limit=BRANCH_MOST)
         chosen = [row["sha"] for row in commits if row["sha"] in by_commit][:COMMITS]

@@ -95,7 +95,7 @@ def answer_allowlist(versions: AllowlistVersions) -> Allowlist:
 
 
 def _entry(entry: terms.Entry, otherwise: Collection[str]) -> Entry:
-    """Return a backend of the allowlist; `otherwise` the PULL_ACTIONS setting says its actions."""
+    """Return a backend of the allowlist; one that names no actions has those of PULL_ACTIONS, `otherwise`."""
     actions = otherwise if entry.actions is None else entry.actions
     return fill_struct(Entry, entry, events=sorted(entry.events), actions=sorted(actions))
 

@@ -10,29 +10,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-import sqlalchemy as sa
-
 from bot.core.escaping import web_url
 from bot.core.json_fields import iso_time
 from bot.core.text import plural
-from bot.db.rows import select
 from bot.oot.allowlist import versions as allowlists
 from bot.oot.publish.rows import read_demoting_pulls
 from bot.oot.results import jobs
-from bot.oot.results.tables import (
-    JobIdentity,
-    JobName,
-    JobOrigin,
-    JobOutcome,
-    JobPage,
-    JobSubject,
-    oot_workflow_job,
-)
 from bot.oot.results.visibility import read_private_names
 from bot.oot.statistics import health
-from bot.oot.statistics.countable_jobs import COUNTS, has_flag
 from bot.oot.statistics.health import Window
-from bot.oot.statistics.stats import DAY, FAILED, OUTCOMES
+from bot.oot.statistics.stats import DAY
 from bot.oot.verdict.view import job_of
 from bot.pages.backends import dispatches, job_matrix, job_rows
 from bot.pages.backends.interface import BACKEND, DAYS, read_names
@@ -48,7 +35,7 @@ from bot.web.parameters import Parameter
 from bot.web.view import Page, View
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from bot.db.transaction import Transaction
     from bot.oot.results.tables import DispatchRow, JobRow
@@ -57,12 +44,12 @@ if TYPE_CHECKING:
     from bot.oot.statistics.stats import Day
     from bot.oot.verdict.view import Job
     from bot.pages.backends.job_matrix import GridJob, Matrix, MatrixCell, MatrixRow
-    from bot.pages.backends.job_rows import PullTitle
+    from bot.pages.backends.job_rows import LoweringJob, PullTitle
     from bot.web.parameters import Query
 
 
 async def describe_demotion(tx: Transaction, subject: BackendPageSubject) -> list[Block]:
-    """Return why a backend begins no check runs, if it is demoted."""
+    """Explain why a demoted backend starts no check runs."""
     lines = []
     for upstream in subject.upstreams:
         number = (await read_demoting_pulls(tx, upstream)).get(subject.repo.casefold())
@@ -70,29 +57,6 @@ async def describe_demotion(tx: Transaction, subject: BackendPageSubject) -> lis
             words = f"at L3 it begins no check runs: {upstream}#{number} proposes to demote it, until it is closed"
             lines.append(BlockLine(text=words, url=f"/{upstream}/pull/{number}", tone="wait"))
     return [Block(heading="Temporary demotion", lines=tuple(lines))] if lines else []
-
-
-JOB = oot_workflow_job.c
-
-
-class LoweringJob(JobIdentity, JobOutcome, JobSubject, JobPage, JobName, JobOrigin):
-    """A job that counts as failed."""
-
-
-async def lowering_jobs(
-    tx: Transaction, backend: str, *, since: int, upstreams: Collection[str], limit: int
-) -> list[LoweringJob]:
-    """Return a backend's newest jobs that count as failed, of these upstream repositories."""
-    query = select(LoweringJob, oot_workflow_job).where(
-        sa.func.lower(JOB.downstream_repo) == backend.casefold(),
-        JOB.received_at >= since,
-        JOB.status == "completed",
-        JOB.conclusion.in_([word for word, end in OUTCOMES.items() if end in FAILED]),
-        sa.func.lower(JOB.upstream_repo).in_([upstream.lower() for upstream in upstreams]),
-        COUNTS,
-        ~has_flag("refused"),
-    )
-    return await tx.fetch(query.order_by(JOB.received_at.desc(), JOB.job_key).limit(limit))
 
 
 TABS = {
@@ -113,7 +77,7 @@ CELL = Parameter("cell", lambda request: request.query.get("cell", ""), "")
 
 @dataclass(kw_only=True)
 class OpenCell:
-    """What an open cell shows; nothing when it is not among the commits shown."""
+    """The contents of an open cell; empty when its commit is not shown."""
 
     line: MatrixRow | None = None
     cell: MatrixCell | None = None
@@ -123,7 +87,7 @@ class OpenCell:
 
 @dataclass(kw_only=True)
 class FailingTest:
-    """A test: how often it failed, on which commits, when first and last, and the last run."""
+    """A test, how often and on which commits it failed, when first and last, and the last run."""
 
     classname: str | None
     name: str
@@ -201,7 +165,7 @@ async def read_backend_page(query: Query) -> BackendOnPage:
 async def _read_tab(
     query: Query, repo: str, window: Window, on: int | None
 ) -> tuple[str, JobFilter, list[GridJob]]:
-    """Return the tab asked for and its jobs; where none is, nightlies if the backend reports nothing else.
+    """Return the requested tab and its jobs; by default the nightlies of a backend that reports nothing else.
 
     Jobs are those of a day where one was asked for, the filter is that of the window.
     """
@@ -218,7 +182,7 @@ async def _read_tab(
 
 
 async def _read_blocks(query: Query, repo: str) -> list[Block]:
-    """Return what is said below the jobs."""
+    """Return the blocks below the jobs."""
     tx = query.tx
     shown = tuple(upstream for upstream in query.settings.upstream_repo if not query.hidden.has(upstream))
     subject = BackendPageSubject(repo=repo, upstreams=shown)
@@ -293,7 +257,7 @@ def most_failing(failed: Iterable[JobRow]) -> list[FailingTest]:
 
 
 async def _read_open_cell(tx: Transaction, grid: Matrix, key: str, names: PrivateNames) -> OpenCell | None:
-    """Return what an open cell shows: its jobs in full, and their earlier attempts."""
+    """Read the jobs of an open cell in full, with their earlier attempts."""
     opened = grid.find(key)
     if opened is None:
         return OpenCell() if key else None
@@ -338,7 +302,7 @@ MOST_LEVELS = 20
 
 
 async def describe_backend(query: Query, subject: BackendPageSubject) -> list[Block]:
-    """Return the history of its levels, and what degraded its numbers in the last week."""
+    """Describe the history of its levels, and which runs lowered its pass rate in the last week."""
     return [*await _levels(query.tx, subject.repo), *await _lowering(query, subject)]
 
 
@@ -360,7 +324,7 @@ async def _lowering(query: Query, subject: BackendPageSubject) -> list[Block]:
     entry = listed.find(subject.repo) if listed else None
     if entry is None:
         return []
-    lowering = await lowering_jobs(
+    lowering = await job_rows.lowering_jobs(
         tx, subject.repo, since=since, upstreams=subject.upstreams, limit=MOST_LOWERING + 1
     )
     if not lowering:

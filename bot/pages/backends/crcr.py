@@ -140,7 +140,7 @@ def _needed_repo(request: web.Request) -> str:
 
 
 def _needed_list(name: str, pattern: re.Pattern[str], description: str) -> Parameter[list[str]]:
-    """Return a parameter of several values, of which the first count; reading it raises Rejected 400."""
+    """Return a parameter of several values, of which the first MOST_VALUES count; raises Rejected 400 when read."""
 
     def read(request: web.Request) -> list[str]:
         values = [text.strip() for text in addresses.needed(request, name).split(",")]
@@ -251,7 +251,7 @@ async def send_commits(request: web.Request) -> web.Response:
 
 
 def _redirect(request: web.Request, path: str) -> web.Response:
-    """Return a redirect to a page of ours, which keeps the query."""
+    """Redirect to another page of ours and keep the query."""
     location = request.rel_url.with_path(path, keep_query=True)
     return web.Response(status=302, headers={"Location": str(location)})
 

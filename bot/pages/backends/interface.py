@@ -68,7 +68,7 @@ EVENTS = Parameter(
 
 
 async def read_names(query: Query, backends: Iterable[str]) -> PrivateNames:
-    """Return the names that a request may not see, of these backends."""
+    """Return which names of these backends a request may not see."""
     if access.reads_private(query.request):
         return NOTHING_PRIVATE
     return await read_private_names(query.tx, query.settings, {*backends})
@@ -161,6 +161,6 @@ def backend_answer(backend: Health) -> Backend:
 
 
 def job_answer(row: JobRow) -> Job:
-    """Return a job with its times as they are shown."""
+    """Return a job with the times that pages show."""
     times = visibility.job_times(row)
     return fill_struct(Job, row, started_at=time(times.started_at), completed_at=time(times.completed_at))

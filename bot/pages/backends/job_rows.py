@@ -23,15 +23,25 @@ from bot.oot.results.tables import (
     BACKEND_OF_HEAD,
     ENDED_UNANSWERED,
     DispatchRow,
+    JobIdentity,
+    JobName,
+    JobOrigin,
+    JobOutcome,
+    JobPage,
     JobRow,
+    JobSubject,
+    JobTests,
+    JobTimes,
     oot_dispatch,
     oot_workflow_job,
 )
-from bot.oot.statistics.countable_jobs import HAS_REPORTS, has_flag
+from bot.oot.statistics.countable_jobs import COUNTS, HAS_REPORTS, has_flag
+from bot.oot.statistics.readiness import MeasuredJob
+from bot.oot.statistics.stats import FAILED, OUTCOMES
 from bot.pages.backends.job_matrix import GridJob
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from bot.db.rows import TypedSelect
     from bot.db.transaction import Transaction
@@ -43,6 +53,9 @@ BACKEND = sa.func.lower(JOB.downstream_repo)
 MOST_UNANSWERED = 20  # newest dispatches
 MOST_RELAYED = 2_000  # jobs reported by an outside relay that are shown of one pull request
 SEARCHED = (300, 2_000, 6_000)  # newest jobs searched for the newest commits, until there are enough
+MOST_MEASURED = 50_000  # of one backend
+MOST_FAILED = 500  # newest jobs whose failed tests are compared
+MOST_STREAK = 1_000  # jobs that are looked at for a streak
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +93,7 @@ async def jobs_of_pull(
 
 
 async def jobs_without_dispatch(tx: Transaction, names: Iterable[str], number: int) -> list[JobRow]:
-    """Return the newest jobs of a pull request that an outside relay reported and we had not dispatched."""
+    """Return the newest jobs of a pull request that an outside relay reported without a dispatch of ours."""
     return await _newest_jobs(tx, _of_pull(names, number).where(JOB.dispatch_id.is_(None)), MOST_RELAYED)
 
 
@@ -130,7 +143,7 @@ async def grid_jobs(tx: Transaction, wanted: JobFilter, *, commits: int, limit: 
 
 
 async def _on_newest_commits(tx: Transaction, wanted: JobFilter, most: int) -> sa.ColumnElement[bool]:
-    """Return the condition of being on one of the newest commits; searches few jobs where these are enough."""
+    """Return the condition for being on one of the newest commits; searches as few jobs as possible."""
     shas: list[str | None] = []
     for searched in SEARCHED:
         part = _matching(sa.select(JOB.head_sha, JOB.received_at), wanted).order_by(JOB.received_at.desc())
@@ -177,7 +190,7 @@ async def unanswered_dispatches(
 
 
 async def titles_of_pulls(tx: Transaction, repo: str, numbers: Collection[int]) -> dict[int, PullTitle]:
-    """Return title and author of pull requests, by number."""
+    """Return the title and author of pull requests, by number."""
     query = sa.select(PULL.number, PULL.title, PULL.user_login).where(
         sa.func.lower(PULL.repo) == repo.lower(), PULL.number.in_(sorted(numbers))
     )
@@ -185,7 +198,7 @@ async def titles_of_pulls(tx: Transaction, repo: str, numbers: Collection[int]) 
 
 
 async def titles_of_commits(tx: Transaction, repo: str, shas: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Return title and author of commits: of those pushed, the commit's own; of heads, their pull request's."""
+    """Return the title and author of pushed commits, and of the pull requests of heads."""
     push, head = records["push"].c, records["pull_head"].c
     title_of_pull = (
         sa.select(head.head_sha, PULL.title, PULL.user_login)
@@ -220,7 +233,7 @@ async def pull_of_head(tx: Transaction, repo: str, sha: str) -> PullHead | None:
 
 
 async def full_sha(tx: Transaction, repo: str, sha: str) -> str | None:
-    """Return the whole SHA of a commit that any of our rows is about, given its beginning."""
+    """Complete the SHA of a commit that any of our rows is about."""
     push = records["push"].c
     for column, name in (
         (DISPATCH.head_sha, DISPATCH.upstream_repo), (JOB.head_sha, JOB.upstream_repo),
@@ -279,3 +292,136 @@ def _matching(query: S, wanted: JobFilter, *, backend: sa.ColumnElement[str] = B
     if wanted.hidden:
         query = query.where(sa.func.lower(JOB.upstream_repo).not_in(sorted(wanted.hidden)))
     return query
+
+
+class LoweringJob(JobIdentity, JobOutcome, JobSubject, JobPage, JobName, JobOrigin):
+    """A job that counts as failed."""
+
+
+async def lowering_jobs(
+    tx: Transaction, backend: str, *, since: int, upstreams: Collection[str], limit: int
+) -> list[LoweringJob]:
+    """Return a backend's newest jobs for these upstream repositories that count as failed."""
+    query = select(LoweringJob, oot_workflow_job).where(
+        sa.func.lower(JOB.downstream_repo) == backend.casefold(),
+        JOB.received_at >= since,
+        JOB.status == "completed",
+        JOB.conclusion.in_([word for word, end in OUTCOMES.items() if end in FAILED]),
+        sa.func.lower(JOB.upstream_repo).in_([upstream.lower() for upstream in upstreams]),
+        COUNTS,
+        ~has_flag("refused"),
+    )
+    return await tx.fetch(query.order_by(JOB.received_at.desc(), JOB.job_key).limit(limit))
+
+
+class FailedJobRow(JobIdentity, JobSubject, JobTests):
+    """A job that failed, with its failed tests."""
+
+
+async def measured_jobs(
+    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
+) -> list[MeasuredJob]:
+    """Return a backend's completed jobs of pull requests, each at its latest attempt, newest first."""
+    query = select(MeasuredJob, oot_workflow_job).where(*_pull_jobs_of(backend, since, hidden), COUNTS)
+    return await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_MEASURED))
+
+
+async def failed_pull_jobs(
+    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
+) -> list[FailedJobRow]:
+    """Return the newest of these jobs that failed and named the tests that did."""
+    query = select(FailedJobRow, oot_workflow_job).where(
+        *_pull_jobs_of(backend, since, hidden),
+        COUNTS,
+        JOB.conclusion == "failure",
+        JOB.head_sha.is_not(None),
+        JOB.failed_tests_json.is_not(None),
+    )
+    return await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_FAILED))
+
+
+def _pull_jobs_of(backend: str, since: int, hidden: Collection[str]) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        sa.func.lower(JOB.downstream_repo) == backend.casefold(),
+        JOB.received_at >= since,
+        JOB.status == "completed",
+        JOB.pr_number.is_not(None),
+        sa.func.lower(JOB.upstream_repo).not_in(sorted(hidden)),
+        ~has_flag("refused"),
+    )
+
+
+class EndedJob(JobOutcome, JobSubject, JobTimes):
+    """The columns that tell how a run ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendRun:
+    """A run of a backend: its jobs for one dispatch."""
+
+    job: EndedJob  # the newest of them
+    failed: bool
+    at: int  # epoch milliseconds: its first report
+
+    @property
+    def repo(self) -> str:
+        """The upstream whose commit it was about."""
+        return self.job["upstream_repo"]
+
+    @property
+    def sha(self) -> str | None:
+        """The commit it was about."""
+        return self.job["head_sha"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Streak:
+    """A backend's newest failures in a row, and the run that passed before them."""
+
+    failing: int
+    first_bad: BackendRun | None
+    last_good: BackendRun | None
+
+    @property
+    def since(self) -> int | None:
+        """When the first of them failed, None where the newest run passed."""
+        return self.first_bad.at if self.first_bad else None
+
+
+async def read_streak(tx: Transaction, backend: str, *, hidden: Collection[str]) -> Streak:
+    """Find out since when a backend fails, from its newest jobs; ignores those of `hidden` upstreams."""
+    query = select(EndedJob, oot_workflow_job).where(
+        sa.func.lower(JOB.downstream_repo) == backend.lower(),
+        sa.func.lower(JOB.upstream_repo).not_in(sorted(hidden)),
+        ~has_flag("refused"),
+        COUNTS,
+    )
+    jobs = await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_STREAK))
+    return find_streak(_runs(jobs))
+
+
+def find_streak(runs: Sequence[BackendRun]) -> Streak:
+    """Find the newest failures in a row; `runs` are newest first."""
+    good = next((at for at, run in enumerate(runs) if not run.failed), None)
+    failing = runs[:good]
+    return Streak(
+        failing=len(failing),
+        first_bad=failing[-1] if failing else None,
+        last_good=None if good is None else runs[good],
+    )
+
+
+def _runs(jobs: Iterable[EndedJob]) -> list[BackendRun]:
+    """Return the runs with a result, newest first: a run failed if any of its jobs did."""
+    by_delivery: dict[str, BackendRun] = {}
+    for job in jobs:
+        outcome = OUTCOMES.get(job["conclusion"] or "")
+        if outcome != "success" and outcome not in FAILED:
+            continue
+        newest = by_delivery.get(job["delivery_id"])
+        by_delivery[job["delivery_id"]] = BackendRun(
+            job=newest.job if newest else job,
+            failed=outcome in FAILED or (newest is not None and newest.failed),
+            at=job["received_at"],
+        )
+    return list(by_delivery.values())

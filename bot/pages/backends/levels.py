@@ -5,21 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
 from msgspec import Struct
 
 from bot.core.escaping import web_url
-from bot.db.rows import select
 from bot.evidence.tests.judging_rows import find_shared
 from bot.oot.allowlist import versions as allowlists
-from bot.oot.results.tables import JobIdentity, JobSubject, JobTests, oot_workflow_job
 from bot.oot.statistics import readiness
-from bot.oot.statistics.countable_jobs import COUNTS, has_flag
 from bot.oot.statistics.daily_sums import DAY_SUMS
 from bot.oot.statistics.readiness import (
     HIGHEST,
     PROMOTION_DAYS,
-    MeasuredJob,
     RelayMeasures,
     Thresholds,
     Word,
@@ -27,6 +22,7 @@ from bot.oot.statistics.readiness import (
     measure_jobs,
 )
 from bot.oot.statistics.stats import DAY
+from bot.pages.backends import job_rows
 from bot.pages.backends.interface import NOTHING_TO_SHOW, ONCALL, RESULTS, WORDS, Level
 from bot.web import view
 from bot.web.answers import Answer, Time, fill_struct, time
@@ -34,10 +30,9 @@ from bot.web.failures import FailedJob, SharedFailuresSubject
 from bot.web.view import Page, View
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from bot.core.settings import Settings
-    from bot.db.transaction import Transaction
     from bot.oot.allowlist.allowlist import Allowlist
     from bot.oot.allowlist.entry import Entry
     from bot.oot.allowlist.entry import Entry as Entry_of_entry
@@ -45,63 +40,23 @@ if TYPE_CHECKING:
     from bot.oot.statistics.daily_sums import DaySumsCache
     from bot.oot.statistics.readiness import Criterion, ReadinessSums
     from bot.oot.statistics.stats import Day
+    from bot.pages.backends.job_rows import FailedJobRow
     from bot.web.parameters import Query
-
-JOB = oot_workflow_job.c
-MOST_MEASURED = 50_000  # of one backend
-MOST_FAILED = 500  # newest jobs whose failed tests are compared
-
-
-class FailedJobRow(JobIdentity, JobSubject, JobTests):
-    """A job that failed, with its failed tests."""
-
-
-async def measured_jobs(
-    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
-) -> list[MeasuredJob]:
-    """Return a backend's completed jobs of pull requests, each at its latest attempt, newest first."""
-    query = select(MeasuredJob, oot_workflow_job).where(*_pull_jobs_of(backend, since, hidden), COUNTS)
-    return await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_MEASURED))
-
-
-async def failed_pull_jobs(
-    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
-) -> list[FailedJobRow]:
-    """Return the newest of these jobs that failed and named the tests that did."""
-    query = select(FailedJobRow, oot_workflow_job).where(
-        *_pull_jobs_of(backend, since, hidden),
-        COUNTS,
-        JOB.conclusion == "failure",
-        JOB.head_sha.is_not(None),
-        JOB.failed_tests_json.is_not(None),
-    )
-    return await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_FAILED))
-
-
-def _pull_jobs_of(backend: str, since: int, hidden: Collection[str]) -> tuple[sa.ColumnElement[bool], ...]:
-    return (
-        sa.func.lower(JOB.downstream_repo) == backend.casefold(),
-        JOB.received_at >= since,
-        JOB.status == "completed",
-        JOB.pr_number.is_not(None),
-        sa.func.lower(JOB.upstream_repo).not_in(sorted(hidden)),
-        ~has_flag("refused"),
-    )
 
 
 async def measure_backend(query: Query, entry: Entry, *, days: int) -> RelayMeasures:
     """Measure a backend's jobs on pull requests of the last days."""
     since = query.tx.now - days * DAY
-    jobs = await measured_jobs(query.tx, entry.repo, since=since, hidden=query.hidden.names)
+    jobs = await job_rows.measured_jobs(query.tx, entry.repo, since=since, hidden=query.hidden.names)
     return measure_jobs(jobs, await read_shared(query, entry, since=since) if jobs else ())
 
 
 async def read_shared(query: Query, entry: Entry, *, since: int) -> frozenset[str]:
-    """Return the keys of failed jobs all of whose failed tests also failed in upstream's own jobs on that commit.
+    """Return the keys of failed jobs whose failed tests all failed in upstream's own jobs on that commit, too.
 
-    A job that named fewer tests than failed, or none, is not among them: that it is upstream's fault has to be seen.
+    A job that named fewer tests than failed, or none, is not among them: it must be visible that upstream is to blame.
     """
-    failed = await failed_pull_jobs(query.tx, entry.repo, since=since, hidden=query.hidden.names)
+    failed = await job_rows.failed_pull_jobs(query.tx, entry.repo, since=since, hidden=query.hidden.names)
     subject = SharedFailuresSubject(
         jobs=tuple(failed_job for job in failed if (failed_job := _with_all_tests(job)) is not None),
         devices=frozenset(word.lower() for word in (entry.device, *entry.aka) if word),
@@ -110,7 +65,7 @@ async def read_shared(query: Query, entry: Entry, *, since: int) -> frozenset[st
 
 
 def _with_all_tests(job: FailedJobRow) -> FailedJob | None:
-    """Return a failed job with the tests that failed in it; None where it did not name all."""
+    """Return a failed job with its failed tests; None unless it named all of them."""
     named = job["failed_tests_json"] or []
     if not named or job["head_sha"] is None or len(named) < (job["failed_tests"] or 0):
         return None
@@ -213,7 +168,7 @@ async def read_levels(query: Query) -> SelectedLevels:
 async def _by_relay(
     query: Query, in_force: Allowlist | None
 ) -> list[tuple[Entry_of_entry, tuple[Criterion, ...]]]:
-    """Return the backends at L2 and L3 by the criteria of the relay, under its preset."""
+    """Judge the backends at L2 and L3 by the criteria of the relay; only under its preset."""
     if query.settings.preset != "crcr" or in_force is None:
         return []
     tx, by_relay = query.tx, []
@@ -267,7 +222,7 @@ def thresholds(settings: Settings) -> Thresholds:
 async def _judge_backends(
     query: Query, in_force: Allowlist | None, cache: DaySumsCache
 ) -> list[BackendReadiness]:
-    """Return every listed backend that reports: those due for demotion first."""
+    """Judge every listed backend that reports; those due for demotion come first."""
     tx, hidden, settings = query.tx, query.hidden, query.settings
     entries = [entry for entry in in_force.entries if entry.level > 1] if in_force else []
     today, limits = tx.now // DAY, thresholds(settings)

@@ -177,7 +177,7 @@ def show_metrics(selection: Selection) -> dict[str, Any]:
 
 
 def answer_metrics(selection: Selection) -> MetricsAnswer:
-    """Return the same numbers, a row for each backend and day."""
+    """Return the same numbers as JSON, a row for each backend and day."""
     rows = [
         row
         for backend in selection.part

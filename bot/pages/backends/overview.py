@@ -63,21 +63,21 @@ class BackendOrder:
 
     @property
     def text(self) -> str:
-        """The order as an address has it."""
+        """The order as addresses write it."""
         return f"-{self.column}" if self.reverse else self.column
 
     def link(self, column: str) -> str:
-        """Return the order that a click on a column asks for: that column's, or its other direction."""
+        """Return the order that a click on a column selects: by that column, or its other direction."""
         return f"-{column}" if column == self.column and not self.reverse else column
 
     def direction(self, column: str) -> str:
-        """Return the direction that a column is sorted in, as browsers call it; empty where it is not."""
+        """Return the direction in which a column is sorted, in the words of browsers; empty for other columns."""
         if column != self.column:
             return ""
         return "descending" if SORT_VALUES[column][1] is not self.reverse else "ascending"
 
     def sort(self, backends: Iterable[Health]) -> list[Health]:
-        """Return backends in this order; those without a value come last, whatever the direction."""
+        """Sort backends; those without a value come last in either direction."""
         listed = list(backends)
         if not self.column:
             return listed
@@ -138,7 +138,7 @@ class Overview:
 
     @property
     def chosen(self) -> dict[str, object]:
-        """What narrows the list."""
+        """The parameters that narrow the list."""
         given = {"q": self.words, "level": self.level or "", "event": self.event, "oncall": self.oncall}
         return {name: value for name, value in given.items() if value}
 
@@ -204,7 +204,7 @@ def answer_overview(overview: Overview) -> Summary:
 
 
 def _silent(backend: Health, *, now: int) -> str:
-    """Return how long a stale backend has been silent, "" for any other."""
+    """Return how long a stale backend has been silent; "" for any other."""
     return (
         text.duration((now - backend.last_report_at) / 1000)
         if backend.stale and backend.last_report_at
@@ -219,7 +219,7 @@ def _tone(backends: list[Health]) -> str:
 
 
 def _groups(overview: Overview) -> dict[int | None, list[Health]]:
-    """Return the backends by level; in another order all of them together."""
+    """Group the backends by level; in any other order they form one group."""
     groups: dict[int | None, list[Health]] = {}
     for backend in overview.backends:
         if overview.order.column:

@@ -85,7 +85,7 @@ def day_cells(rates: Sequence[float | None], today: int) -> Markup:
 
 @functools.lru_cache(20_000)
 def _day_cell(day: int, rate: float | None) -> str:
-    """Return a day's cell; of most days of most backends the rate is one of a few."""
+    """Return a day's cell; most days of most backends share a few rates, so cells are cached."""
     tone = GRADES[stats.grade(rate)]
     sign = "·" if rate is None else SIGNS[tone]
     return f'<b class={tone} title="{iso_time(day * DAY)[:10]}: {percent(rate)}">{sign}</b>'

@@ -21,7 +21,6 @@ from bot.web import addresses, charts
 from bot.web import openapi as op
 from bot.web import parameters as declare
 from bot.web.answers import Answer, RowAnswer, fill_struct
-from bot.web.blocks import QueueSubject
 from bot.web.openapi import NOT_FOUND, UNKNOWN_REPOSITORY
 from bot.web.parameters import REPO, REPOSITORY
 from bot.web.view import Json, Page, View
@@ -74,12 +73,12 @@ class BranchDays:
         }
 
     def link(self) -> dict[str, object]:
-        """Return what the address of a page's JSON says."""
+        """Return the parameters of the page's JSON."""
         return {"repo": self.branch.repository["full_name"], "days": self.days}
 
 
 async def read_days(query: Query, *, columns: bool) -> BranchDays:
-    """Read some days, and up to when they are counted."""
+    """Read some days, and until when they are counted."""
     tx, days = query.tx, query[DAYS]
     branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], query[BRANCH])
     identifier, last = branch.repository["repository_id"], tx.now // DAY
@@ -130,7 +129,7 @@ class TrunkMetrics(Answer, frozen=True, kw_only=True):
 
 
 async def read_metrics(query: Query) -> BranchDays:
-    """Read the days of a branch; the page lists jobs, too."""
+    """Read the days of a branch; the page lists jobs as well."""
     return await read_days(query, columns=query.for_page)
 
 
@@ -291,19 +290,17 @@ class Queues:
 
 
 async def read_queues(query: Query) -> Queues:
-    """Read what waits, and what waited in the last days."""
+    """Read what waits now, and what waited in the last days."""
     tx = query.tx
     branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], "")
     first = tx.now // DAY - runner_queues.WEEK
     identifier = branch.repository["repository_id"]
-    subject = QueueSubject(
-        repo=branch.repository["full_name"], repository_id=identifier, settings=query.settings
-    )
+    repo = branch.repository["full_name"]
     return Queues(
-        repo=subject.repo,
+        repo=repo,
         runners=await read_runner_queues(tx, query.settings, branch),
         counted_until=await sums.counted_until(tx, RUNNERS, [identifier], first=first),
-        added=await describe_queue(tx, subject) if query.for_page else [],
+        added=await describe_queue(tx, query.settings, repo) if query.for_page else [],
     )
 
 
@@ -327,7 +324,7 @@ def answer_queues(queues: Queues) -> Queue:
 
 
 def _spread(counts: list[int]) -> str:
-    """Return what a histogram of queue times shows, in words."""
+    """Describe a histogram of queue times."""
     upper = [f"up to {text.duration(bound)}" for bound in runner_queues.BOUNDS]
     words = [*upper, f"over {text.duration(runner_queues.BOUNDS[-1])}"]
     return ", ".join(f"{count:,} {word}" for count, word in zip(counts, words, strict=True) if count)

@@ -6,22 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import sqlalchemy as sa
-
-from bot.db.rows import select
 from bot.jobs.branch_standing import read_standings
 from bot.jobs.runner_queues import read_runner_queues
 from bot.oot.allowlist import versions as allowlists
-from bot.oot.results.tables import JobOutcome, JobSubject, JobTimes, oot_workflow_job
 from bot.oot.statistics import health
 from bot.oot.statistics import health as dispatch_rows
-from bot.oot.statistics.countable_jobs import COUNTS, has_flag
-from bot.oot.statistics.stats import FAILED, OUTCOMES, grade
+from bot.oot.statistics.stats import grade
+from bot.pages.backends import job_rows
 from bot.pages.culprits.sections import mark_grid
 from bot.web.blocks import GridSubject
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -29,87 +25,9 @@ if TYPE_CHECKING:
     from bot.jobs.branch_standing import StandingBranch, Trouble
     from bot.oot.statistics.daily_sums import DaySumsCache
     from bot.oot.statistics.health import Health
+    from bot.pages.backends.job_rows import Streak
     from bot.web.access import Hidden
     from bot.web.blocks import BlockLine
-
-JOB = oot_workflow_job.c
-MOST_JOBS = 1_000  # jobs that are looked at
-
-
-class EndedJob(JobOutcome, JobSubject, JobTimes):
-    """What tells how a run ended."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackendRun:
-    """A run of a backend: its jobs for one dispatch."""
-
-    job: EndedJob  # the newest of them
-    failed: bool
-    at: int  # epoch milliseconds: its first report
-
-    @property
-    def repo(self) -> str:
-        """The upstream whose commit it was about."""
-        return self.job["upstream_repo"]
-
-    @property
-    def sha(self) -> str | None:
-        """The commit it was about."""
-        return self.job["head_sha"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Streak:
-    """The runs in a row of a backend that failed, up to the newest, and the run before them that passed."""
-
-    failing: int
-    first_bad: BackendRun | None
-    last_good: BackendRun | None
-
-    @property
-    def since(self) -> int | None:
-        """When the first of them failed, None where the newest run passed."""
-        return self.first_bad.at if self.first_bad else None
-
-
-async def read_streak(tx: Transaction, backend: str, *, hidden: Collection[str]) -> Streak:
-    """Return since when a backend's runs fail, as far as its newest jobs tell; those of `hidden` upstreams aside."""
-    query = select(EndedJob, oot_workflow_job).where(
-        sa.func.lower(JOB.downstream_repo) == backend.lower(),
-        sa.func.lower(JOB.upstream_repo).not_in(sorted(hidden)),
-        ~has_flag("refused"),
-        COUNTS,
-    )
-    jobs = await tx.fetch(query.order_by(JOB.received_at.desc()).limit(MOST_JOBS))
-    return find_streak(_runs(jobs))
-
-
-def find_streak(runs: Sequence[BackendRun]) -> Streak:
-    """Return the failures in a row among runs, newest first."""
-    good = next((at for at, run in enumerate(runs) if not run.failed), None)
-    failing = runs[:good]
-    return Streak(
-        failing=len(failing),
-        first_bad=failing[-1] if failing else None,
-        last_good=None if good is None else runs[good],
-    )
-
-
-def _runs(jobs: Iterable[EndedJob]) -> list[BackendRun]:
-    """Return runs with a result, newest first: one with a failed job failed, one that only passed passed."""
-    by_delivery: dict[str, BackendRun] = {}
-    for job in jobs:
-        outcome = OUTCOMES.get(job["conclusion"] or "")
-        if outcome != "success" and outcome not in FAILED:
-            continue
-        newest = by_delivery.get(job["delivery_id"])
-        by_delivery[job["delivery_id"]] = BackendRun(
-            job=newest.job if newest else job,
-            failed=outcome in FAILED or (newest is not None and newest.failed),
-            at=job["received_at"],
-        )
-    return list(by_delivery.values())
 
 
 DAYS_NOW, DAYS_BEFORE = 1, 7  # days
@@ -135,7 +53,7 @@ class BrokenJob:
 
 @dataclass(frozen=True, kw_only=True)
 class RedBackend:
-    """A backend most of whose runs of the last 24 hours do not pass as they should."""
+    """A backend whose pass rate of the last 24 hours is red, or has turned red."""
 
     health: Health  # with the numbers of 24 hours
     streak: Streak
@@ -149,7 +67,7 @@ class RedBackend:
 
 @dataclass(frozen=True, kw_only=True)
 class SilentBackend:
-    """A backend that has reported before, and not for a day and a half."""
+    """A backend that has reported before, but not in the last 36 hours."""
 
     health: Health
     since: int  # its last report
@@ -162,7 +80,7 @@ class SilentBackend:
 
 @dataclass(frozen=True, kw_only=True)
 class LongQueue:
-    """Jobs or dispatches that wait longer than nine of ten did in the last week."""
+    """Jobs or dispatches that have waited longer than nine in ten of the last week."""
 
     name: str  # of the runners' label, or what the backend goes by
     repo: str  # whose runners, or the backend
@@ -180,7 +98,7 @@ class LongQueue:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokenNow:
-    """Everything that is red now, what blocks first."""
+    """Everything that is broken now; what blocks merging comes first."""
 
     branches: tuple[StandingBranch, ...]  # all that were looked at, red or not
     broken: tuple[BrokenJob, ...]
@@ -203,21 +121,21 @@ class BrokenNow:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokenFilter:
-    """Who asks for what: `oncall` (case folded) for one person's backends, `repo` for one upstream's jobs."""
+    """A filter: `oncall` (case folded) selects one person's backends, `repo` one upstream's jobs."""
 
     hidden: Hidden
     oncall: str = ""
     repo: str = ""
 
     def has(self, subject: BrokenJob | Health | LongQueue) -> bool:
-        """Whether it is wanted: anything, or what this person is on call for."""
+        """Whether this filter selects it: without a person it selects everything."""
         return not self.oncall or self.oncall in map(str.casefold, subject.oncalls)
 
 
 async def read_broken(
     tx: Transaction, settings: Settings, cache: DaySumsCache, wanted: BrokenFilter
 ) -> BrokenNow:
-    """Read everything that is red now."""
+    """Read everything that is broken now."""
     oncalls = await _oncalls(tx)
     branches = await read_standings(tx, settings, wanted.hidden, repo=wanted.repo)
     broken = [job for each in branches for job in await _broken_jobs(tx, settings, each, oncalls)]
@@ -237,7 +155,7 @@ async def read_broken(
 
 
 async def _oncalls(tx: Transaction) -> dict[str, tuple[str, ...]]:
-    """Return who is on call by what the backends go by in the grid, case folded; some share a device."""
+    """Return who is on call, by the backends' names in the grid (case folded); some share a device."""
     allowlist = await allowlists.read_in_force(tx)
     oncalls: dict[str, tuple[str, ...]] = {}
     for entry in allowlist.entries if allowlist else ():
@@ -288,7 +206,7 @@ async def _red_backends(tx: Transaction, cache: DaySumsCache, wanted: BrokenFilt
     return [
         RedBackend(
             health=backend,
-            streak=await read_streak(tx, backend.repo, hidden=wanted.hidden.names),
+            streak=await job_rows.read_streak(tx, backend.repo, hidden=wanted.hidden.names),
             new=backend.turned == "red",
         )
         for backend in red[:MOST_BACKENDS]

@@ -110,7 +110,7 @@ class RedAnswer(Answer, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class BrokenOnPage:
-    """What is red, as far as it was asked for."""
+    """What is broken now, as far as the request selects it."""
 
     now: BrokenNow
     oncall: str
@@ -118,7 +118,7 @@ class BrokenOnPage:
 
 
 async def read_broken_now(query: Query) -> BrokenOnPage:
-    """Read what is red now."""
+    """Read what is broken now."""
     wanted = BrokenFilter(hidden=query.hidden, oncall=query[ONCALL], repo=query[REPO])
     red = await read_broken(query.tx, query.settings, query.request.app[DAY_SUMS], wanted)
     return BrokenOnPage(now=red, oncall=query[ONCALL], repo=query[REPO])
@@ -137,7 +137,7 @@ def show_broken(page: BrokenOnPage) -> dict[str, Any]:
 
 
 def answer_broken(page: BrokenOnPage) -> RedAnswer:
-    """Return the JSON of what is red."""
+    """Return what is broken as JSON."""
     red = page.now
     return RedAnswer(
         count=red.count,
@@ -151,7 +151,7 @@ def answer_broken(page: BrokenOnPage) -> RedAnswer:
 
 
 def _people(red: BrokenNow) -> set[str]:
-    """Return who is on call for any of it."""
+    """Return everybody who is on call for any of it."""
     oncalls = [job.oncalls for job in red.broken]
     oncalls += [queue.oncalls for queue in red.queues]
     oncalls += [backend.health.oncalls for backend in red.red]

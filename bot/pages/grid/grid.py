@@ -151,7 +151,7 @@ def hud_answer(
     standing: Standing,
     following: str | None,
 ) -> Hud:
-    """Return the JSON of a grid, with the columns that were asked for, by their places."""
+    """Return the JSON of a grid, with the requested columns, given by their places."""
     cells_of: dict[int, branch_history.ColumnCells] = {place: shown_grid.column(place) for place in wanted}
     on_branch = shown_grid.on_branch()
     return Hud(
@@ -209,7 +209,7 @@ def _column(column: Column, cells: branch_history.ColumnCells) -> HudColumn:
 
 
 def _cells(line_cells: dict[int, Cell], places: dict[int, str], lone: set[int]) -> dict[str, HudCell]:
-    """Return a line's cells by the places that the answer gives their columns."""
+    """Return a line's cells by the places of their columns in the answer."""
     return {
         place: HudCell(
             c=cell.character,
@@ -227,7 +227,7 @@ def _cells(line_cells: dict[int, Cell], places: dict[int, str], lone: set[int]) 
 
 
 def _lone(shown_grid: grid.Grid, cells_of: dict[int, branch_history.ColumnCells]) -> dict[int, set[int]]:
-    """Return the columns that failed alone, between passes, by the place of the line."""
+    """Return, by the place of the line, the columns that failed there alone, between two passes."""
     failing = {at for line in shown_grid.lines for at, cell in line.cells.items() if cell.character in FAILED}
     lone: defaultdict[int, set[int]] = defaultdict(set)
     for place in failing & cells_of.keys():

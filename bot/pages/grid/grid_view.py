@@ -56,7 +56,7 @@ class GridFilter:
 
     @property
     def shows_newest(self) -> bool:
-        """Whether it shows the commits that tell how a branch stands, each job as one column."""
+        """Whether it shows the newest commits, which decide how a branch stands, and each job as one column."""
         return self.per == STANDING_LINES and not self.before and self.on is None and not self.shards
 
     @property
@@ -65,12 +65,12 @@ class GridFilter:
         return None if self.on is None or self.before else (self.on + 1) * DAY - 1
 
     def query(self, **changes: object) -> str:
-        """Return the query string of this choice, changed; empty where nothing is chosen."""
+        """Return the query string of this filter with some changes; empty where nothing is chosen."""
         kept = self.chosen(**changes)
         return "?" + urlencode(kept) if kept else ""
 
     def chosen(self, **changes: object) -> dict[str, object]:
-        """Return what is chosen, changed, by the names of the parameters."""
+        """Return the filter with some changes, by name of parameter."""
         chosen: dict[str, object] = {
             "per": "" if self.per == STANDING_LINES else self.per,
             "before": self.before or "",
@@ -87,7 +87,7 @@ class GridFilter:
         return {name: value for name, value in chosen.items() if value not in {"", None}}
 
     def columns(self, grid: Grid) -> set[int]:
-        """Return the places of the columns asked for."""
+        """Return the places of the requested columns."""
         wanted = set(range(len(grid.columns)))
         if self.name:
             matches = job_names.name_test(self.name)
@@ -110,7 +110,7 @@ class GridFilter:
         return wanted
 
     def keeps(self, column: Column) -> bool:
-        """Whether a column is shown by itself although nothing is wrong with it."""
+        """Whether a column is shown unfolded although nothing is wrong with it."""
         return not self.folds or column.group in self.open or bool(self.name or self.group or self.only)
 
 
@@ -185,7 +185,7 @@ PARAMETERS = (PER, BEFORE, ON, NAME, GROUP, HIDE, CHOSEN, SHARDS, FOLDS, OPEN, C
 
 
 def grid_filter_of(query: Query) -> GridFilter:
-    """Return what a request chooses."""
+    """Return the filter of a request."""
     return GridFilter(
         per=query[PER],
         before=query[BEFORE],
@@ -202,7 +202,7 @@ def grid_filter_of(query: Query) -> GridFilter:
 
 
 def has_trouble(column: branch_history.ColumnCells) -> bool:
-    """Whether something failed in a column, perhaps only at first, or was cancelled."""
+    """Whether something in a column failed, perhaps only at first, or was cancelled."""
     return any(cell is not None and cell.character not in CALM for cell in column)
 
 
@@ -222,7 +222,7 @@ LONE = "l"  # a failure that is likely a flake
 
 @dataclass(frozen=True, kw_only=True)
 class ShownCell:
-    """A column of the page: one of the grid's, or several that are folded."""
+    """A column of the page: one of the grid's, or several folded ones."""
 
     places: tuple[int, ...]
     name: str
@@ -240,7 +240,7 @@ class ShownCell:
 
     @property
     def label(self) -> str:
-        """The name as it stands over the column."""
+        """The name above the column."""
         name = escaping.one_line(self.name)
         start = LABEL_MOST // 3
         return name if len(name) <= LABEL_MOST else f"{name[:start]}…{name[start + 1 - LABEL_MOST :]}"
@@ -320,7 +320,7 @@ def make_grid_view(grid: Grid, chosen: GridFilter, base: str, broken: Collection
 
 
 def find_cell(grid: Grid, key: str) -> tuple[GridLine, Column, Cell] | None:
-    """Return the cell that a page's address asks for, as `{beginning of the SHA}.{key of the column}`."""
+    """Find the cell that an address names as `{beginning of the SHA}.{key of the column}`."""
     sha, _, wanted = key.partition(".")
     place = next((at for at, column in enumerate(grid.columns) if key_of_column(column.name) == wanted), None)
     line = next((line for line in grid.lines if sha and line.commit["sha"].startswith(sha)), None)
@@ -335,7 +335,7 @@ def _columns(
     broken: Collection[int],
     stale: frozenset[int],
 ) -> tuple[tuple[ShownCell, ...], int]:
-    """Return the columns to show: those with trouble or asked for, the others folded group by group."""
+    """Return the columns to show: those with trouble or requested ones; the others are folded by group."""
     folded: dict[str, list[int]] = {}
     singles: list[ShownCell] = []
     for place, of_column in cells_of.items():
@@ -383,7 +383,7 @@ def _groups(shown: Sequence[ShownCell]) -> tuple[ShownGroup, ...]:
 
 
 def _markup(at: int, line: GridLine, shown: Sequence[ShownCell], links: str) -> Markup:
-    """Return a line's cells. Most are green, and those are as short as can be."""
+    """Return the markup of a line's cells. Most are green, and kept as short as possible."""
     parts = []
     sha = line.commit["sha"][:12]
     for column in shown:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bot.jobs.branch_standing import Standing
     from bot.jobs.tables import ColumnRow, CommitRow
     from bot.web.access import Hidden
-    from bot.web.blocks import MissingSubject, RepositorySubject
+    from bot.web.blocks import MissingSubject
     from bot.web.parameters import Parameter, Query
     from bot.web.search import SearchWords
 
@@ -198,11 +198,11 @@ BRANCHES_NAMED = 30  # further branches
 BROKEN_MOST = 10  # jobs of a branch
 
 
-async def describe_repository(tx: Transaction, subject: RepositorySubject) -> list[Block]:
+async def describe_repository(query: Query, repo: str) -> list[Block]:
     """Return how the watched branches stand, and what is broken on them."""
-    query = subject.asked
+    tx = query.tx
     with contextlib.suppress(Rejected):
-        default = await branch_reads.find_branch(tx, query.hidden, subject.repo, "")
+        default = await branch_reads.find_branch(tx, query.hidden, repo, "")
         names = await _existing_branches(tx, default)
         watched = [
             name for name in names if branches.is_looked_after(query.settings, default.repository, name)
@@ -220,9 +220,9 @@ async def describe_repository(tx: Transaction, subject: RepositorySubject) -> li
 
 
 async def describe_branches(tx: Transaction, subject: MissingSubject) -> list[Block]:
-    """Return the branches of a repository whose page, of a branch for instance, is not there."""
+    """List the branches of a repository when one of its pages, such as a branch's, does not exist."""
     with contextlib.suppress(Rejected):
-        default = await branch_reads.find_branch(tx, subject.asked.hidden, subject.repo, "")
+        default = await branch_reads.find_branch(tx, subject.query.hidden, subject.repo, "")
         names = await _existing_branches(tx, default)
         home = default.repository["full_name"]
         lines = [BlockLine(text=name, url=_grid_path(default, name)) for name in names[:BRANCHES_NAMED]]
@@ -232,12 +232,12 @@ async def describe_branches(tx: Transaction, subject: MissingSubject) -> list[Bl
 
 
 async def lead_to_commit(tx: Transaction, subject: MissingSubject) -> str | None:
-    """Return the commit that a pull request became: one from before the App was installed has no page of its own."""
-    number = subject.asked.request.match_info.get("number", "")
+    """Return the commit that a pull request became: one older than the App's installation has no page."""
+    number = subject.query.request.match_info.get("number", "")
     if subject.code != "unknown_pull_request" or not subject.repo or not addresses.number(number):
         return None
     with contextlib.suppress(Rejected):
-        repository = (await branch_reads.find_branch(tx, subject.asked.hidden, subject.repo, "")).repository
+        repository = (await branch_reads.find_branch(tx, subject.query.hidden, subject.repo, "")).repository
         sha = await branch_commits.commit_of_pull(tx, repository["repository_id"], addresses.number(number))
         return f"/{repository['full_name']}/commit/{sha}" if sha else None
     return None

@@ -60,7 +60,7 @@ class Suspect:
 
     @property
     def pr_number(self) -> int | None:
-        """The pull request that it came from; of what came with a head GitHub says none."""
+        """Its pull request; GitHub names none for commits that came with the head of a push."""
         return self.line and self.line["pr_number"]
 
 
@@ -86,7 +86,7 @@ class BrokenColumn:
 
     @property
     def gap(self) -> bool:
-        """Whether commits between the last good and the first bad one have no result: it may have broken on them."""
+        """Whether commits between the last good and the first bad one lack a result: one of them may be the culprit."""
         return len(self.breakage.suspects) > 1
 
     @property
@@ -98,7 +98,7 @@ class BrokenColumn:
 async def find_broken(
     tx: Transaction, branch: Branch, grid: Grid, places: Iterable[int], *, backends: Collection[str]
 ) -> list[BrokenColumn]:
-    """Return the columns that are broken, of some places; beyond the first of them without suspects.
+    """Return the broken ones of some columns; only the first of them come with suspects.
 
     `backends` are those that merging waits for.
     """
@@ -124,7 +124,7 @@ def _kind(column: Column, backends: Collection[str]) -> BrokenKind:
 
 
 def _suspect_lines(grid: Grid, breakage: Breakage) -> list[CommitRow]:
-    """Return the lines among which the culprit is."""
+    """Return the lines that include the culprit."""
     return [grid.lines[at].commit for at in breakage.suspects]
 
 
@@ -186,7 +186,7 @@ class OpenedCell:
 async def read_opened(
     tx: Transaction, settings: Settings, branch: Branch, shown_grid: grid.Grid, chosen: GridFilter
 ) -> OpenedCell | None:
-    """Return the cell that the page's address names, None where it is not among the commits shown."""
+    """Read the cell that the page's address names, None where its commit is not shown."""
     cell = grid_view.find_cell(shown_grid, chosen.cell) if chosen.cell else None
     if cell is None:
         return None
@@ -218,7 +218,7 @@ async def _known_of_runs(
     runs: tuple[Run, ...],
     numbers: Mapping[str, int],
 ) -> dict[str, list[BlockLine]]:
-    """Return what is known of upstream's jobs, or of a backend's runs; `numbers` are those of the jobs."""
+    """Return what is known of upstream's jobs or a backend's runs; `numbers` are the ids of jobs."""
     if column.source == "oot":
         reported = BackendRunsSubject(
             repo=branch.repository["full_name"],
@@ -242,9 +242,9 @@ async def _known_of_runs(
 
 
 def _rerun_pages(runs: Sequence[Run], repository: str, *, now: int) -> dict[str, str]:
-    """Return the pages on GitHub where failed and cancelled runs of a column can be repeated, by the jobs' ids.
+    """Return GitHub's pages where failed and cancelled runs of a column can be repeated, by job id.
 
-    `repository` is the address of the repository on GitHub. An attempt that was followed by another one cannot be
+    `repository` is the repository's address on GitHub. An attempt that was followed by another cannot be
     repeated.
     """
     newest: dict[tuple[int, int, int], int] = {}

@@ -43,7 +43,7 @@ SMALLEST_CHANGE = 0.01  # below one percent nothing is said
 
 
 def describe_change(base: int, size: int) -> str:
-    """Return how a size compares with its base, empty where it hardly differs."""
+    """Describe how a size compares with its base; empty where it hardly differs."""
     share = size / base - 1 if base else 0.0
     if abs(share) < SMALLEST_CHANGE:
         return ""
@@ -69,7 +69,7 @@ def size_in_words(size: int) -> str:
 
 
 def page_url(github: str, repo: str, artifact: ArtifactRow) -> str:
-    """Return GitHub's page from which a person downloads an artifact."""
+    """Return GitHub's page where people download an artifact."""
     return f"{github}/{repo}/actions/runs/{artifact['run_id']}/artifacts/{artifact['id']}"
 
 
@@ -105,7 +105,7 @@ class Artifacts(Answer, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactsOnPage:
-    """A part of a repository's artifacts."""
+    """Some of a repository's artifacts."""
 
     repo: str
     github: str
@@ -196,7 +196,7 @@ class Storage(Answer, frozen=True, kw_only=True):
 
 
 class StorageShare(NamedTuple):
-    """What one workflow left behind in the window."""
+    """The artifacts of one workflow in the window."""
 
     workflow: str
     artifacts: int
@@ -206,7 +206,7 @@ class StorageShare(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StorageOnPage:
-    """What was left behind in a window."""
+    """The artifacts of a window of days."""
 
     repo: str
     days: int
@@ -219,7 +219,7 @@ DAYS = declare.days()
 
 
 async def read_storage(query: Query) -> StorageOnPage:
-    """Read what was uploaded in the window; when it expires is GitHub's business. Raises Rejected 404."""
+    """Read the artifacts created in the window, expired or not. Raises Rejected 404."""
     tx, repo, days = query.tx, query[REPO], query[DAYS]
     owners = await job_reads.visible_ids_of(query, repo)
     if not owners:
@@ -246,7 +246,7 @@ def show_storage(page: StorageOnPage) -> dict[str, Any]:
 
 
 def answer_storage(page: StorageOnPage) -> Storage:
-    """Return the same by day."""
+    """Return the JSON of storage, by day."""
     rows = [
         fill_struct(StorageDay, row, day=f"{datetime.fromtimestamp(row['day'] * 86_400, UTC):%Y-%m-%d}")
         for row in page.storage
@@ -255,7 +255,7 @@ def answer_storage(page: StorageOnPage) -> Storage:
 
 
 def _shares(days: Iterable[WorkflowDay]) -> list[StorageShare]:
-    """Return what each workflow left behind, the largest first."""
+    """Return the share of each workflow, the largest first."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for row in days:
         sums[row["workflow"]][0] += row["artifacts"]
@@ -308,7 +308,7 @@ SECTION_COUNTED = 1_000  # counted for it
 
 
 async def pull_artifacts(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return the artifacts of the shown head."""
+    """Return the artifacts of the head on the page."""
     if subject.head_sha is None:
         return []
     return await _of_repo(tx, subject.repo, subject.github, ArtifactChoice(sha=subject.head_sha))
@@ -326,7 +326,7 @@ async def run_artifacts(tx: Transaction, subject: RunSubject) -> list[Block]:
 
 
 async def job_artifacts(tx: Transaction, subject: JobSubject) -> list[Block]:
-    """Return the artifacts of a job, with what became of reading them."""
+    """Return the artifacts of a job, and how reading them went."""
     choice = ArtifactChoice(same={"run_id": subject.run_id, "job_id": subject.job_id})
     return await _blocks(tx, {subject.repository_id}, subject.repo, subject.github, choice)
 

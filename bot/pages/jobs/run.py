@@ -63,7 +63,7 @@ class RunOrigin:
 async def find_origin(
     tx: Transaction, repo: str, run_id: int | None, head_sha: str | None, hidden: Hidden
 ) -> RunOrigin | None:
-    """Return what a run was started for, None where that is not known or may not be shown."""
+    """Return what a run was started for, None where that is unknown or may not be shown."""
     reported = await jobs.read_jobs_of_run(tx, repo, str(run_id))
     if reported:
         last = reported[-1]
@@ -84,7 +84,7 @@ async def find_origin(
 
 @dataclass(frozen=True, kw_only=True)
 class JobElsewhere:
-    """A job of another CI, or one that only a commit status tells of, at its newest attempt."""
+    """The newest attempt of a job of another CI, or of one known from a commit status only."""
 
     id: int  # its number in cells of the grid: below 0
     workflow: str
@@ -102,7 +102,7 @@ ELSEWHERE_MOST = 2_000  # of a commit
 
 
 async def find_jobs_elsewhere(tx: Transaction, repo: str, sha: str) -> list[JobElsewhere]:
-    """Return the jobs of other CIs on a commit; a commit status that shows a job which is known is none."""
+    """Return the jobs of other CIs on a commit; a commit status of a known job does not count as one."""
     elsewhere = []
     for identifier in sorted(await repositories.read_ids(tx, repo)):
         cells = await rows.cells_elsewhere(tx, identifier, sha, limit=ELSEWHERE_MOST)
@@ -175,7 +175,7 @@ async def draw_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
 
 
 async def draw_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return the jobs of the shown head."""
+    """Return the jobs of the head on the page."""
     return await _draw_jobs(tx, subject.repo, subject.head_sha) if subject.head_sha else []
 
 
@@ -185,7 +185,7 @@ async def _draw_jobs(tx: Transaction, repo: str, sha: str) -> list[Block]:
 
 
 def _bars_block(bars: Sequence[TimelineBar], now: int) -> list[Block]:
-    """Return the bars that ended last: those that the others did not have to wait for."""
+    """Draw the jobs that ended last: those that the result waited for."""
     last = sorted(bars, key=lambda bar: (-(bar.ended_at or now), bar.name))[:BARS_SHOWN]
     drawn = timeline(last, now=now)
     if drawn is None:
@@ -221,7 +221,7 @@ def _bar_of_record(row: WorkflowJobRow, repo: str) -> TimelineBar:
 
 
 def _steps(row: WorkflowJobRow) -> tuple[TimelineStep, ...]:
-    """Return the steps that ended; what GitHub sent is read field by field."""
+    """Return the steps that ended, reading GitHub's answer field by field."""
     steps = []
     for step in row["steps"][:STEPS_MOST] if isinstance(row["steps"], list) else []:
         started, ended = (

@@ -141,7 +141,7 @@ def _tally(backends: Sequence[BackendOnCommit]) -> str:
 
 
 def _searched_repository(query: Query) -> str:
-    """Return the repository; a hidden one is searched for under a name that cannot exist: as slow as an unknown one."""
+    """Return the repository to search; for a hidden one an impossible name, which takes as long to look for."""
     return NOWHERE if query.hidden.has(query[REPO]) else query[REPO]
 
 
@@ -185,14 +185,14 @@ async def _read_blocks(tx: Transaction, subject: CommitSubject) -> list[Block]:
 
 
 async def _is_on_branch(query: Query, repo: str, sha: str) -> bool:
-    """Whether a branch is known to have this commit, on which nothing ran: others were pushed with it."""
+    """Whether a branch has this commit although nothing ran on it: it was pushed together with others."""
     github = web_url(query.settings.github_api_url)
     subject = CommitSubject(repo=repo, sha=sha, github=github, settings=query.settings)
     return await about_commit(query.tx, subject) is not None
 
 
 async def _about(query: Query, subject: CommitSubject) -> CommitAbout:
-    """Return what is known of the commit itself; of one that is on no branch, what its push said."""
+    """Describe the commit itself; a commit on no branch as its push described it."""
     about = await about_commit(query.tx, subject)
     if about is not None:
         return about
@@ -213,7 +213,7 @@ async def read_commit(query: Query) -> CommitAnswer:
 
 
 async def answer_unknown(request: web.Request, repo: str, what: str, path: str) -> web.Response:
-    """Answer the same for what is private and for what is unknown; `path` is where GitHub would have it."""
+    """Give the same answer for private and unknown things; `path` is the address on GitHub."""
     github = web_url(request.app[CONTEXT].settings.github_api_url)
     url = f"{github}/{repo}/{path}"
     near = await html.find_alternatives(request, "unknown")
@@ -240,7 +240,7 @@ async def _backends(query: Query, repo: str, sha: str) -> list[BackendOnCommit]:
 
 
 def _in_part(backends: list[BackendOnCommit], wanted: str) -> list[BackendOnCommit]:
-    """Return the backends, of which only the `wanted` one and the first, most urgent ones are full."""
+    """Return the backends; only the `wanted` one and the most urgent ones keep their jobs."""
     first = sorted(backends, key=lambda backend: backend.repo.casefold() != wanted)[:MOST_FULL]
     chosen = {backend.repo for backend in first}
     return [replace(backend, full=backend.repo in chosen) for backend in backends]

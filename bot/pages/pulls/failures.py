@@ -154,7 +154,7 @@ def _seconds(row: WorkflowJobRow | CheckRunRow) -> float | None:
 
 
 def seconds_between(earlier: int | None, later: int | None) -> float | None:
-    """Return the seconds from one time to another, None where one is not known."""
+    """Return the seconds between two times; None if either is unknown."""
     return None if earlier is None or later is None else float(max(0, later - earlier)) / 1000
 
 
@@ -228,7 +228,7 @@ class CurrentJobs:
 def list_earlier(
     reported: Iterable[JobRow], current: Mapping[str, CurrentJobs], own: Iterable[WorkflowJobRow], repo: str
 ) -> list[EarlierFailure]:
-    """Return what failed and does not count any more; `current` are backends by their names in lower case."""
+    """List the failures that no longer count; `current` holds backends by their names in lower case."""
     return [*_earlier_of_backends(reported, current), *_earlier_of_upstream(own, repo)]
 
 
@@ -301,7 +301,7 @@ async def read_failure_list(
     judged: AbstractSet[str] = frozenset(),
     base_ref: str | None = None,
 ) -> FailureList:
-    """Return the failures on a commit of a repository: `reported` by backends, its `own`, and what features know.
+    """List the failures on a commit: those `reported` by backends, its `own`, and what logs and tests say of them.
 
     `passed` and `judged`: see `list_failures`.
     """

@@ -59,7 +59,7 @@ class PullLine:
 
 
 async def read_lines(query: Query, pulls: Sequence[PullRow]) -> list[PullLine]:
-    """Return pull requests with what is decided of the newest commit of each, where they are open."""
+    """Return pull requests; open ones with the state of their newest commit."""
     return [
         await _pull_line(query, pull) if pull["state"] == "open" else PullLine(pull=pull) for pull in pulls
     ]
@@ -136,7 +136,7 @@ class SelectedPulls:
 
     @property
     def chosen(self) -> dict[str, object]:
-        """What narrows the list."""
+        """The parameters that narrow the list."""
         return {"state": self.state if self.state != STATES[0] else "", "author": self.author}
 
 

@@ -228,7 +228,7 @@ class PullAnswer(Answer, frozen=True, kw_only=True):
 def answer_pull(
     page: PullPage, failures: FailureList, jobs: Sequence[JobRow], *, more: bool, prefix: str
 ) -> PullAnswer:
-    """Return a pull request; `prefix` is that of check runs' names."""
+    """Return a pull request as JSON; `prefix` begins the names of check runs."""
     return PullAnswer(
         pull=_pull(page),
         gate=_gate(page, prefix=prefix),
@@ -241,7 +241,7 @@ def answer_pull(
 
 
 def _pull(page: PullPage) -> PullRequest:
-    """Return the pull request itself, with which of its heads is shown."""
+    """Return the pull request itself, and which of its heads is shown."""
     known: dict[str, object] = dict.fromkeys(PullRequest.__struct_fields__)
     if page.record is not None:
         known |= page.record
@@ -276,7 +276,7 @@ def _head(line: HeadLine, *, current: bool) -> Head:
 
 
 def _section(section: BackendSection, failures: FailureList) -> OnHead:
-    """Return where one backend stands on the shown head."""
+    """Return how one backend stands on the shown head."""
     failing = [
         fill_struct(FailingJob, job, workflow_name=job.workflow, job_name=job.name)
         for job in section.backend.failing
@@ -336,7 +336,7 @@ class _ShownPull:
 
 @page
 async def show_pull(request: web.Request) -> web.Response:
-    """Show a pull request, or what to check where it is unknown."""
+    """Show a pull request; for an unknown one, say what to check."""
     try:
         async with open_query(request, PARAMETERS, form="page") as query:
             shown = await _read_page(query)
@@ -413,7 +413,7 @@ async def _read_blocks(tx: Transaction, subject: PullSubject) -> list[Block]:
 
 
 async def _read_failures(query: Query, page: PullPage) -> tuple[UpstreamCi, FailureList]:
-    """Return upstream's own CI on the head shown, and all that failed on it."""
+    """Read upstream's own CI on the shown head, and everything that failed there."""
     own = await read_upstream_ci(query, page.repo, page.sha or "")
     backends = [section.backend for section in page.sections]
     failures = await read_failure_list(
@@ -431,7 +431,7 @@ async def _read_failures(query: Query, page: PullPage) -> tuple[UpstreamCi, Fail
 
 
 async def _read_earlier(query: Query, page: PullPage, own: UpstreamCi) -> list[EarlierFailure]:
-    """Return what earlier attempts failed on the head shown."""
+    """Read which earlier attempts failed on the shown head."""
     jobs = await job_rows.jobs_of_pull(
         query.tx, page.names, query[NUMBER], sha=page.sha or "", limit=MOST_ATTEMPTS
     )
@@ -444,7 +444,7 @@ async def _read_earlier(query: Query, page: PullPage, own: UpstreamCi) -> list[E
 
 
 def _gate_url(settings: Settings, page: PullPage) -> str | None:
-    """Return the address of the gate's check run on GitHub, None before it was written."""
+    """Return the address of the gate's check run on GitHub; None before it is written."""
     if page.gate is None or page.gate.check_run_id is None:
         return None
     return f"{web_url(settings.github_api_url)}/{page.repo}/runs/{page.gate.check_run_id}"

@@ -136,7 +136,7 @@ async def read_pull_page(
 
 
 async def _with_gate(tx: Transaction, settings: Settings, state: PullState, page: PullPage) -> PullPage:
-    """Return the page with the gate of the head shown, and the state of the gate on every head that was judged."""
+    """Add the gate of the shown head, and the state of the gate on every judged head."""
     chosen = [
         *state.heads[:MOST_HEADS],
         *(head for head in state.heads[MOST_HEADS:] if head.view.head_sha == page.sha),
@@ -147,7 +147,7 @@ async def _with_gate(tx: Transaction, settings: Settings, state: PullState, page
 
 
 def with_failures(page: PullPage, failures: FailureList) -> PullPage:
-    """Return the page with what the list of failures says, in its gate and of its failing jobs."""
+    """Add what the list of failures says to the gate and the failing jobs."""
     settled = settle_histories([section.backend for section in page.sections], failures)
     sections = tuple(
         replace(section, backend=backend) for section, backend in zip(page.sections, settled, strict=True)
@@ -159,7 +159,7 @@ def with_failures(page: PullPage, failures: FailureList) -> PullPage:
 
 
 def _gate_state(state: PullState, line: HeadLine, written: ShownGate | None) -> GateState | None:
-    """Return the state of the gate on a head; where none is written, what its blocking backends come to."""
+    """Return the state of the gate on a head; without a written gate, that of its blocking backends."""
     if written is not None:
         return written.gate.state
     head = state.head(line.sha)
@@ -169,7 +169,7 @@ def _gate_state(state: PullState, line: HeadLine, written: ShownGate | None) -> 
 
 
 def _in_part(page: PullPage, full: int | None, wanted: str) -> PullPage:
-    """Return the page with only `full` backends in full: the one `wanted`, then the most urgent ones."""
+    """Keep the jobs of `full` backends only: the `wanted` one, then the most urgent ones."""
     if full is None or len(page.sections) <= full:
         return page
     urgent = sorted(
@@ -188,7 +188,7 @@ def _in_part(page: PullPage, full: int | None, wanted: str) -> PullPage:
 
 
 async def _with_reasons(tx: Transaction, state: PullState, page: PullPage) -> PullPage:
-    """Return the page with the failures on the shown head compared with others."""
+    """Compare the failures on the shown head with those elsewhere."""
     head = state.head(page.sha) if page.sha else None
     if head is None:
         return page
@@ -207,7 +207,7 @@ def _with_history(section: BackendSection, known: Backend | None) -> BackendSect
 
 
 def _names(settings: Settings, repo: str, record: PullRow | None) -> tuple[str, ...]:
-    """Return the spellings of the upstream's name in our rows, the likeliest first."""
+    """Return how our rows spell the upstream's name, the likeliest spelling first."""
     watched = [name for name in settings.upstream_repo if name.casefold() == repo.casefold()]
     known = [record["repo"]] if record else []
     return (*watched, *known, repo)
@@ -249,7 +249,7 @@ def _shown_page(
 
 
 def _newest_first(judged: Sequence[str], seen: Mapping[str, int]) -> list[str]:
-    """Return every head by the time it was last seen, those of the same second in the order they were judged.
+    """Sort the heads by when they were last seen; those of the same second stay in the order of judging.
 
     A head that was judged but never seen comes just before the one judged before it; the first one judged is current.
     """
@@ -283,7 +283,7 @@ def _sections(dispatched: Iterable[Backend], relayed: Iterable[Backend]) -> tupl
 
 
 def _relayed(reported: Iterable[JobRow], page: str) -> list[Backend]:
-    """Return the backends that an outside relay reported: judged as L2, without confirmation by GitHub."""
+    """Judge the backends that an outside relay reported: as L2, and without confirmation by GitHub."""
     by_backend: dict[str, list[JobRow]] = {}
     for row in reported:
         by_backend.setdefault(row["downstream_repo"].casefold(), []).append(row)

@@ -26,13 +26,13 @@ PULLS = select(PullRow, records["pull_request"], body=sa.null())
 async def pulls_by_number(
     tx: Transaction, owners: Collection[int], number: int, *, limit: int
 ) -> list[PullRow]:
-    """Return the pull requests of some repositories that have a number."""
+    """Return the pull requests with this number in some repositories."""
     query = PULLS.where(PULL.number == number, PULL.repository_id.in_(sorted(owners)))
     return await tx.fetch(query.order_by(PULL.repository_id).limit(limit))
 
 
 async def pulls_by_head(tx: Transaction, owners: Collection[int], sha: str, *, limit: int) -> list[PullRow]:
-    """Return pull requests that have, or had, a head that begins with `sha`: their rows name that head."""
+    """Return the pull requests with a present or past head that begins with `sha`; their rows name that head."""
     query = select(PullRow, records["pull_request"], body=sa.null(), head_sha=HEAD.head_sha).where(
         HEAD.head_sha >= sha,
         HEAD.head_sha < sha + "g",  # the first letter after the digits of a SHA
@@ -58,7 +58,7 @@ async def pulls_of(tx: Transaction, keys: Sequence[tuple[int, int]]) -> list[Pul
 async def page_of_pulls(
     tx: Transaction, repo: str, *, state: str, author: str, before: int | None, limit: int
 ) -> list[PullRow]:
-    """Return the newest pull requests of a repository; those before one with this id."""
+    """Return the newest pull requests of a repository, or those before the one with this id."""
     query = PULLS.where(sa.func.lower(PULL.repo) == repo.lower(), PULL.number.is_not(None))
     if state == "open":
         query = query.where(PULL.state == "open")
@@ -86,7 +86,7 @@ async def has_pulls(tx: Transaction, repo: str) -> bool:
 
 
 def is_kept(kind: str) -> sa.ColumnElement[bool]:
-    """Return the condition that the pull request is there that a title of this kind is of."""
+    """Return the condition that the pull request of a title still exists."""
     # of other kinds it is no number
     number = sa.case((TITLE.kind == kind, sa.cast(TITLE.ref, sa.BigInteger)))
     return sa.exists().where(PULL.number == number, PULL.repository_id == TITLE.repository_id)
@@ -96,7 +96,7 @@ TITLE_KIND = "pull"
 
 
 async def keep_words(tx: Transaction, changed: Changed) -> None:
-    """Before a commit: keep the words of changed pull requests."""
+    """Index the titles of changed pull requests, before their rows are committed."""
     pulls = cast("Sequence[PullRow]", changed.get("pull_request", ()))
     if pulls:
         await word_index.put_titles(tx, [_title_words(pull) for pull in pulls if pull["number"]])

@@ -13,7 +13,7 @@ from bot.oot.statistics.daily_sums import DAY_SUMS
 from bot.pages.grid import home
 from bot.pages.pulls import pull_list, pull_rows
 from bot.web import access
-from bot.web.blocks import Block, BlockLine, RepositorySubject
+from bot.web.blocks import Block, BlockLine
 from bot.web.openapi import UNKNOWN_REPOSITORY
 from bot.web.parameters import REPO, REPOSITORY
 from bot.web.view import Page, View
@@ -53,11 +53,10 @@ async def read_home(query: Query) -> RepositoryHome:
     )
     days = query.request.app[DAY_SUMS]
     backends = await health.read_backends(query.tx, query.hidden, DAYS, days) if is_upstream else []
-    subject = RepositorySubject(asked=query, repo=repo)
     return RepositoryHome(
         repo=repo,
         is_upstream=is_upstream,
-        blocks=await home.describe_repository(query.tx, subject),
+        blocks=await home.describe_repository(query, repo),
         pulls=await pull_list.read_lines(query, pulls),
         open_pulls=await pull_rows.count_open(query.tx, repo),
         backends=[backend for backend in backends if backend.level > 1],
@@ -66,12 +65,12 @@ async def read_home(query: Query) -> RepositoryHome:
 
 
 async def has_home(query: Query, repo: str) -> bool:
-    """Whether a repository has a home: upstream, a listed backend, or one that GitHub has told of."""
+    """Whether a repository has a home: an upstream, a listed backend, or any that GitHub told us of."""
     return await _known_name(query, repo) is not None
 
 
 async def _known_name(query: Query, repo: str) -> str | None:
-    """Return a repository as it is spelled, None where nothing of it is known, or may be shown."""
+    """Return the spelling of a repository's name; None if it is unknown or hidden."""
     settings = query.settings
     if query.hidden.has(repo):
         return None
@@ -112,9 +111,9 @@ MOST_BACKENDS = 200
 
 
 async def describe_missing(tx: Transaction, subject: MissingSubject) -> list[Block]:
-    """Return the repositories that are watched, and what is nearer to the address."""
+    """List the watched repositories, and what is nearer to the address."""
     blocks = await home.describe_branches(tx, subject)
-    hidden, settings = subject.asked.hidden, subject.asked.settings
+    hidden, settings = subject.query.hidden, subject.query.settings
     if subject.path.startswith("/oot"):
         blocks += await _backends(tx, subject)
     if subject.code in {"unknown", "unknown_pull_request", "unknown_commit"} and subject.repo:
@@ -127,7 +126,7 @@ async def describe_missing(tx: Transaction, subject: MissingSubject) -> list[Blo
 
 
 async def _backends(tx: Transaction, subject: MissingSubject) -> list[Block]:
-    if all(map(subject.asked.hidden.has, subject.asked.settings.upstream_repo)):
+    if all(map(subject.query.hidden.has, subject.query.settings.upstream_repo)):
         return []
     allowlist = await allowlists.read_in_force(tx)
     entries = sorted(allowlist.entries if allowlist else (), key=lambda entry: (-entry.level, entry.key))
@@ -143,7 +142,7 @@ async def _backends(tx: Transaction, subject: MissingSubject) -> list[Block]:
 
 async def _pulls(tx: Transaction, subject: MissingSubject) -> list[Block]:
     repo = subject.repo
-    if subject.asked.hidden.has(repo) or not await pull_rows.has_pulls(tx, repo):
+    if subject.query.hidden.has(repo) or not await pull_rows.has_pulls(tx, repo):
         return []
     line = BlockLine(text=f"Pull requests of {repo}", url=f"/{repo}/pulls")
     return [Block(heading="Near it", lines=(line,))]

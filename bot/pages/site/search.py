@@ -37,7 +37,7 @@ MOST_WORDS = 8
 
 
 async def find_hits(query: Query, words: SearchWords, limit: int) -> list[Hit]:
-    """Return upstream repositories, backends and their jobs, pull requests and commands in comments."""
+    """Find upstream repositories, backends and their jobs, pull requests, and commands of comments."""
     private = access.reads_private(query.request)
     shown = await record_store.read_visible_repositories(query.tx, query.hidden, private=private)
     return [
@@ -58,7 +58,7 @@ def _upstreams(query: Query, words: SearchWords) -> list[Hit]:
 
 
 def _commands(query: Query, words: SearchWords) -> list[Hit]:
-    """Return the command of this name, with `/oot` all that fit."""
+    """Find the command of this name; after `/oot`, all that fit."""
     said = words.folded.removeprefix("/oot").strip()
     every = words.folded.startswith("/oot")
     verb = said.partition(" ")[0]
@@ -102,7 +102,7 @@ def _backend(entry: Entry, words: SearchWords) -> Hit:
 
 
 async def _jobs(query: Query, words: SearchWords, limit: int) -> list[Hit]:
-    """Return jobs of backends; each leads to its column on its backend's page."""
+    """Find jobs of backends; each hit leads to the column on its backend's page."""
     if words.number is not None or words.sha:
         return []
     hidden = query.hidden.names
@@ -176,7 +176,7 @@ class FoundHits(Answer, frozen=True, kw_only=True):
 
 @page
 async def show_search(request: web.Request) -> web.Response:
-    """Show what a text may name; what has this very number or SHA is shown itself."""
+    """Show what a text may name; redirect to what has exactly this number or SHA."""
     async with open_query(request, (TEXT,), form="page") as query:
         text = query[TEXT]
         hits = await search.find_hits(query, text)
@@ -199,7 +199,7 @@ async def read_hits(query: Query) -> FoundHits:
 
 
 def answer_hits(hits: list[Hit], url: str) -> FoundHits:
-    """Return what was found as it is sent."""
+    """Return the hits as JSON."""
     return FoundHits(
         hits=[
             FoundHit(

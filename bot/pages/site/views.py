@@ -48,7 +48,7 @@ COMMANDS_PAGE = Endpoint(web.get("/oot/commands", show_commands))
 
 @page
 async def redirect_home(request: web.Request) -> web.Response:
-    """Redirect to the page that a feature offers, else to the health page."""
+    """Redirect to the page that a feature offers; otherwise to the health page."""
     async with open_query(request, ()) as query:
         for find in load_each(query.context.features, "home"):
             if path := await find(query.tx, query.settings, query.hidden):
@@ -93,6 +93,6 @@ VIEWS = (
 
 
 def setup(app: web.Application) -> None:
-    """Add what the templates use, and the cache of sums over days."""
+    """Add the names that templates use, and the cache of daily sums."""
     html.add_names(app, filters=template_filters.FILTERS, values=template_filters.VALUES)
     app[DAY_SUMS] = DaySumsCache()

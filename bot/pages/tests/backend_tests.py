@@ -118,7 +118,7 @@ async def read_backend_tests(query: Query) -> BackendParity:
 def parity_page(backend: BackendParity) -> dict[str, Any]:
     """Return the values of the page."""
     files = _ordered(backend.parity) if backend.parity else []
-    return {"found": backend, "both": backend.both, "files": files, "most": FILES}
+    return {"backend": backend, "both": backend.both, "files": files, "most": FILES}
 
 
 def parity_json(backend: BackendParity) -> ParityAnswer:

@@ -118,7 +118,7 @@ async def read_lost_tests(query: Query) -> RunLosses:
 
 def lost_page(run_losses: RunLosses) -> dict[str, Any]:
     """Return the values of the page."""
-    return {"repo": run_losses.repo, "found": run_losses, "windows": addresses.windows(run_losses.days)}
+    return {"repo": run_losses.repo, "run_losses": run_losses, "windows": addresses.windows(run_losses.days)}
 
 
 def lost_json(run_losses: RunLosses) -> LostTestsAnswer:

@@ -287,7 +287,7 @@ def list_page(listing: Listing) -> dict[str, Any]:
     """Return the values of the page."""
     return {
         "repo": listing.in_path,
-        "found": listing,
+        "listing": listing,
         "asked": listing.query(),
         "query": addresses.query,
         "sorts": SORTS,
@@ -382,7 +382,7 @@ def file_page(file_tests: FileTests) -> dict[str, Any]:
         "repo": repo,
         "path": path,
         "suites": file_tests.suites,
-        "found": file_tests.listed,
+        "listing": file_tests.listed,
         "every": f"/{repo}/tests?{addresses.query({'file': path, 'sort': 'name'})}",
         "json_url": f"/api/ci/tests/{repo}?{addresses.query({'file': path})}",
     }

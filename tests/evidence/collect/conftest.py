@@ -15,7 +15,7 @@ from tests import harness
 from tests.evidence.collect import bucket
 
 PARSERS = """
-from bot.ci.collect.parse import contract, zip_members
+from bot.evidence.collect.parse import archives, contract
 
 
 def log(given):
@@ -26,7 +26,7 @@ def log(given):
 
 def junit(given):
     found = {}
-    for member in zip_members.read_members(given.path, given.members):
+    for member in archives.read_members(given.path, given.members):
         found[member.name] = len(member.content())
     return found
 """

@@ -22,7 +22,7 @@ import os, sys, time
 
 import msgspec
 
-from bot.ci.collect.parse import contract, zip_members
+from bot.evidence.collect.parse import archives, contract
 
 
 def look(given):
@@ -118,8 +118,8 @@ async def test_a_child_has_the_core_and_the_parsers_only(nice_parsers, pool, req
     assert reply.state == "parsed"
     seen = answer(tmp_path)
     ours = {name for name in seen["modules"] if name.partition(".")[0] in {"bot", "handlers"}}
-    harness = {"bot", "bot.ci", "bot.ci.collect", "bot.ci.collect.parse"} | {
-        f"bot.ci.collect.parse.{name}" for name in ("child", "contract", "zip_directory", "zip_members")
+    harness = {"bot", "bot.evidence", "bot.evidence.collect", "bot.evidence.collect.parse"} | {
+        f"bot.evidence.collect.parse.{name}" for name in ("child", "contract", "archives")
     }
     assert {name for name in ours if not name.startswith("bot.core")} == harness
     assert not {"aiohttp", "sqlalchemy", "asyncio"} & set(seen["modules"])

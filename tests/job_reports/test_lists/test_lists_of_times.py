@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bot.job_reports.feature import JobReportSettings
 from bot.job_reports.test_lists import make_time_lists
-from bot.job_reports.test_lists.feature import TimesSettings
 from tests.evidence.tests.reported import case, ran, xml
 from tests.harness import L3, UPSTREAM
 
@@ -107,7 +107,7 @@ class TestBranch:
 
     @pytest.fixture
     def options(self, options):
-        return options | {TimesSettings: TimesSettings(ci_times_branch="viable/strict")}
+        return options | {JobReportSettings: JobReportSettings(ci_times_branch="viable/strict")}
 
     @pytest.mark.logic
     async def test_its_commits_alone_count(self, bot, github):

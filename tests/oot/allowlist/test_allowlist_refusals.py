@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.oot.allowlist.allowlist import Problem, parse_allowlist, render_errors
-from bot.oot.allowlist.yaml_document import AllowlistError
+from bot.oot.allowlist.allowlist import parse_allowlist, render_errors
+from bot.oot.allowlist.yaml_document import AllowlistError, Problem
 
 
 def only(text):

@@ -68,7 +68,7 @@ class Entry(NamedTuple):
 
 
 class DirectoryPlace(NamedTuple):
-    """Where a directory lies."""
+    """The place of a directory in its archive."""
 
     start: int
     size: int
@@ -76,7 +76,7 @@ class DirectoryPlace(NamedTuple):
 
 
 def find_directory(file: IO[bytes]) -> DirectoryPlace:
-    """Return where the directory lies; raises Refused over a limit or for contradictions, Broken without an end."""
+    """Find the directory; raises Refused over a limit or for contradictions, Broken without an end."""
     size = file.seek(0, 2)
     tail_at = max(size - TAIL, 0)
     file.seek(tail_at)
@@ -100,7 +100,7 @@ def find_directory(file: IO[bytes]) -> DirectoryPlace:
 
 
 def _find_end(tail: bytes) -> int:
-    """Return where the end record begins: its comment has to reach to the end of the file."""
+    """Return where the end record begins; its comment must reach the end of the file."""
     places = []
     at = tail.rfind(END_SIGNATURE)
     while at >= 0:
@@ -117,7 +117,7 @@ def _find_end(tail: bytes) -> int:
 def _place_zip64(
     file: IO[bytes], content: bytes, locator: int, place: DirectoryPlace
 ) -> tuple[DirectoryPlace, int]:
-    """Return where the directory lies by the ZIP64 record, and where it has to end."""
+    """Return where the directory lies by the ZIP64 record, and where it must end."""
     _, disk, at, disks = LOCATOR.unpack(content)
     if disk or disks != 1 or at + END64.size > locator:
         _contradict("its ZIP64 record is not where it should be")
@@ -189,7 +189,7 @@ def _read_entry(content: bytes, at: int) -> tuple[Entry, int]:
 
 
 def _large(extra: bytes, values: list[int]) -> list[int]:
-    """Return sizes and offset, those that need it by the ZIP64 field."""
+    """Return sizes and offset, read from the ZIP64 field where needed."""
     if FULL32 not in values:
         return values
     field = next((body for kind, body in _extra_fields(extra) if kind == EXTRA64), b"")
@@ -212,14 +212,14 @@ def _extra_fields(extra: bytes) -> list[tuple[int, bytes]]:
 
 
 def _decode(raw: bytes, flags: int) -> str:
-    """Return a name as text; what is no text stands as a replacement character."""
+    """Decode a name; bytes that are no text become replacement characters."""
     if flags & UTF8:
         return raw.decode("utf-8", "replace")
     return raw.decode("cp437")
 
 
 def _with_ends(entries: list[Entry], directory: int) -> list[Entry]:
-    """Return the entries, each with where it ends at the latest; raises Refused where two overlap."""
+    """Return the entries with their latest possible ends; raises Refused where two overlap."""
     begins = sorted({entry.offset for entry in entries} | {directory})
     if begins[-1] != directory or len(begins) != len(entries) + 1:
         _contradict("its members overlap")
@@ -247,7 +247,7 @@ SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")  # of an archive, and of an empty on
 
 @dataclass(kw_only=True)
 class Totals:
-    """What was inflated of one archive so far."""
+    """How much of one archive was inflated so far."""
 
     inflated: int = 0
 
@@ -288,7 +288,7 @@ class Member:
 
 
 def _checked_entry(pieces: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
-    """Yield the pieces; raises Broken where there are more or less than the directory says, or others."""
+    """Yield the pieces; raises Broken where their size or checksum differs from the directory's."""
     size, checksum = 0, 0
     for piece in pieces:
         size += len(piece)
@@ -328,7 +328,7 @@ def _inflate(file: IO[bytes], entry: Entry) -> Iterator[bytes]:
 
 
 def content_start(file: IO[bytes], entry: Entry) -> int:
-    """Return where a member's content begins; raises Refused where its own header says something else."""
+    """Return where a member's content begins; raises Refused where its own header contradicts the directory."""
     file.seek(entry.offset)
     header = file.read(LOCAL.size + len(entry.raw_name))
     if not header.startswith(LOCAL_SIGNATURE) or len(header) < LOCAL.size:
@@ -346,7 +346,7 @@ def content_start(file: IO[bytes], entry: Entry) -> int:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file begins as a ZIP archive does."""
+    """Whether a file begins like a ZIP archive."""
     with path.open("rb") as file:
         return file.read(4) in SIGNATURES
 
@@ -354,7 +354,7 @@ def is_archive(path: Path) -> bool:
 def read_members(path: Path, wanted: Sequence[str] = ()) -> Iterator[Member]:
     """Yield the members that may be read and match one of the globs, in the order of the directory.
 
-    Read each before you ask for the next: the archive is closed with the last one. Encrypted ones, those packed in an
+    Read each before asking for the next: the archive is closed after the last. Encrypted ones, those packed in an
     unknown way and repeated names are left out. Raises Refused for an archive over a limit of count, size or ratio or
     with records that contradict each other, Broken for one that is none.
     """
@@ -385,14 +385,14 @@ def readable_members(archive: Archive) -> Iterator[Member]:
 
 
 def archive_refusal(entry: Entry) -> str | None:
-    """Return why a member is left out, None where it may be read."""
+    """Return why a member is skipped, None where it may be read."""
     if entry.flags & ENCRYPTED:
         return "encrypted"
     return None if entry.method in {STORED, DEFLATED} else f"packed by method {entry.method}"
 
 
 def check_sizes(name: str, inflated: int, packed: int, in_all: int) -> None:
-    """Raise Refused when a member is too large, or too large for what it is packed in."""
+    """Raise Refused when a member is too large, absolutely or for its packed size."""
     if inflated > MOST_INFLATED:
         raise Refused(f"member {printable(name)} has over {MOST_INFLATED // MIB} MiB")
     if in_all > MOST_INFLATED_IN_ALL:
@@ -412,7 +412,7 @@ SLACK = 1024  # bytes between two members that are fetched along rather than ask
 
 
 def plan_ranges(given: ParserInput) -> Ranges:
-    """Return the parts that are missing; `options` says where the part begins that is there."""
+    """Return the missing parts; `options` says where the part that is there begins."""
     with given.path.open("rb") as file:
         place = find_directory(file)
         if place.start < given.options:
@@ -423,7 +423,7 @@ def plan_ranges(given: ParserInput) -> Ranges:
 
 
 def _joined_ranges(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges, near ones as one."""
+    """Yield the ranges, joining those that lie close together."""
     begin, end = -1, -1
     for start, until in ranges:
         if begin >= 0 and start <= end + SLACK:

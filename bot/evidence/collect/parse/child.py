@@ -31,7 +31,7 @@ NO_FAULT_OF_FILE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS
 
 
 def main(nice: int) -> None:
-    """Serve requests until standard input ends, with this niceness or a higher one that it was started with."""
+    """Serve requests until standard input ends, with at least this niceness."""
     os.closerange(3, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], DESCRIPTORS_MOST))  # none is ours
     with contextlib.suppress(OSError):  # of a system that does not allow it
         os.nice(max(nice - os.nice(0), 0))
@@ -68,7 +68,7 @@ def serve(request: Request) -> Reply:
 
 
 def _parse(parser: Callable[[ParserInput], Any], given: ParserInput, answer: Path) -> Reply:
-    """Write the parser's answer; one that comes with an error, too."""
+    """Write the parser's answer, even one that comes with an error."""
     try:
         answer.write_bytes(msgspec.msgpack.encode(parser(given)))
     except NotRead as error:
@@ -80,7 +80,7 @@ def _parse(parser: Callable[[ParserInput], Any], given: ParserInput, answer: Pat
 
 
 def _failed(error: OSError, most_written: int) -> Reply:
-    """Return the reply where the system refused something."""
+    """Return the reply for something that the system refused."""
     if error.errno == errno.ENOMEM:
         return Reply(state="broken", reason=TOO_MUCH_MEMORY, ends=True)
     words = error.strerror or str(error)

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class NotRead(Exception):
-    """Nothing of the file can be used; the reason is what people read.
+    """Nothing of the file can be used; people read the reason.
 
-    With an answer the kind's receiver stores that all the same, so that it knows what is missing.
+    An answer is stored by the kind's receiver all the same, so that it knows what is missing.
     """
 
     def __init__(self, reason: str, *, answer: Any = None) -> None:
@@ -41,7 +41,7 @@ class ParserInput:
 
 
 class Request(msgspec.Struct, kw_only=True):
-    """What the child is asked for."""
+    """A request to the child."""
 
     parser: str  # module:function
     path: str
@@ -53,7 +53,7 @@ class Request(msgspec.Struct, kw_only=True):
 
 
 class Reply(msgspec.Struct, kw_only=True):
-    """How that ended."""
+    """How a request ended."""
 
     state: str  # parsed | refused | broken | unable: the machine's fault, worth another try
     reason: str = ""
@@ -63,7 +63,7 @@ class Reply(msgspec.Struct, kw_only=True):
 
 
 class Ranges(msgspec.Struct, kw_only=True):
-    """What has to be downloaded of an archive of which the end is there."""
+    """What has to be downloaded of an archive whose end is there."""
 
     # the part of the directory that is missing; then the child is asked again
     directory: tuple[int, int] | None = None
