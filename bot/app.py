@@ -175,6 +175,6 @@ def _github(
         clock=store.clock,
         writes_per_min=settings.writes_per_min,
         budgets=SharedBudgets(store, app_id),
-        pinned=CachedRepositoryIds(store).of,
+        repository_ids=CachedRepositoryIds(store).of,
         load_key=load_key,
     )

@@ -35,14 +35,14 @@ def choose_queues(settings: Settings, name: str, what: str | None) -> list[Expor
     from bot.sinks.queues import export_queues  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
     all_queues = export_queues(settings, features())
-    mine = [lane for lane in all_queues if lane.sink.name == name]
+    mine = [queue for queue in all_queues if queue.sink.name == name]
     if not mine:
         raise click.UsageError(
-            f"no sink is called {name!r}{_known_queues({lane.sink.name for lane in all_queues})}"
+            f"no sink is called {name!r}{_known_queues({queue.sink.name for queue in all_queues})}"
         )
-    chosen = [lane for lane in mine if what in {None, lane.what, lane.export.group}]
+    chosen = [queue for queue in mine if what in {None, queue.what, queue.export.group}]
     if not chosen:
-        raise click.UsageError(f"sink {name} has no {what!r}{_known_queues({lane.what for lane in mine})}")
+        raise click.UsageError(f"sink {name} has no {what!r}{_known_queues({queue.what for queue in mine})}")
     return chosen
 
 
@@ -72,7 +72,7 @@ def print_ddl(name: str, what: str | None, config: Path | None) -> None:
     options = chosen[0].sink.options
     if not isinstance(options, ClickhouseOptions):
         raise click.UsageError(f"sink {name} has no tables to be made with statements: it is no clickhouse")
-    tables = [load(lane.shape.make)(lane.export).table for lane in chosen]
+    tables = [load(queue.shape.make)(queue.export).table for queue in chosen]
     for statement in dict.fromkeys(ddl for table in tables for ddl in ddl_of(table, options)):
         click.echo(f"{statement};")
 
@@ -122,7 +122,7 @@ def list_sinks(config: Path | None, *, refused: bool, as_json: bool) -> None:
         return await read_standings(tx, settings)
 
     stored = {(standing.sink.name, standing.what): standing for standing in read_database(settings, work)}
-    rows = [_row(lane, stored.get((lane.sink.name, lane.what))) for lane in known]
+    rows = [_row(queue, stored.get((queue.sink.name, queue.what))) for queue in known]
     if as_json:
         click.echo(json.dumps(rows))
         return
@@ -138,8 +138,8 @@ def list_sinks(config: Path | None, *, refused: bool, as_json: bool) -> None:
         click.echo("  ".join([*told, *behind, row["attention"]]).rstrip())
 
 
-def _row(lane: ExportQueue, standing: QueueStanding | None) -> dict[str, Any]:
-    key = {"sink": lane.sink.name, "what": lane.what, "address": lane.sink.address}
+def _row(queue: ExportQueue, standing: QueueStanding | None) -> dict[str, Any]:
+    key = {"sink": queue.sink.name, "what": queue.what, "address": queue.sink.address}
     if standing is None:
         return key | {
             "status": "new",
@@ -199,9 +199,9 @@ def check(name: str, what: str | None, since: int | None, config: Path | None, *
     async def work() -> dict[str, QueueComparison]:
         compared = {}
         async with make_context(settings, features=features()) as context:
-            for lane in chosen:
-                report = _progress(lane.what) if not as_json else None
-                compared[lane.what] = await compare_queue(context, lane, since=since or 0, report=report)
+            for queue in chosen:
+                report = _progress(queue.what) if not as_json else None
+                compared[queue.what] = await compare_queue(context, queue, since=since or 0, report=report)
         return compared
 
     compared = run_work(work())
@@ -280,11 +280,11 @@ def backfill(name: str, what: str | None, since: int | None, config: Path | None
     async def work() -> int:
         total = 0
         async with make_context(settings, features=features()) as context:
-            for lane in chosen:
+            for queue in chosen:
                 async with context.store.transaction() as tx:
-                    await queue_rows.add_new_states(tx, [lane])
-                    await queue_rows.begin_backfill(tx, lane.sink.name, lane.what, since or 0)
-                total += await backfill.backfill_queue(context.store, lane, _progress(lane.what))
+                    await queue_rows.add_new_states(tx, [queue])
+                    await queue_rows.begin_backfill(tx, queue.sink.name, queue.what, since or 0)
+                total += await backfill.backfill_queue(context.store, queue, _progress(queue.what))
         return total
 
     click.echo(f"{run_work(work()):,} rows are to be sent to {name}")
@@ -367,7 +367,7 @@ def retry(name: str, what: str | None, key: str | None, config: Path | None, *, 
     if (key is None) is not everything:
         raise click.UsageError("give one of --key and --all")
     settings = load_settings(config)
-    wanted = {lane.what: lane for lane in choose_queues(settings, name, what)}
+    wanted = {queue.what: queue for queue in choose_queues(settings, name, what)}
 
     async def work(tx: Transaction) -> int:
         refused = await queue_rows.list_refused(tx, sink=name, key=key, limit=1_000_000)
@@ -401,10 +401,10 @@ def _change(
 
     async def work(tx: Transaction) -> int:
         await queue_rows.add_new_states(tx, chosen)
-        for lane in chosen:
-            await act(tx, lane.sink.name, lane.what)
+        for queue in chosen:
+            await act(tx, queue.sink.name, queue.what)
             if wake:
-                tx.enqueue(SEND_TASK, lane.task_key)
+                tx.enqueue(SEND_TASK, queue.task_key)
         return len(chosen)
 
     return change_database(settings, work)

@@ -56,7 +56,7 @@ class Token:
     created_at: int
 
 
-RepositoryId = Callable[[str], Awaitable[int | None]]  # which a repository's name is pinned to
+RepositoryId = Callable[[str], Awaitable[int | None]]  # of the repository that a name means
 KeyLoader = Callable[[str], RSAPrivateKey]
 
 
@@ -64,10 +64,10 @@ class Tokens:
     """The tokens of one App. `call` makes a call as the App itself and returns the decoded response."""
 
     def __init__(
-        self, call: Callable[..., Awaitable[Any]], clock: Clock, pinned: RepositoryId | None = None
+        self, call: Callable[..., Awaitable[Any]], clock: Clock, repository_ids: RepositoryId | None = None
     ) -> None:
         self._call = call
-        self._pinned = pinned
+        self._repository_ids = repository_ids
         self._clock = clock
         seconds = self._seconds
         self._installations: TTLCache[str, int] = TTLCache(10_000, INSTALLATION_CACHED, timer=seconds)
@@ -81,10 +81,10 @@ class Tokens:
 
         Raises GitHubRefused where the repository has another name now. With `by_name`, whichever repository has it.
         """
-        pinned = await self._pinned(repo) if self._pinned and not by_name else None
+        repository_id = await self._repository_ids(repo) if self._repository_ids and not by_name else None
         key = (
             repo.casefold(),
-            str(pinned),
+            str(repository_id),
             *(f"{name}:{level}" for name, level in sorted(permissions.items())),
         )
         async with self._locks.setdefault(key, asyncio.Lock()):
@@ -92,7 +92,7 @@ class Tokens:
                 self._cached.pop(key, None)
             if key not in self._cached:
                 cached = repo.casefold() in self._installations
-                value = await self._create(repo, pinned, permissions, retry=cached)
+                value = await self._create(repo, repository_id, permissions, retry=cached)
                 self._cached[key] = Token(value=value, created_at=self._clock.now())
             return self._cached[key]
 
@@ -104,11 +104,15 @@ class Tokens:
         )  # the clock may have been ahead when it was created
 
     async def _create(
-        self, repo: str, pinned: int | None, permissions: Mapping[str, str], *, retry: bool
+        self, repo: str, repository_id: int | None, permissions: Mapping[str, str], *, retry: bool
     ) -> str:
         """Create a token; with `retry` a refusal may only mean that the App was reinstalled meanwhile."""
         installation = await self._installation(repo)
-        only = {"repositories": [repo.partition("/")[2]]} if pinned is None else {"repository_ids": [pinned]}
+        only = (
+            {"repositories": [repo.partition("/")[2]]}
+            if repository_id is None
+            else {"repository_ids": [repository_id]}
+        )
         wanted = {**only, "permissions": dict(permissions)}
         path = f"/app/installations/{installation}/access_tokens"
         try:
@@ -117,8 +121,8 @@ class Tokens:
             _require_valid_key(error)
             self._installations.pop(repo.casefold(), None)
             if retry:
-                return await self._create(repo, pinned, permissions, retry=False)
-            which = repo if pinned is None else f"{repo}, repository {pinned}"
+                return await self._create(repo, repository_id, permissions, retry=False)
+            which = repo if repository_id is None else f"{repo}, repository {repository_id}"
             raise NotInstalled(error.status, f"no token for {which}: {error.message}") from error
         token: str = answer["token"]
         return token
@@ -240,7 +244,7 @@ class GitHubApp:
         clock: Clock,
         writes_per_min: int = 60,
         budgets: Budgets | None = None,
-        pinned: RepositoryId | None = None,
+        repository_ids: RepositoryId | None = None,
         load_key: KeyLoader = load_key,
     ) -> None:
         self.app_id = app_id
@@ -250,7 +254,7 @@ class GitHubApp:
         self._clock = clock
         self._limiter = RateLimiter(clock, writes_per_min=writes_per_min, budgets=budgets)
         self.budget_usage = self._limiter.usage
-        self.tokens = Tokens(self._call, clock, pinned)
+        self.tokens = Tokens(self._call, clock, repository_ids)
         self._semaphore = asyncio.Semaphore(MAX_CONCURRENT)
         self._roles: TTLCache[tuple[str, str], str | None] = TTLCache(
             10_000, PERMISSION_LIFE, timer=lambda: clock.now() / 1000

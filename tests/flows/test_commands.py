@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import harness
-from tests.flows.commanded import AUTHOR, ON_CALL, STRANGER, WRITER, dispatched_to, failed, ours, say
+from tests.flows.scenarios import AUTHOR, ON_CALL, STRANGER, WRITER, dispatches_to, failed, ours, say
 from tests.harness import L1, L3, L4, UPSTREAM
 from tests.serving import SQLITE
 
@@ -56,11 +56,11 @@ async def test_rerun_takes_names_and_all_jobs(bot, github, pull, text, verb):
 async def test_run_dispatches_again(bot, github, pull):
     assert await say(bot, github, pull, f"/oot run tpu {L1}") == ["eyes", "rocket"]
     assert (
-        len(dispatched_to(github, L4)),
-        len(dispatched_to(github, L1)),
-        len(dispatched_to(github, L3)),
+        len(dispatches_to(github, L4)),
+        len(dispatches_to(github, L1)),
+        len(dispatches_to(github, L3)),
     ) == (2, 2, 1)
-    first, second = dispatched_to(github, L4)
+    first, second = dispatches_to(github, L4)
     assert first.client_payload["delivery_id"] != second.client_payload["delivery_id"]
     await bot.report(second, conclusion="failure")
     await bot.settle()
@@ -76,7 +76,7 @@ async def test_run_dispatches_to_a_backend_listed_after_the_event(bot, github, p
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][2] == "waiting for gpu, tpu"
     await say(bot, github, pull, "/oot run gpu")
     await bot.settle(horizon=20)
-    assert len(dispatched_to(github, "org/late")) == 1
+    assert len(dispatches_to(github, "org/late")) == 1
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gpu"][:2] == ("queued", None)
 
 
@@ -96,7 +96,7 @@ async def held(bot, github):
 async def test_run_does_not_bypass_the_policy(bot, github, held):
     for text in ("/oot run tpu", "/oot rerun tpu"):
         assert await say(bot, github, held, text) == ["eyes", "confused"]
-    assert dispatched_to(github, L4) == []
+    assert dispatches_to(github, L4) == []
     assert "ok-to-test" in await ours(bot, github, held)
 
 
@@ -112,14 +112,14 @@ async def test_cancelling_first_does_not_release_what_is_held(bot, github, held)
     assert await say(bot, github, held, "/oot rerun tpu", STRANGER) == ["eyes", "confused"]
     await github.rerequest(check(github, held, "oot / tpu").id)
     await bot.settle()
-    assert dispatched_to(github, L4) == []
+    assert dispatches_to(github, L4) == []
 
 
 async def test_a_new_dispatch_restarts_the_start_timeout(bot, github, pull):
     await bot.report(bot.dispatch(L4), conclusion="failure")
     await bot.settle()
     await say(bot, github, pull, "/oot run tpu")
-    assert len(dispatched_to(github, L4)) == 2
+    assert len(dispatches_to(github, L4)) == 2
     await bot.wait(24 * 3600 + 120)
     assert "never started" in bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][2]
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
@@ -149,7 +149,7 @@ async def test_what_was_cancelled_before_it_was_sent_stays_so(bot, github):
     github.faults.clear()
     for _ in range(4):
         await bot.wait(1000)
-    assert dispatched_to(github, L4) == []
+    assert dispatches_to(github, L4) == []
 
 
 async def test_a_job_that_ended_well_while_it_was_cancelled_may_still_say_so(bot, github, pull):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests import harness
-from tests.flows.commanded import AUTHOR, ON_CALL, STRANGER, WRITER, dispatched_to, failed, ours, say
+from tests.flows.scenarios import AUTHOR, ON_CALL, STRANGER, WRITER, dispatches_to, failed, ours, say
 from tests.harness import L4, UPSTREAM
 from tests.serving import SQLITE
 
@@ -48,7 +48,7 @@ async def test_a_refusal_says_what_it_takes(bot, github, pull):
     said = await ours(bot, github, pull)
     assert "mallory may not run tpu" in said
     assert "write access" in said
-    assert len(dispatched_to(github, L4)) == 1
+    assert len(dispatches_to(github, L4)) == 1
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ async def test_text_of_a_command_is_inert_in_our_comment(bot, github, pull):
 @pytest.mark.parametrize("text", ["`/oot run tpu`", "> /oot run tpu", "try\n```\n/oot run tpu\n```"])
 async def test_code_and_quotes_are_no_commands(bot, github, pull, text):
     assert await say(bot, github, pull, text) == []
-    assert len(dispatched_to(github, L4)) == 1
+    assert len(dispatches_to(github, L4)) == 1
 
 
 async def test_an_edit_is_never_a_command(bot, github, pull):
@@ -84,7 +84,7 @@ async def test_an_edit_is_never_a_command(bot, github, pull):
     await github.edit_comment(said, "/oot run tpu")
     await bot.settle()
     assert said.reactions == []
-    assert len(dispatched_to(github, L4)) == 1
+    assert len(dispatches_to(github, L4)) == 1
 
 
 async def test_what_an_app_says_is_never_a_command(bot, github, pull):
@@ -95,7 +95,7 @@ async def test_what_an_app_says_is_never_a_command(bot, github, pull):
     await bot.send("issue_comment", body)
     await bot.settle()
     assert said.reactions == []
-    assert len(dispatched_to(github, L4)) == 1
+    assert len(dispatches_to(github, L4)) == 1
 
 
 async def test_the_same_comment_twice_is_carried_out_once(bot, github, pull):
@@ -105,7 +105,7 @@ async def test_the_same_comment_twice_is_carried_out_once(bot, github, pull):
     await github.redeliver(commented)
     await bot.send("issue_comment", commented.payload)
     await bot.settle()
-    assert len(dispatched_to(github, L4)) == 2
+    assert len(dispatches_to(github, L4)) == 2
     rows = await bot.rows("oot_command")
     assert [(row["verb"], row["state"]) for row in rows] == [("run", "done"), ("status", "done")]
 
@@ -115,7 +115,7 @@ async def test_a_lost_answer_in_the_middle_does_not_do_it_twice(bot, github, pul
     said = await github.comment(pull, "/oot run tpu", WRITER)
     await bot.settle(horizon=300)
     assert [reaction.content for reaction in said.reactions] == ["eyes", "rocket"]
-    assert len(dispatched_to(github, L4)) == 2
+    assert len(dispatches_to(github, L4)) == 2
 
 
 async def test_every_command_leaves_a_row_that_says_who_what_when_and_what_came_of_it(bot, github, pull):
@@ -187,7 +187,7 @@ async def test_a_recorded_command_is_carried_out_even_over_the_limit(bot, github
         await github.comment(pull, "/oot help\n" * 5, WRITER)
     await bot.settle(horizon=300)
     assert [reaction.content for reaction in said.reactions] == ["eyes", "rocket"]
-    assert len(dispatched_to(github, L4)) == 2
+    assert len(dispatches_to(github, L4)) == 2
 
 
 async def test_on_a_closed_pull_request_nothing_is_run(bot, github, pull):

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.flows.commanded import AUTHOR, WRITER, ours, say
-from tests.flows.dispatched import BY_WORKFLOW, READS_INPUTS
+from tests.flows.scenarios import AUTHOR, BY_WORKFLOW, READS_INPUTS, WRITER, ours, say
 from tests.harness import L4, UPSTREAM
 from tests.serving import SQLITE
 

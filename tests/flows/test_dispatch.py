@@ -10,10 +10,10 @@ import pytest
 from bot.app import make_worker
 from bot.core.clock import SystemClock
 from tests import harness
-from tests.flows.dispatched import (
+from tests.flows.scenarios import (
     MOST_CHARACTERS,
     dispatched_to,
-    opened,
+    opening_body,
     states,
 )
 from tests.harness import L1, L2, L3, L4, UPSTREAM
@@ -130,7 +130,7 @@ async def test_twenty_dispatches_leave_together_though_one_backend_hangs(app_key
         worker = make_worker(bot.context)
         working = asyncio.create_task(worker.run())
         try:
-            await bot.send("pull_request", opened(github))
+            await bot.send("pull_request", opening_body(github))
             await asyncio.wait_for(clock.everybody.wait(), PATIENCE)
         finally:
             clock.together.set()

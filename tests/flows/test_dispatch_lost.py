@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flows.dispatched import BY_WORKFLOW, READS_INPUTS
+from tests.flows.scenarios import BY_WORKFLOW, READS_INPUTS
 from tests.harness import L2, L4, UPSTREAM, report_body
 from tests.serving import SQLITE
 

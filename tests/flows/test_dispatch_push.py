@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flows.dispatched import (
+from tests.flows.scenarios import (
     dispatched_to,
     states,
 )

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bot.app import make_worker
-from tests.flows.dispatched import (
+from tests.flows.scenarios import (
     dispatched_to,
     posts,
     states,

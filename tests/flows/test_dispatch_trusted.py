@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bot.oot.verdict.view import OK_TO_TEST
-from tests.flows.dispatched import (
+from tests.flows.scenarios import (
     dispatched_to,
     states,
 )

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.flows.dispatched import (
+from tests.flows.scenarios import (
     BY_WORKFLOW,
     MOST_CHARACTERS,
     READS_INPUTS,

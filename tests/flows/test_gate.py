@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import harness
-from tests.flows.gated import finish, gate
+from tests.flows.scenarios import finish, gate
 from tests.harness import ALLOWLIST, L2, L3, L4, UPSTREAM
 from tests.serving import SQLITE
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flows.gated import gate
-from tests.flows.reporting import green
+from tests.flows.scenarios import gate, green
 from tests.harness import L4, UPSTREAM
 
 

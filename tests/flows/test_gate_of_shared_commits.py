@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flows.gated import finish, gate
+from tests.flows.scenarios import finish, gate
 from tests.harness import L4, UPSTREAM
 from tests.serving import SQLITE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flows.gated import finish, gate
+from tests.flows.scenarios import finish, gate
 from tests.flows.test_gate_of_merge_queues import group
 from tests.harness import L2, L4, UPSTREAM
 from tests.serving import SQLITE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flows.published import JOBS, opened
+from tests.flows.scenarios import JOBS, open_under
 from tests.harness import L3, L4, UPSTREAM
 from tests.serving import SQLITE
 
@@ -15,7 +15,7 @@ def made(github, pull, name):
 
 @pytest.mark.logic
 async def test_each_job_has_a_check_of_its_own_where_that_is_asked_for(bot, github):
-    pull = await opened(bot, github, JOBS)
+    pull = await open_under(bot, github, JOBS)
     for job, conclusion in (("build", "success"), ("test / 1", "failure")):
         await bot.report(bot.dispatch(L4), conclusion=conclusion, job=job, run_id="1")
     await bot.report(bot.dispatch(L4), status="in_progress", job="slow", run_id="1")
@@ -33,7 +33,7 @@ async def test_each_job_has_a_check_of_its_own_where_that_is_asked_for(bot, gith
 
 @SQLITE
 async def test_no_backend_uses_up_what_all_may_make_by_its_jobs_or_its_attempts(bot, github):
-    pull = await opened(bot, github, JOBS)
+    pull = await open_under(bot, github, JOBS)
     for number in range(52):
         await bot.report(bot.dispatch(L4), status="in_progress", job=f"job {number}", run_id="1")
     await bot.report(bot.dispatch(L4), conclusion="failure", job="last", run_id="1")
@@ -50,7 +50,7 @@ async def test_no_backend_uses_up_what_all_may_make_by_its_jobs_or_its_attempts(
 
 @pytest.mark.logic
 async def test_a_job_run_again_is_a_new_check_of_the_same_name(bot, github):
-    pull = await opened(bot, github, JOBS)
+    pull = await open_under(bot, github, JOBS)
     for attempt, conclusion in ((1, "failure"), (2, "success")):
         await bot.report(bot.dispatch(L4), conclusion=conclusion, run_id="1", attempt=attempt)
         await bot.settle(horizon=20)
@@ -59,7 +59,7 @@ async def test_a_job_run_again_is_a_new_check_of_the_same_name(bot, github):
 
 @pytest.mark.logic
 async def test_checks_of_jobs_follow_the_label_as_well(bot, github):
-    pull = await opened(bot, github, JOBS)
+    pull = await open_under(bot, github, JOBS)
     await bot.report(bot.dispatch(L3), status="in_progress")
     await bot.settle()
     assert not made(github, pull, "oot / npu / CI / build")
@@ -75,7 +75,7 @@ async def test_checks_of_jobs_follow_the_label_as_well(bot, github):
 
 @pytest.mark.logic
 async def test_jobs_of_two_runs_that_share_a_name_are_told_apart_and_written_once(bot, github):
-    pull = await opened(bot, github, JOBS)
+    pull = await open_under(bot, github, JOBS)
     for run, conclusion in (("1", "failure"), ("2", "success")):
         await bot.report(bot.dispatch(L4), conclusion=conclusion, run_id=run)
         bot.clock.advance(1)
@@ -93,7 +93,7 @@ async def test_jobs_of_two_runs_that_share_a_name_are_told_apart_and_written_onc
 
 @pytest.mark.logic
 async def test_a_check_that_github_has_deleted_is_made_again_once_though_the_answer_is_lost(bot, github):
-    pull = await opened(bot, github)
+    pull = await open_under(bot, github)
     (deleted,) = made(github, pull, "oot / tpu")
     del github.state.repo(UPSTREAM).check_runs[deleted.id]
     github.faults.add(method="POST", path="/check-runs$", when="after", status=502)
@@ -112,7 +112,7 @@ def failed(*places):
 
 @pytest.mark.logic
 async def test_only_failed_tests_in_files_of_the_pull_request_are_marked(bot, github):
-    pull = await opened(bot, github, files=("src/op.py", "src/other.py"))
+    pull = await open_under(bot, github, files=("src/op.py", "src/other.py"))
     tests = failed(
         ("src/op.py", 3), ("./src/other.py", 9), ("src/far.py", 1), ("/src/op.py", 3), ("op.py", 3), (None, 4),
         ("src/op.py", None), ("src/op.py", 0),
@@ -126,7 +126,7 @@ async def test_only_failed_tests_in_files_of_the_pull_request_are_marked(bot, gi
 
 
 async def test_marks_are_sent_in_lots_and_none_twice_even_when_an_answer_is_lost(bot, github):
-    pull = await opened(bot, github, files=("src/op.py",))
+    pull = await open_under(bot, github, files=("src/op.py",))
     github.faults.add(method="PATCH", path=r"/check-runs/\d+$", when="after", status=502, times=2)
     tests = failed(*(("src/op.py", line) for line in range(1, 121)))
     await bot.report(bot.dispatch(L4), conclusion="failure", failed_tests=tests)
@@ -143,7 +143,7 @@ async def test_marks_are_sent_in_lots_and_none_twice_even_when_an_answer_is_lost
 
 @pytest.mark.logic
 async def test_marks_of_another_failing_job_are_added_to_those_there(bot, github):
-    pull = await opened(bot, github, files=("src/op.py",))
+    pull = await open_under(bot, github, files=("src/op.py",))
     for job, line in (("z", 5), ("a", 3)):
         tests = [{"name": f"test_{job}", "file": "src/op.py", "line": line}]
         await bot.report(bot.dispatch(L4), conclusion="failure", job=job, run_id="1", failed_tests=tests)
@@ -157,7 +157,7 @@ async def test_marks_of_another_failing_job_are_added_to_those_there(bot, github
 @pytest.mark.logic
 async def test_meant_for_another_branch_its_files_and_where_it_left_are_asked_for_anew(bot, github):
     await github.push(UPSTREAM, "release", message="a branch")
-    pull = await opened(bot, github, files=("src/op.py",))
+    pull = await open_under(bot, github, files=("src/op.py",))
     tests = [{"name": "test_a", "file": "src/op.py", "line": 3}]
     for base in (None, "release"):
         if base:

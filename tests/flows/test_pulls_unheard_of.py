@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from bot.demo.github import payloads
-from tests.flows.dispatched import base_left_before_its_event_arrives
 from tests.flows.outages import (
     ROUND,
     a_job,
@@ -16,6 +15,7 @@ from tests.flows.outages import (
     silently,
     unseen,
 )
+from tests.flows.scenarios import base_left_before_its_event_arrives
 from tests.harness import L3, L4, UPSTREAM, running
 
 

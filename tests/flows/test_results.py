@@ -14,7 +14,7 @@ import structlog
 from bot.app import make_app
 from bot.database import make_store
 from bot.features import FEATURES
-from tests.flows.reporting import post
+from tests.flows.scenarios import post
 from tests.harness import L2, L3, L4, UPSTREAM, replace, report_body
 from tests.serving import SQLITE, serving
 

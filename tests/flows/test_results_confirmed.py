@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.flows.reporting import green
+from tests.flows.scenarios import green
 from tests.harness import L2, L3, L4, UPSTREAM
 
 

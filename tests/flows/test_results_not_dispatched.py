@@ -7,7 +7,7 @@ import re
 import pytest
 
 from bot.core.json_fields import as_time
-from tests.flows.reporting import post
+from tests.flows.scenarios import post
 from tests.harness import L2, L3, L4, UPSTREAM
 from tests.serving import SQLITE
 

@@ -9,7 +9,7 @@ import pytest
 from bot.core.errors import RetryLater
 from bot.github.rate_limiter import CREATIONS_PER_HOUR, DISPATCHES_PER_MIN, RateLimiter
 from tests import harness
-from tests.flows.published import JOBS, opened
+from tests.flows.scenarios import JOBS, open_under
 from tests.harness import L4, UPSTREAM
 
 CHECKS = "https://api.github.example/repos/o/r/check-runs"
@@ -109,7 +109,7 @@ async def test_after_a_ban_nothing_is_lost_and_what_is_true_then_is_written(
     bot, github, status, headers, body
 ):
     github.faults.add(method="POST", path="check-runs$", status=status, headers=headers, body=body)
-    pull = await opened(bot, github)
+    pull = await open_under(bot, github)
     run = await github.start_run(L4, event="repository_dispatch", name="CI")
     await bot.report(bot.dispatch(L4), conclusion="failure", run_id=str(run.id))
     await bot.wait(3700)
@@ -159,7 +159,7 @@ async def test_what_is_written_saved_and_sent_back_is_counted(bot, github):
     ]
     before = [await value(name) for name in names]
     github.faults.add(method="POST", path="check-runs$", status=429, headers={"Retry-After": "9"})
-    pull = await opened(bot, github)
+    pull = await open_under(bot, github)
     await bot.settle(horizon=30)
     async with bot.store.transaction() as tx:
         tx.enqueue("publish", f"{UPSTREAM}#{pull.number}")
@@ -205,7 +205,7 @@ async def test_very_many_jobs_with_checks_of_their_own_leave_room_for_other_gate
 ):
     sparse = harness.replace(settings, writes_per_min=4)  # 26 new checks an hour
     async with harness.running(sparse, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
-        await opened(bot, github, JOBS)
+        await open_under(bot, github, JOBS)
         outcome = {"status": "completed", "conclusion": "failure", "run_id": "1", "attempt": 1}
         reports = [harness.report_body(bot.dispatch(L4), job=f"job {job}", **outcome) for job in range(30)]
         headers = {"Authorization": f"Bearer {issuer.mint(repository=L4, run_id='1', run_attempt=1)}"}
@@ -224,7 +224,7 @@ async def test_very_many_jobs_with_checks_of_their_own_leave_room_for_other_gate
 async def test_a_thousand_reports_within_a_minute_cost_few_writes(github, issuer, clock, settings):
     chosen = harness.replace(settings, rate_limit_per_min=2000)
     async with harness.running(chosen, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
-        await opened(bot, github)
+        await open_under(bot, github)
         before = len(github.calls)
         headers = {"Authorization": f"Bearer {issuer.mint(repository=L4, run_id='1', run_attempt=1)}"}
         for lot in range(100):

@@ -360,9 +360,9 @@ async def store_states(tx: Transaction, new: Sequence[StateRow]) -> None:
 async def reset_test(tx: Transaction, repository_id: int, test_id: int, *, by: str) -> int:
     """Declare a test recovered in all environments; return the number in which it was not healthy."""
     before = [row for row in await states_of_tests(tx, [test_id]) if row["repository_id"] == repository_id]
-    mended = reset_state(tx.now)
+    healthy = reset_state(tx.now)
     values: Any = {
-        "state": mended.state.value, "since": mended.since, "evidence": mended.evidence, "by": by, "at": tx.now,
+        "state": healthy.state.value, "since": healthy.since, "evidence": healthy.evidence, "by": by, "at": tx.now,
     }  # fmt: skip
     changed: list[Any] = [{**row, **values} for row in before]
     await store_states(tx, changed)

@@ -13,7 +13,7 @@ from bot.core.json_fields import iso_time
 from bot.jobs import branch_history
 from bot.oot.allowlist import versions as allowlists
 from bot.oot.culprits import finish, job_runs, rows, scan, start
-from bot.oot.culprits.search import VAIN_MOST, End, SearchTerms, SeenCommit, next_steps
+from bot.oot.culprits.search import End, SearchTerms, SeenCommit, next_steps
 from bot.oot.culprits.signals import signal_of
 from bot.oot.culprits.start import LEAST_LEVEL, SEARCH_KIND, terms_of
 from bot.oot.culprits.steps import record_steps, settle_steps
@@ -66,11 +66,6 @@ def _seen(sha: str, runs: Sequence[SignalRun], steps: Sequence[StepRow]) -> Seen
         silent=sum(step["outcome"] == "silent" for step in steps),
         unbuildable=not good and not bad and any(run.word == "unbuildable" for run in runs),
     )
-
-
-def silent_commits(seen: Iterable[SeenCommit]) -> int:
-    """Count the commits that stayed silent in as many attempts as are made."""
-    return sum(commit.silent >= VAIN_MOST for commit in seen)
 
 
 UPSTREAM = "upstream"

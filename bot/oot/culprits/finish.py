@@ -21,8 +21,6 @@ from bot.oot.publish.rows import create_once
 from bot.oot.results.visibility import read_private_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -108,11 +106,6 @@ def describe_remaining(runs: int, rounds: int, median: float | None) -> str:
     return (
         words if median is None else f"{words}, about {text.duration(rounds * median)} by the median of one"
     )
-
-
-def short_names(shas: Sequence[str]) -> str:
-    """Return some commits by their short names."""
-    return text.listing([text.short(sha) for sha in shas], limit=SHAS_MOST)
 
 
 MOVES_MOST = 3  # times that a search begins further back

@@ -165,8 +165,8 @@ async def note_recovered(tx: Transaction, repo: str) -> None:
     for search in await rows.read_found_since(tx, identifier, tx.now - RECOVERED_WITHIN):
         if search["mended_sha"] is None:
             later = await read_later_commits(tx, search)
-            if mending := find_recovery(search, later):
-                await rows.change_search(tx, search["id"], mended_sha=mending)
+            if recovery := find_recovery(search, later):
+                await rows.change_search(tx, search["id"], mended_sha=recovery)
 
 
 def find_recovery(search: BisectRow, later: Iterable[LaterCommit]) -> str | None:

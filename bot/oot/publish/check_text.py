@@ -303,7 +303,7 @@ def job_checks(
 
 def gate_check(verdict: Gate, *, prefix: str, head_sha: str, external_id: str, page_url: str) -> CheckRun:
     """Return the check run that branch protection requires: green only when all of L4 is."""
-    ends = [b.finished_at for b in verdict.blocking if b.finished_at is not None]
+    ends = [backend.finished_at for backend in verdict.blocking if backend.finished_at is not None]
     return CheckRun(
         name=gate_name(prefix),
         head_sha=head_sha,

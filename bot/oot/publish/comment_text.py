@@ -183,10 +183,14 @@ def _row(backend: Backend) -> str:
 
 def list_others(pull: Pull, backends: Sequence[Backend]) -> Iterator[str]:
     """Yield folded lists of running, stopped and watched backends."""
-    running = [b for b in backends if b.state in {State.RUNNING, State.CONFIRMING}]
-    stopped = [b for b in backends if b.state in STOPPED]
+    running = [backend for backend in backends if backend.state in {State.RUNNING, State.CONFIRMING}]
+    stopped = [backend for backend in backends if backend.state in STOPPED]
     watched = _watched(pull)
-    whom = "level 2, or 3 without its label" if any(b.level == Level.L3 for b in watched) else "level 2"
+    whom = (
+        "level 2, or 3 without its label"
+        if any(backend.level == Level.L3 for backend in watched)
+        else "level 2"
+    )
     for heading, listed in (
         (view.tally_states(running), running),
         (view.tally_states(stopped), stopped),
@@ -198,8 +202,10 @@ def list_others(pull: Pull, backends: Sequence[Backend]) -> Iterator[str]:
 
 def _watched(pull: Pull) -> list[Backend]:
     """Return the backends that nothing waits for: those at level 2, and at level 3 without their label."""
-    watched = (b for b in pull.backends if b.role is Role.WATCHING and b.level > Level.L1)
-    return sorted(watched, key=lambda b: (b.label, b.repo))
+    watched = (
+        backend for backend in pull.backends if backend.role is Role.WATCHING and backend.level > Level.L1
+    )
+    return sorted(watched, key=lambda backend: (backend.label, backend.repo))
 
 
 def _list(backends: Sequence[Backend], page_url: str) -> str:
@@ -207,12 +213,12 @@ def _list(backends: Sequence[Backend], page_url: str) -> str:
         " · ".join(
             part
             for part in (
-                f"- {view.state_sign(b.state)} {escaping.code(b.label)}: {escaping.text(view.headline(b))}",
-                failure_text.link_line(("results", b.page_url)),
+                f"- {view.state_sign(shown.state)} {escaping.code(shown.label)}: {escaping.text(view.headline(shown))}",
+                failure_text.link_line(("results", shown.page_url)),
             )
             if part
         )
-        for b in backends[:BACKENDS_LISTED]
+        for shown in backends[:BACKENDS_LISTED]
     ]
     if len(backends) > BACKENDS_LISTED:
         rest = text.plural(len(backends) - BACKENDS_LISTED, "more backend")
@@ -239,7 +245,7 @@ _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(/[A-Za-z0-9_.-]{1,100})?")  
 class CommentExtent:
     """How much of a pull request is shown, and in words what is left out."""
 
-    left_out: str = ""
+    omitted: str = ""
     lists: bool = True  # of running, stopped and watched backends
     tests: bool = True  # the list of failing tests
     sections: str = "all"  # all | blocking | none: which failing backends get one
@@ -283,19 +289,17 @@ def _extents() -> Iterator[CommentExtent]:
     """Yield ever smaller extents, dropping the least important first."""
     yield (extent := CommentExtent())
     detail = replace(extent.detail, traces=False)
-    yield (extent := replace(extent, detail=detail, left_out="stack traces"))
+    yield (extent := replace(extent, detail=detail, omitted="stack traces"))
     detail = replace(detail, messages=False)
-    yield (extent := replace(extent, detail=detail, left_out=f"{extent.left_out}, messages"))
+    yield (extent := replace(extent, detail=detail, omitted=f"{extent.omitted}, messages"))
     detail = replace(detail, tests=0)
-    yield (extent := replace(extent, detail=detail, tests=False, left_out=f"{extent.left_out}, failed tests"))
-    yield (
-        extent := replace(extent, detail=replace(detail, jobs=5), left_out=f"{extent.left_out}, most jobs")
-    )
-    left_out = f"{extent.left_out}, non-blocking failures"
-    yield (extent := replace(extent, sections="blocking", left_out=left_out))
-    yield (extent := replace(extent, sections="none", lists=False, left_out="all but the table"))
+    yield (extent := replace(extent, detail=detail, tests=False, omitted=f"{extent.omitted}, failed tests"))
+    yield (extent := replace(extent, detail=replace(detail, jobs=5), omitted=f"{extent.omitted}, most jobs"))
+    omitted = f"{extent.omitted}, non-blocking failures"
+    yield (extent := replace(extent, sections="blocking", omitted=omitted))
+    yield (extent := replace(extent, sections="none", lists=False, omitted="all but the table"))
     yield replace(extent, rows=20)
-    yield replace(extent, rows=0, left_out="all backends")
+    yield replace(extent, rows=0, omitted="all backends")
 
 
 def _within(limit: int, paragraphs: Iterator[str]) -> str:
@@ -336,9 +340,9 @@ def _paragraphs(
         yield from list_others(shown, backends)
     if pull.answers:
         yield _answers(pull)
-    if extent.left_out:
+    if extent.omitted:
         page = escaping.link(_PAGE, pull.page_url)
-        yield f"Shortened to fit, without {extent.left_out}. Everything is on {page}."
+        yield f"Shortened to fit, without {extent.omitted}. Everything is on {page}."
     yield _footer(pull)
 
 

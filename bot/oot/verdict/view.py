@@ -413,7 +413,9 @@ def tally_states(backends: Iterable[Backend]) -> str:
     for backend in backends:
         counts[backend.state] += 1
     order = sorted(_STATES, key=lambda state: (not state.red, state.finished))
-    return ", ".join(f"{state_sign(s)} {counts[s]} {state_word(s)}" for s in order if counts[s])
+    return ", ".join(
+        f"{state_sign(state)} {counts[state]} {state_word(state)}" for state in order if counts[state]
+    )
 
 
 def job_counts(jobs: Sequence[Job]) -> str:

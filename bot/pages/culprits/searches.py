@@ -30,7 +30,6 @@ from bot.web.view import Json, Page, View
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from bot.jobs.branch_reads import Branch
     from bot.oot.allowlist.allowlist import Allowlist
     from bot.oot.culprits.advance import Situation
     from bot.oot.culprits.scan import SearchCounts
@@ -293,7 +292,7 @@ async def read_search(query: Query) -> SearchPage:
     tx = query.tx
     branch = await branch_reads.find_branch(tx, query.hidden, query[REPO], "")
     search = await rows.get_search(tx, query[ID])
-    if search is None or not _is_of(search, branch):
+    if search is None or search["repository_id"] != branch.repository["repository_id"]:
         raise NOT_FOUND.because(f"{query[REPO]} has no search {query[ID]}")
     backend = search["backend"]
     if backend and await hidden_backends(query, {backend}):
@@ -325,10 +324,6 @@ async def hidden_backends(query: Query, backends: set[str]) -> set[str]:
 def labels_of(listed: Allowlist | None) -> dict[str, str]:
     """Return what backends are called, by their case folded names."""
     return {entry.key: entry.label for entry in (listed.entries if listed else ())}
-
-
-def _is_of(search: BisectRow, branch: Branch) -> bool:
-    return search["repository_id"] == branch.repository["repository_id"]
 
 
 def show_searches(page: SearchList) -> dict[str, Any]:

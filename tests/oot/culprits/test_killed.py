@@ -19,7 +19,7 @@ from tests.chaos.bots import Kind
 from tests.chaos.scenario import Trial, until
 from tests.chaos.simulation import BACKENDS, L3
 from tests.chaos.stage import staged
-from tests.flows.commanded import WRITER
+from tests.flows.scenarios import WRITER
 from tests.harness import UPSTREAM, report_body
 from tests.oot.culprits.searched import JOB, TEST, WORKFLOW
 

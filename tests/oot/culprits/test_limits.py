@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.oot.culprits.start import cancel_search
-from tests.flows.commanded import WRITER
+from tests.flows.scenarios import WRITER
 from tests.harness import L1, L2, L3, L4, UPSTREAM
 from tests.oot.culprits.searched import TEST, broken_branch
 from tests.oot.culprits.test_story import begin, newest_answer

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from bot.oot.culprits.tables import bisect
 from bot.pages.culprits import sections
 from bot.web.blocks import FailureStart, FailureSubject
-from tests.flows.commanded import WRITER
+from tests.flows.scenarios import WRITER
 from tests.harness import L3, UPSTREAM
 from tests.oot.culprits.searched import SPELLED, TEST, broken_branch
 from tests.oot.culprits.test_story import begin, newest_answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flows.commanded import STRANGER, WRITER, ours, say
+from tests.flows.scenarios import STRANGER, WRITER, ours, say
 from tests.harness import L3, UPSTREAM
 from tests.oot.culprits.searched import SPELLED, TEST, broken_branch
 

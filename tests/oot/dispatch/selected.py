@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.command import ootbot
-from tests.flows.dispatched import dispatched_to
+from tests.flows.scenarios import dispatched_to
 from tests.harness import L2, L4, UPSTREAM
 
 SOURCES = '["torch/csrc/**", "!**/*.md"]'

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from bot.db.rows import metadata
 from tests.command import ootbot
-from tests.flows.dispatched import dispatched_to
+from tests.flows.scenarios import dispatched_to
 from tests.harness import L1, L2, L3, L4, UPSTREAM
 from tests.oot.dispatch.selected import blocking, entry, explained, explanation, open_pull
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flows.dispatched import dispatched_to, reasons, recorded, states
+from tests.flows.scenarios import dispatched_to, reasons, recorded, states
 from tests.harness import L2, UPSTREAM
 from tests.oot.dispatch.selected import entry, explanation, open_pull
 

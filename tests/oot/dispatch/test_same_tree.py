@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.demo.github import git
-from tests.flows.dispatched import dispatched_to, reasons, states
+from tests.flows.scenarios import dispatched_to, reasons, states
 from tests.harness import L2, UPSTREAM
 from tests.oot.dispatch.selected import entry, explained, open_pull
 

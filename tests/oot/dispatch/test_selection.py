@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flows.dispatched import dispatched_to, reasons, states
+from tests.flows.scenarios import dispatched_to, reasons, states
 from tests.harness import L1, L2, L3, UPSTREAM
 from tests.oot.dispatch.selected import SKIPPED, SOURCES, asked_for_files, entry, open_pull, push_files
 

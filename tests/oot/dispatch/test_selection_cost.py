@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.flows.dispatched import dispatched_to
+from tests.flows.scenarios import dispatched_to
 from tests.harness import UPSTREAM
 from tests.oot.dispatch.selected import asked_for_files
 

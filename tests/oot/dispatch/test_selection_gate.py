@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flows.dispatched import dispatched_to, states
+from tests.flows.scenarios import dispatched_to, states
 from tests.harness import L4, UPSTREAM
 from tests.oot.dispatch.selected import SOURCES, asked_for_files, blocking, open_pull, push_files
 
