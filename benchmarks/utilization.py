@@ -91,13 +91,13 @@ def made_up() -> bytes:
 CHILD = """
 import sys, time, json, pathlib
 sys.path.insert(0, sys.argv[1])
-from bot.ci.collect.parse import child as parser_child
-from bot.evidence.collect.parse.contract import Given
-from bot.ci.utilization.parse import parse_usage
+from bot.evidence.collect.parse import child as parser_child
+from bot.evidence.collect.parse.contract import ParserInput
+from bot.evidence.usage.parse import parse_usage
 import msgspec
 path = pathlib.Path(sys.argv[2])
 began = time.process_time()
-answer = parse_usage.parse_log(Given(path=path, blob=path.with_name("series"), members=(), options=None))
+answer = parse_usage.parse_log(ParserInput(path=path, blob=path.with_name("series"), members=(), options=None))
 path.with_name("answer").write_bytes(msgspec.msgpack.encode(answer))
 took = time.process_time() - began
 (most,) = (line for line in open("/proc/self/status") if line.startswith("VmHWM"))

@@ -1,35 +1,48 @@
 """Whether a pull request's failure is known: the same job on trusted commits, the same failure elsewhere.
 
 It explains a failure and makes nothing green. Where something is missing, nothing is said. Upstream's own
-jobs count where their run is trusted; a backend's where it reported the run for a trusted commit.
+jobs count where their run is trusted; a backend's where it reported the run for a trusted commit. For the page of
+a failure: where it happens, and since which trusted commit; of public repositories only.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import sqlalchemy as sa
 
-from bot.db.rows import select
-from bot.evidence.logs import failure_costs
-from bot.evidence.logs.failed_jobs import run_keys
+from bot.db.rows import Big, Json, Text, select
+from bot.evidence.logs import failed_jobs, failure_costs
+from bot.evidence.logs.failed_jobs import (
+    JOB,
+    LOG,
+    LOGS,
+    NAME,
+    REPO,
+    REPORTED,
+    VERDICT,
+    WORKFLOW,
+    JobName,
+    run_keys,
+)
 from bot.evidence.logs.failure_costs import UNNAMED
-from bot.evidence.logs.tables import ci_log, ci_verdict
+from bot.evidence.logs.tables import FIRST, PUBLIC, LogHead, LogKey, VerdictAt, ci_log, ci_verdict
 from bot.ingest import repositories
 from bot.ingest.record_rows import WorkflowRunRow
 from bot.ingest.tables import records
-from bot.jobs import job_names
+from bot.jobs import branch_history, job_names
 from bot.jobs import runs as job_runs
 from bot.jobs.cells import CONCLUSIONS
 from bot.jobs.job_names import FAILED
 from bot.jobs.runs import find_merge_target
 from bot.jobs.tables import branch_commit, ci_cell, ci_column
-from bot.oot.results.tables import oot_workflow_job
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from bot.core.settings import Settings
+    from bot.db.rows import TypedSelect
     from bot.db.transaction import Transaction
     from bot.evidence.logs.failed_jobs import FailedJob
     from bot.web.blocks import Tone
@@ -39,9 +52,12 @@ JobKey = tuple[int, int]  # repository and id
 NEWEST_HEADS = 3  # newest commits of the branch, at the time of the failure
 JOBS_MOST = 3_000  # of one comparison
 RUNS_MOST = 500  # reported ones
-JOB, RUN, COMMIT = records["workflow_job"].c, records["workflow_run"].c, branch_commit.c
-CELL, COLUMN, REPORTED = ci_cell.c, ci_column.c, oot_workflow_job.c
-LOG, VERDICT = ci_log.c, ci_verdict.c
+SAMPLES_MOST = 1_000  # newest jobs that are counted
+GROUPS = 15  # shown of each kind
+FIRSTS = 200  # oldest trusted jobs that are looked at
+BEGINNINGS = 5
+RUN, COMMIT = records["workflow_run"].c, branch_commit.c
+CELL, COLUMN = ci_cell.c, ci_column.c
 
 
 class Judgement(NamedTuple):
@@ -82,6 +98,48 @@ class Baseline(NamedTuple):
     branch: str
     merged_into: frozenset[str]  # its merge base, and the base's head when it was pushed
     shas: tuple[str, ...]  # these, then the newest commits of the branch
+
+
+class Sample(LogKey, JobName, LogHead, VerdictAt):
+    """A job that had the failure."""
+
+    repo: Text
+    labels: Json[list[str]] | None
+    line: Text | None
+    line_num: Big | None
+
+
+class SampleGroup(TypedDict):
+    """Jobs that had the failure and share a name, a label or a repository."""
+
+    name: str
+    jobs: int
+    trusted_jobs: int
+
+
+class Spread(NamedTuple):
+    """How the jobs with a failure are spread."""
+
+    by_job: list[SampleGroup]
+    by_label: list[SampleGroup]
+    by_repo: list[SampleGroup]
+
+
+class Commits(TypedDict):
+    """Two commits between which something changed."""
+
+    last_good: str
+    first_bad: str
+
+
+class Beginning(Commits):
+    """The two trusted commits between which a job began to fail."""
+
+    repo: str  # of the job
+    job: str
+    upstream: str  # of the commits
+    branch: str
+    gap: bool  # whether commits between the two have no result
 
 
 async def judge_failures(
@@ -336,3 +394,79 @@ async def _trusted_runs(
 
 def _full_name(workflow: str, job: str) -> str:
     return f"{workflow} / {job}" if workflow else job
+
+
+async def newest_samples(tx: Transaction, signature: str) -> list[Sample]:
+    """Return the newest jobs with a failure, of repositories that are public now."""
+    query = _failed_that_way(signature).order_by(VERDICT.at.desc(), VERDICT.job_id.desc())
+    return await tx.fetch(query.limit(SAMPLES_MOST))
+
+
+def spread_of_samples(samples: Sequence[Sample]) -> Spread:
+    """Count jobs by name (without shard and runner), by runner labels and by repository."""
+    names = [
+        job_names.parse_name(sample["workflow_name"], sample["name"] or "job").shard_free
+        for sample in samples
+    ]
+    labels = [", ".join(sample["labels"] or []) or "not known" for sample in samples]
+    repos = [sample["repo"] for sample in samples]
+    return Spread(_groups(samples, names), _groups(samples, labels), _groups(samples, repos))
+
+
+async def find_beginnings(tx: Transaction, settings: Settings, signature: str) -> list[Beginning]:
+    """Return since when jobs have a failure on trusted branches, where every result before it passed."""
+    query = _failed_that_way(signature).where(VERDICT.trusted).order_by(VERDICT.at, VERDICT.job_id)
+    firsts: dict[tuple[str, str], Sample] = {}
+    for sample in await tx.fetch(query.limit(FIRSTS)):
+        name = job_names.parse_name(sample["workflow_name"], sample["name"] or "").shard_free
+        firsts.setdefault((sample["repo"], name), sample)
+    beginnings = [
+        await _beginning_of(tx, settings, sample, name)
+        for (_, name), sample in list(firsts.items())[:BEGINNINGS]
+    ]
+    return [beginning for beginning in beginnings if beginning]
+
+
+async def _beginning_of(tx: Transaction, settings: Settings, first: Sample, name: str) -> Beginning | None:
+    failed = await failed_jobs.failure_of_job(tx, first["repository_id"], first["job_id"])
+    head = await upstream_head(tx, failed) if failed else None
+    if failed is None or head is None:
+        return None
+    is_upstreams = first["repository_id"] in await repositories.read_ids(tx, head.repo)
+    failed_job = (
+        branch_history.FailedJob(first["job_id"])
+        if is_upstreams
+        else branch_history.FailedJob(None, failed["run_id"], name)
+    )
+    place = await branch_history.find_beginning(tx, settings, head.repo, head.sha, failed_job)
+    if place is None:
+        return None
+    branch, began = place
+    return {
+        "repo": first["repo"],
+        "job": name,
+        "upstream": head.repo,
+        "branch": branch.name,
+        "last_good": began.last_good,
+        "first_bad": began.first_bad,
+        "gap": began.gap,
+    }
+
+
+def _groups(samples: Sequence[Sample], names: Sequence[str]) -> list[SampleGroup]:
+    jobs = Counter(names)
+    trusted = Counter(name for sample, name in zip(samples, names, strict=True) if sample["trusted"])
+    return [{"name": name, "jobs": n, "trusted_jobs": trusted[name]} for name, n in jobs.most_common(GROUPS)]
+
+
+def _failed_that_way(signature: str) -> TypedSelect[Sample]:
+    repository = records["repository"].c
+    public = sa.exists().where(
+        repository.repository_id == VERDICT.repository_id, repository.private.is_(False)
+    )
+    of_log = sa.and_(VERDICT.repository_id == LOG.repository_id, VERDICT.job_id == LOG.job_id)
+    computed = {"repo": REPO, "name": NAME, "workflow_name": WORKFLOW, "labels": JOB.labels}
+    query = select(Sample, ci_verdict, ci_log, **computed).select_from(LOGS.join(ci_verdict, of_log))
+    return query.where(
+        FIRST, VERDICT.signature == signature, VERDICT.family == PUBLIC, public, REPO.is_not(None)
+    )

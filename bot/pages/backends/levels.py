@@ -24,9 +24,10 @@ from bot.oot.statistics.readiness import (
 from bot.oot.statistics.stats import DAY
 from bot.pages.backends import job_rows
 from bot.pages.backends.interface import NOTHING_TO_SHOW, ONCALL, RESULTS, WORDS, Level
+from bot.web import view
 from bot.web.answers import Answer, Time, fill_struct, time
 from bot.web.failures import FailedJob, SharedFailuresSubject
-from bot.web.view import Json, Page, View
+from bot.web.view import Page, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -290,7 +291,7 @@ VIEW = View(
     of_upstream=True,
     parameters=(WORDS, ONCALL),
     page=Page(path="/oot/levels", template="levels.html", values=show_levels, refresh=None),
-    json=Json(
+    json=view.Json(
         path="/api/oot/levels",
         answer=answer_levels,
         content=Levels,

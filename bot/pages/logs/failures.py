@@ -12,10 +12,10 @@ from msgspec import Meta, Struct
 
 from bot.core.escaping import web_url
 from bot.core.text import plural
-from bot.evidence.logs import failure_costs, failure_spread, rows
+from bot.evidence.logs import failure_costs, known_failures, rows
 from bot.evidence.logs.failure_costs import FailureRow
 from bot.evidence.logs.failure_lines import job_page
-from bot.evidence.logs.failure_spread import Beginning, Sample
+from bot.evidence.logs.known_failures import Beginning, Sample
 from bot.evidence.logs.parse.rulesets import KINDS
 from bot.evidence.logs.rows import DAY, FAILURES
 from bot.evidence.logs.tables import PUBLIC, DayRow
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.evidence.logs.failure_costs import Coverage, JobRate
-    from bot.evidence.logs.failure_spread import Spread
+    from bot.evidence.logs.known_failures import Spread
     from bot.evidence.logs.tables import SignatureRow
     from bot.web.blocks import Block
     from bot.web.charts import Chart
@@ -220,8 +220,8 @@ async def read_failure(query: Query) -> FailureDetails:
     failure = await failure_costs.find_failure(tx, signature, since=since, counted=counted)
     if failure is None:
         raise NO_FAILURE.because("there is no failure of that signature")
-    samples = await failure_spread.newest_samples(tx, signature)
-    began = await failure_spread.find_beginnings(tx, query.settings, signature)
+    samples = await known_failures.newest_samples(tx, signature)
+    began = await known_failures.find_beginnings(tx, query.settings, signature)
     starts = tuple(
         FailureStart(
             repo=beginning["repo"],
@@ -236,7 +236,7 @@ async def read_failure(query: Query) -> FailureDetails:
         failure=failure,
         by_day=await failure_costs.cost_by_day(tx, signature, since=since),
         samples=samples,
-        spread=failure_spread.spread_of_samples(samples),
+        spread=known_failures.spread_of_samples(samples),
         rates=await failure_costs.rates_of_jobs(tx, signature, counted),
         began=began,
         counted_until=await sums.counted_until(tx, FAILURES, [PUBLIC], first=since),

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 AROUND, AROUND_MOST = 30, 500
 BLOCKS = 16  # inflated at a time for a download
-logger = structlog.get_logger("bot.ci.logs")
+logger = structlog.get_logger("bot.pages.logs.log")
 
 NO_LOG = DeclaredRefusal(404, "not_found", "no such log may be shown")
 TAIL = 64 * 1024  # bytes read at once from the end of a blob

@@ -84,11 +84,11 @@ async def test_a_search_that_ends_early_goes_on_where_it_was(bot, branch, github
 
 
 async def test_only_so_many_bytes_and_logs_are_looked_at(bot, branch, monkeypatch):
-    monkeypatch.setattr(search, "BYTES", 30)  # of which each log has 23
+    monkeypatch.setattr(search, "BYTES_MOST", 30)  # of which each log has 23
     _, answer = await bot.get(json_of("boom"))
     assert (answer["searched"], answer["next"] is not None) == (2, True)
-    monkeypatch.setattr(search, "LOGS", 3)
-    monkeypatch.setattr(search, "BYTES", 10**9)
+    monkeypatch.setattr(search, "SEARCHED_MOST", 3)
+    monkeypatch.setattr(search, "BYTES_MOST", 10**9)
     _, answer = await bot.get(json_of("boom"))
     assert (answer["searched"], answer["searched_commits"]) == (3, 2)
     _, answer = await bot.get(json_of("boom", before=answer["next"]))
