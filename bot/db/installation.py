@@ -1,4 +1,4 @@
-"""What the processes of one installation share: random keys, the time, and the lock on the SQLite file."""
+"""What an installation's processes share: random keys, ends of sessions, the time, and the lock on the SQLite file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import os
 import secrets
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 import structlog
 
 from bot.core.errors import Misconfigured, StoreUnavailable
-from bot.db.rows import metadata, must
+from bot.db.rows import Big, Text, metadata, must, table
 from bot.db.statements import Statement
 from bot.db.store import parse_url
 
@@ -36,6 +36,15 @@ secret = sa.Table(
     must("value", sa.LargeBinary),
 )
 
+
+class AdminSignOutRow(TypedDict):
+    """The time before which all sessions of an ADMIN_TOKEN have ended."""
+
+    token_id: Text  # of an ADMIN_TOKEN: an HMAC made with it
+    not_before: Big  # sessions begun earlier have ended
+
+
+admin_sign_out = table("admin_sign_out", AdminSignOutRow, key=("token_id",))
 
 STORED_KEY = Statement(sa.select(secret.c.value).where(secret.c.name == sa.bindparam("key_name")))
 

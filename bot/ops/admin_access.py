@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from aiohttp import web
 
 from bot.core.errors import Rejected, StoreUnavailable
+from bot.db.installation import admin_sign_out
 from bot.db.store import LOCK_TIMEOUT
-from bot.ops.tables import admin_sign_out
 from bot.web import access, openapi
 from bot.web.access import CONTEXT, FORM_KEY, SIGNED_IN
 from bot.web.bodies import read_body

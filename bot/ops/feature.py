@@ -6,7 +6,7 @@ from bot.core.feature import Feature, NavigationEntry
 
 FEATURE = Feature(
     name="ops",
-    tables="bot.ops.tables",
+    tables="bot.db.installation",
     views="bot.ops.administration:VIEWS",
     routes="bot.ops.administration:set_up_administration",
     navigation=(NavigationEntry(bar="site", path="/api", label="API", place=90),),
