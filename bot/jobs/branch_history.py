@@ -247,7 +247,7 @@ CLEAN = 10  # commits before a failure on which the job must not have failed, or
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistoryBefore:
+class JobHistory:
     """What a job did on the commits of a branch."""
 
     results: int  # passes and failures
@@ -264,7 +264,7 @@ class FailedJob(NamedTuple):
     name: str = ""  # workflow / job, without shard and runner
 
 
-class BreakageBeginning(NamedTuple):
+class BrokenSince(NamedTuple):
     """The commit since which a job fails, and the one where it last passed."""
 
     first_bad: str
@@ -295,13 +295,13 @@ async def find_line(tx: Transaction, repo: str, sha: str) -> tuple[Branch, Commi
     return Branch(repository=branch.repository, names=branch.names, name=line["branch"]), line
 
 
-def summarize_job(history: Grid, name: str) -> HistoryBefore:
+def summarize_job(history: Grid, name: str) -> JobHistory:
     """Return what a job did on a branch."""
     place = next((at for at, column in enumerate(history.columns) if column.name == name), None)
     column = [] if place is None else history.column(place)
     results = [cell for cell in column if cell is not None and (cell.passed or cell.broken)]
     change = failing_since(column)
-    return HistoryBefore(
+    return JobHistory(
         results=len(results),
         failures=sum(cell.broken for cell in results),
         since=None if change is None else history.lines[change.first_bad].commit,
@@ -311,7 +311,7 @@ def summarize_job(history: Grid, name: str) -> HistoryBefore:
 
 async def find_beginning(
     tx: Transaction, settings: Settings, repo: str, sha: str, failed: FailedJob
-) -> tuple[Branch, BreakageBeginning] | None:
+) -> tuple[Branch, BrokenSince] | None:
     """Return since when a job that failed on a commit has failed; None where it did not begin to fail there."""
     line = await find_line(tx, repo, sha)
     if line is None or line[1]["gone"]:
@@ -332,7 +332,7 @@ async def find_beginning(
     if any(cell is not None and cell.fails for cell in column[1:]):
         return None
     good = past.lines[change.last_good].commit
-    return branch, BreakageBeginning(sha, good["sha"], gap=change.last_good > 1)
+    return branch, BrokenSince(sha, good["sha"], gap=change.last_good > 1)
 
 
 def _column_name(facts: Facts, settings: TrunkSettings, failed: FailedJob) -> str | None:

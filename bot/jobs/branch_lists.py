@@ -37,7 +37,9 @@ async def list_branches(context: Context, _task: Task) -> None:
             if await collection.run_refusal(tx, context.settings, repo, workflow=None):
                 continue
             repository = await rows.repository(tx, await repositories.read_ids(tx, repo))
-            names = await branches.names_looked_after(tx, context.settings, repository) if repository else []
+            names = (
+                await branches.watched_branch_names(tx, context.settings, repository) if repository else []
+            )
         for branch in names:
             assert repository is not None
             try:

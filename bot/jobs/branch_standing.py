@@ -305,7 +305,7 @@ async def watched_branches(
         if repository is None or scope.hidden.has(repository["full_name"], repository["repository_id"]):
             continue
         names = frozenset(await repositories.read_names_of_same(tx, repository["full_name"]))
-        for name in await branches.names_looked_after(tx, settings, repository):
+        for name in await branches.watched_branch_names(tx, settings, repository):
             yield Branch(repository=repository, names=names, name=name)
 
 

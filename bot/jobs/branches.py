@@ -84,19 +84,19 @@ HEADS = "refs/heads/"
 BRANCH, RULE = trunk_branch.c, branch_rule.c
 
 
-def is_looked_after(settings: Settings, repository: RepositoryRow, branch: str) -> bool:
+def is_watched(settings: Settings, repository: RepositoryRow, branch: str) -> bool:
     """Whether a branch is watched: the default one is, and those that CI_BRANCHES names."""
     globs = settings.of(TrunkSettings).ci_branches
     return branch == repository["default_branch"] or any(fnmatchcase(branch, glob) for glob in globs)
 
 
-async def names_looked_after(tx: Transaction, settings: Settings, repository: RepositoryRow) -> list[str]:
+async def watched_branch_names(tx: Transaction, settings: Settings, repository: RepositoryRow) -> list[str]:
     """Return the default branch, then the other watched branches that exist, those with the newest commits first."""
     default = repository["default_branch"]
     chosen = [default] if default else []
     if settings.of(TrunkSettings).ci_branches:
         async for name in rows.every_branch(tx, repository["repository_id"]):
-            if name != default and is_looked_after(settings, repository, name):
+            if name != default and is_watched(settings, repository, name):
                 chosen.append(name)
                 if len(chosen) > BRANCHES_MOST:
                     break

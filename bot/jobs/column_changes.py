@@ -79,7 +79,7 @@ async def read_counts(tx: Transaction, settings: Settings, hidden: Hidden) -> di
         query = sa.select(BROKEN.branch, BROKEN.column_group, BROKEN.broken)
         query = query.where(BROKEN.repository_id == identifier).order_by(BROKEN.branch)
         counted = (await tx.run(query)).all()
-        wanted = {row.branch for row in counted if branches.is_looked_after(settings, repository, row.branch)}
+        wanted = {row.branch for row in counted if branches.is_watched(settings, repository, row.branch)}
         names = sorted(wanted)[:BRANCHES_MOST]
         shown = set(names) - await branches.deleted_branches(tx, identifier, names)
         counts |= {
@@ -126,7 +126,7 @@ async def find_watched_branch(
     repository = await rows.repository(tx, {repository_id})
     if repository is None or not settings.is_upstream(repository["full_name"]):
         return None
-    if not branches.is_looked_after(settings, repository, name):
+    if not branches.is_watched(settings, repository, name):
         return None
     names = await repositories.read_names_of_same(tx, repository["full_name"])
     return Branch(repository=repository, names=frozenset(names), name=name)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.jobs.branch_history import HistoryBefore
+    from bot.jobs.branch_history import JobHistory
     from bot.jobs.branch_reads import Branch
     from bot.jobs.cells import Cell
     from bot.jobs.grid import Facts, Grid
@@ -141,7 +141,7 @@ class _FailingJobs:
             repo = row["downstream_repo"].lower()
             yield JobKey(repo, row["run_id"], row["run_attempt"], row["job_name"]), column
 
-    def before(self, name: str) -> HistoryBefore:
+    def before(self, name: str) -> JobHistory:
         """Return what a job did on the branch."""
         return branch_history.summarize_job(self.history, name)
 
@@ -222,7 +222,7 @@ def _unpushed(branch: Branch, sha: str) -> CommitRow:
     }
 
 
-def _standing_on_branch(before: HistoryBefore, url: str) -> FailureStanding:
+def _standing_on_branch(before: JobHistory, url: str) -> FailureStanding:
     if before.since is not None:
         return FailureStanding(word="known", why=f"fails since {_named(before.since)}", url=url, tone="warn")
     if before.results:
@@ -230,7 +230,7 @@ def _standing_on_branch(before: HistoryBefore, url: str) -> FailureStanding:
     return FailureStanding(word="", why="no earlier result is known", url=url)
 
 
-def _standing_on_base(cell: Cell, before: HistoryBefore, base: str, url: str) -> FailureStanding:
+def _standing_on_base(cell: Cell, before: JobHistory, base: str, url: str) -> FailureStanding:
     if before.since is not None:
         theirs = before.cell.signature if before.cell else None
         if cell.signature and theirs and cell.signature != theirs:

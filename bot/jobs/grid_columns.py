@@ -26,7 +26,7 @@ ACTIONS, STATUS = "actions", "status"  # sources of columns; another CI is named
 COLUMN_KEY = ("repository_id", "source", "workflow", "job")
 NAMES_MOST, NAME_MOST = 10_000, 200  # of jobs, taken apart, and characters of each
 KNOWN_MOST = 50_000  # columns
-ColumnKeyTuple = tuple[int, str, str, str]
+ColumnIdentity = tuple[int, str, str, str]
 
 
 class NumberedColumn(NamedTuple):
@@ -38,7 +38,7 @@ class NumberedColumn(NamedTuple):
     shard: int
     shards: int  # 0: none
 
-    def key(self, repository_id: int, job: str | None = None) -> ColumnKeyTuple:
+    def key(self, repository_id: int, job: str | None = None) -> ColumnIdentity:
         """Return the key of its column in a repository, or of the one for another form of the job's name."""
         return repository_id, self.told["source"], self.column["workflow"], job or self.column["job"]
 
@@ -49,7 +49,7 @@ class _Column(NamedTuple):
 
 
 # what is stored and is not deleted as long as younger jobs than 400 days come in
-KNOWN_COLUMNS: Slot[dict[ColumnKeyTuple, _Column]] = Slot("columns of the grid", dict)
+KNOWN_COLUMNS: Slot[dict[ColumnIdentity, _Column]] = Slot("columns of the grid", dict)
 
 
 def parse_name(workflow: str, name: str) -> NumberedColumn:
@@ -90,9 +90,9 @@ def name_elsewhere(source: str, workflow: str, job: str, shown_as: str | None) -
 
 async def assign_ids(
     tx: Transaction, jobs: Iterable[tuple[int, NumberedColumn, int]]
-) -> Mapping[ColumnKeyTuple, int]:
+) -> Mapping[ColumnIdentity, int]:
     """Return the column numbers of some jobs, given with repository and day; new columns are created."""
-    wanted: dict[ColumnKeyTuple, tuple[int, NumberedColumn]] = {}
+    wanted: dict[ColumnIdentity, tuple[int, NumberedColumn]] = {}
     for repository, name, day in jobs:
         for job in (name.column["job"], name.numbered):
             if job is not None:
@@ -116,7 +116,7 @@ async def assign_ids(
     return {key: column.id for key, column in known.items()}
 
 
-async def _read_columns(tx: Transaction, wanted: Iterable[ColumnKeyTuple]) -> dict[ColumnKeyTuple, _Column]:
+async def _read_columns(tx: Transaction, wanted: Iterable[ColumnIdentity]) -> dict[ColumnIdentity, _Column]:
     rows = await tx.run(_query_by_keys(sqlite=tx.sqlite), {"wanted": tx.keys(sorted(wanted))})
     return {
         (repository, source, workflow, job): _Column(identifier, seen)
@@ -131,7 +131,7 @@ def _query_by_keys(*, sqlite: bool) -> Statement:
     return Statement(query.where(among_given(columns, "wanted", sqlite=sqlite)))
 
 
-def _column_row(key: ColumnKeyTuple, day: int, name: NumberedColumn) -> Mapping[str, Any]:
+def _column_row(key: ColumnIdentity, day: int, name: NumberedColumn) -> Mapping[str, Any]:
     return {**name.column, **name.told, **dict(zip(COLUMN_KEY, key, strict=True)), "seen": day}
 
 

@@ -147,7 +147,7 @@ async def _write_cells(tx: Transaction, jobs: Sequence[WorkflowJobRow]) -> None:
 
 
 def _cell_of_record(
-    job: WorkflowJobRow, name: NumberedColumn, ids: Mapping[grid_columns.ColumnKeyTuple, int]
+    job: WorkflowJobRow, name: NumberedColumn, ids: Mapping[grid_columns.ColumnIdentity, int]
 ) -> Mapping[str, Any]:
     repository = job["repository_id"]
     conclusion = job["conclusion"] or ""
@@ -230,7 +230,7 @@ async def write_other_jobs(tx: Transaction, jobs: Sequence[OtherJob]) -> None:
 
 
 def _cell_of_other_job(
-    job: OtherJob, name: NumberedColumn, ids: Mapping[grid_columns.ColumnKeyTuple, int]
+    job: OtherJob, name: NumberedColumn, ids: Mapping[grid_columns.ColumnIdentity, int]
 ) -> Mapping[str, Any]:
     return {
         "repository_id": job.repository_id,

@@ -204,9 +204,7 @@ async def describe_repository(query: Query, repo: str) -> list[Block]:
     with contextlib.suppress(Rejected):
         default = await branch_reads.find_branch(tx, query.hidden, repo, "")
         names = await _existing_branches(tx, default)
-        watched = [
-            name for name in names if branches.is_looked_after(query.settings, default.repository, name)
-        ]
+        watched = [name for name in names if branches.is_watched(query.settings, default.repository, name)]
         judged = [
             await branch_standing.read_standing(tx, query.settings, _named_branch(default, name))
             for name in watched[:BRANCHES_JUDGED]
