@@ -6,11 +6,11 @@ from bot.core.feature import Feature
 from bot.evidence.collect.feature import FEATURE as COLLECT
 from bot.evidence.disabled.feature import FEATURE as DISABLED
 from bot.evidence.logs.feature import FEATURE as LOGS
-from bot.evidence.tests.feature import FEATURE as TEST_RESULTS
-from bot.evidence.usage.feature import FEATURE as UTILIZATION
+from bot.evidence.tests.feature import FEATURE as TESTS
+from bot.evidence.usage.feature import FEATURE as USAGE
 from bot.ingest.feature import FEATURE as INGEST
 from bot.job_reports.feature import FEATURE as JOB_REPORTS
-from bot.jobs.feature import FEATURE as TRUNK
+from bot.jobs.feature import FEATURE as JOBS
 from bot.notify.feature import FEATURE as NOTIFY
 from bot.oot.culprits.feature import FEATURE as CULPRITS
 from bot.oot.feature import FEATURE as OOT
@@ -32,13 +32,13 @@ FEATURES = (
     INGEST,
     OOT,
     COLLECT,
-    TRUNK,
+    JOBS,
     PROVIDERS,
     PAGES,
     DISABLED,
     LOGS,
-    TEST_RESULTS,
-    UTILIZATION,
+    TESTS,
+    USAGE,
     CULPRITS,
     NOTIFY,
     SINKS,

@@ -58,7 +58,6 @@ class TinySettings:
     "tables.py": """
 import sqlalchemy as sa
 
-from bot.core.feature import import_tables
 from bot.db.rows import metadata, must
 
 tiny_note = sa.Table(
@@ -77,7 +76,7 @@ import sqlalchemy as sa
 from bot.core.feature import ok
 from bot.ingest.tables import records
 from bot.queue import sums
-from bot.queue.sums import DAY, Place, Sum
+from bot.queue.sums import DAY, Sum, SumPlace
 from tiny.settings import TinySettings
 from tiny.tables import tiny_day, tiny_note
 
@@ -94,7 +93,7 @@ async def count_pulls(context, place):
 
 async def before_commit(tx, changed):
     for row in changed.get("pull_request", ()):
-        sums.request(tx, PULLS, [Place((row["repo"],), row["created_at"] // DAY)])
+        sums.request(tx, PULLS, [SumPlace((row["repo"],), row["created_at"] // DAY)])
         key = f"{row['repo']}#{row['number']}"
         await tx.run(tx.insert(tiny_note).values(key=key, state="noted", sweeps=0).on_conflict_do_nothing())
         tx.enqueue("tiny_read", key)
@@ -130,9 +129,7 @@ import sqlalchemy as sa
 from aiohttp import web
 from msgspec import Meta
 
-from bot.web import html
-from bot.web import operations as op
-from bot.web import view_parameters as declare
+from bot.web import html, openapi, parameters
 from bot.web.answers import Answer
 from bot.web.blocks import Block, BlockLine
 from bot.web.view import Endpoint, Json, Page, View
@@ -145,8 +142,8 @@ class Notes(Answer, frozen=True, kw_only=True):
     notes: Annotated[int, Meta(description="all of them")]
 
 
-STATE = declare.text("state", "only notes in this state", most=10)
-WORD = declare.choice("word", ("note", "record"), "what they are called", only="page")
+STATE = parameters.text("state", "only notes in this state", most=10)
+WORD = parameters.choice("word", ("note", "record"), "what they are called", only="page")
 
 
 async def count(asked):
@@ -190,7 +187,7 @@ VIEWS = (
             content=Notes,
             name="tiny",
             summary="Tiny notes",
-            topic=op.Topic("Tiny", "Notes."),
+            topic=openapi.Topic("Tiny", "Notes."),
             etag=True,
             link=lambda found: {"state": found[1]},
         ),

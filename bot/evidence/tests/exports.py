@@ -365,7 +365,7 @@ async def _write_cases(context: Context, run: ExportedRow, jobs: Iterable[TestJo
 def _document_export(name: str, make: str, table: str, read: str, *, load: str = "", most: int) -> Export:
     def shape(made: str) -> Shape:
         store = "bot.evidence.tests.exported_tables"
-        return Shape(make=f"bot.ci.test_results.{made}", read=f"{store}:{read}", load=load, most=most)
+        return Shape(make=f"bot.evidence.tests.{made}", read=f"{store}:{read}", load=load, most=most)
 
     return Export(
         name=name,

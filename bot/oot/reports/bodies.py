@@ -323,7 +323,6 @@ def _cut(text: str | None, most: int) -> str | None:
 NO_NAME = "(no name)"
 COUNTS = ("passed", "failed", "skipped", "total")
 TEXTS = ("classname", "file", "message", "stacktrace")
-MOST_INT = 2**63
 
 
 class _Body(Struct):

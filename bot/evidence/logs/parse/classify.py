@@ -331,9 +331,8 @@ class _Search:
                 text = self._without_sections(block, text, at)
             if number not in self.refined:  # raw lines promise more than cleaned ones hold
                 self.refined.add(number)
-                matches = (
-                    self.matcher.may_match(text) | 1 << self.matcher.error
-                )  # which may be an ignored line
+                # the error may be an ignored line
+                matches = self.matcher.may_match(text) | 1 << self.matcher.error
                 self.blocks[number] = block._replace(may_match=block.may_match & matches)
             self._keep(self.texts, number, text)
         return self.texts[number]

@@ -106,9 +106,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repos: tuple[str, ...] = ()
     workflows: tuple[str, ...] = ()
     hint: str | None = None
-    unless: str = (
-        ""  # a later line that this pattern matches undoes the match: it was tried again, and succeeded
-    )
+    # a later line that this pattern matches undoes the match: it was tried again, and succeeded
+    unless: str = ""
 
     def applies(self, repo: str | None, workflow: str | None) -> bool:
         """Whether the rule applies to a repository and workflow; it does where they are unknown."""
