@@ -26,7 +26,8 @@ def log(given):
 @pytest.fixture
 def readers(readers, tmp_path, monkeypatch):
     (tmp_path / "packages" / "collect_parsers.py").write_text(SLOW)
-    monkeypatch.setattr(parser_pool, "BURST", 1.0)  # seconds: the shipped ten minutes would take as long
+    # seconds: the shipped ten minutes would take as long
+    monkeypatch.setattr(parser_pool, "SHARE_BURST", 1.0)
     return readers
 
 
