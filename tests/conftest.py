@@ -31,6 +31,7 @@ from bot.demo.github.auth import private_key
 from bot.evidence.collect import parser_pool
 from bot.ingest import reconcile, repositories
 from bot.oot.allowlist.versions import allowlist_version, oot_level
+from bot.queue.tasks import task
 from tests import databases, harness, memoized, secret_markers
 from tests.contract import description, recorder
 from tests.db.opened import opened, url_of
@@ -174,6 +175,7 @@ async def begin(url, folder, app_key, issuer_key):
             async with bot.store.transaction() as tx:
                 await tx.run(sa.delete(allowlist_version))
                 await tx.run(sa.delete(oot_level))
+                await tx.run(sa.delete(task).where(task.c.kind == "notices"))  # see `harness.running`
 
 
 async def identified(bot):

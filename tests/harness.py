@@ -30,6 +30,7 @@ from bot.features import FEATURES
 from bot.ingest import inbox
 from bot.ingest.tables import delivery
 from bot.jobs.settings import CollectSettings
+from bot.notify.receivers import NotifySettings
 from bot.queue.tasks import task
 from tests import memoized, secret_markers
 from tests.contract.recorder import recorded
@@ -268,7 +269,8 @@ async def running(settings, *, github, issuer, app, clock, features=FEATURES, be
     """Serve the bot on a free port; its worker moves only when a test settles.
 
     It is what `ootbot serve --processes 1` runs. `begun`: its database is as a bot leaves it that has begun already:
-    only the allowlist is still to be read.
+    only the allowlist is still to be read. Conditions are compared only where somebody is told of them: it happens
+    every ten seconds of the clock, and a test may pass hours.
     """
     listening = socket.create_server(("127.0.0.1", 0))
     settings = replace(settings, port=listening.getsockname()[1])
@@ -290,6 +292,8 @@ async def running(settings, *, github, issuer, app, clock, features=FEATURES, be
             if begun:
                 async with context.store.transaction() as tx:
                     tx.enqueue("allowlist", "")
+                    if settings.of(NotifySettings).notify:
+                        tx.enqueue("notices", "")
             else:
                 await worker.prepare()
             await bot.settle()
