@@ -73,17 +73,11 @@ _KILLED = {"run": run, "measures": "start to ready (forked), s"}
 SCENARIOS = (
     Scenario(id="kill-sqlite", breaks="kill -9 under load, SQLite", times=(60, 1_000), **_KILLED),
     Scenario(
-        id="kill-processes",
-        breaks="kill -9 of any of its three processes under load, SQLite",
-        run=run_processes,
-        measures="start to ready (forked), s",
-        times=(30, 1_000),
+        id="kill-processes", breaks="kill -9 of any of its three processes under load, SQLite",
+        run=run_processes, measures="start to ready (forked), s", times=(30, 1_000),
     ),
     Scenario(
-        id="kill-postgres",
-        breaks="kill -9 under load, PostgreSQL",
-        times=(20, 200),
-        database="postgres",
+        id="kill-postgres", breaks="kill -9 under load, PostgreSQL", times=(20, 200), database="postgres",
         **_KILLED,
     ),
-)
+)  # fmt: skip

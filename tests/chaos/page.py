@@ -49,15 +49,11 @@ def machine(described):
 def row(one):
     """Return the line of one scenario."""
     cells = [
-        f"`{one['id']}`",
-        one["breaks"],
-        f"{one['n']:,}",
-        str(one["failures"]),
-        *(figure(one[name]) for name in ("p50", "p95", "p99")),
-        one["measures"],
+        f"`{one['id']}`", one["breaks"], f"{one['n']:,}", str(one["failures"]),
+        *(figure(one[name]) for name in ("p50", "p95", "p99")), one["measures"],
         ", ".join(f"{number:,} {what}" for what, number in one["counts"].items()),
         f"{one['date']}, {one['commit']}",
-    ]
+    ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
 

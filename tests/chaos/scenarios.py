@@ -19,17 +19,7 @@ from tests.chaos import (
 )
 
 SCENARIOS = (
-    *killed.SCENARIOS,
-    *crashed.SCENARIOS,
-    *restarted.SCENARIOS,
-    *powerless.SCENARIOS,
-    *databases.SCENARIOS,
-    *stormy.SCENARIOS,
-    *banned.SCENARIOS,
-    *tokens.SCENARIOS,
-    *many_processes.SCENARIOS,
-    *skewed.SCENARIOS,
-    *upgraded.SCENARIOS,
-    *outages.SCENARIOS,
-    *soak.SCENARIOS,
-)
+    *killed.SCENARIOS, *crashed.SCENARIOS, *restarted.SCENARIOS, *powerless.SCENARIOS, *databases.SCENARIOS,
+    *stormy.SCENARIOS, *banned.SCENARIOS, *tokens.SCENARIOS, *many_processes.SCENARIOS, *skewed.SCENARIOS,
+    *upgraded.SCENARIOS, *outages.SCENARIOS, *soak.SCENARIOS,
+)  # fmt: skip

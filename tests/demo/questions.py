@@ -42,12 +42,9 @@ def read_table():
 def _question(words, steps, page, shows):
     found = STEP.findall(steps)
     return Question(
-        words,
-        next((searched for searched, _ in found if searched), ""),
-        tuple(link for _, link in found if link),
-        page.strip("` "),
-        tuple(re.findall(r"`([^`]+)`", shows)),
-    )
+        words, next((searched for searched, _ in found if searched), ""),
+        tuple(link for _, link in found if link), page.strip("` "), tuple(re.findall(r"`([^`]+)`", shows)),
+    )  # fmt: skip
 
 
 def text_of(page):

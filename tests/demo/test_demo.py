@@ -84,12 +84,7 @@ def test_copies_are_compared_and_a_second_database_is_rebuilt_from_them(variable
 
 def test_ctrl_c_stops_the_demo_without_errors(variables, tmp_path):
     with subprocess.Popen(
-        DEMO,
-        env=variables,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+        DEMO, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as demo:
         while not demo.stdout.readline().startswith("HUD "):
             assert demo.poll() is None
@@ -251,13 +246,10 @@ class Setup:
     async def dispatch(self, action="opened"):
         """Dispatch an event of a pull request to the backend."""
         payload = {
-            "delivery_id": "d-1",
-            "event_type": "pull_request",
-            "schema_version": 1,
+            "delivery_id": "d-1", "event_type": "pull_request", "schema_version": 1,
             "payload": {"action": action, "pull_request": {"head": {"sha": HEAD}}},
-            "callback_url": f"{self.url}/callback",
-            "callback_token": "t",
-        }
+            "callback_url": f"{self.url}/callback", "callback_token": "t",
+        }  # fmt: skip
         await self.api("dispatches", {"event_type": "pull_request", "client_payload": payload})
 
     async def dispatch_and_settle(self):

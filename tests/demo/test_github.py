@@ -115,13 +115,7 @@ async def test_one_job_of_a_run_can_be_run_again(client):
 async def test_runs_are_found_by_their_date_of_creation(client):
     run = await client.github.start_run(UPSTREAM)
     day = time.strftime("%Y-%m-%d", time.gmtime(run.created_at / 1000))
-    for wanted, count in {
-        day: 1,
-        f">={day}": 1,
-        f">{day}": 0,
-        f"{day}..*": 1,
-        "<2020-01-01": 0,
-    }.items():
+    for wanted, count in {day: 1, f">={day}": 1, f">{day}": 0, f"{day}..*": 1, "<2020-01-01": 0}.items():
         params = f"/repos/{UPSTREAM}/actions/runs?created={wanted}"
         assert (await client.call("GET", params))[1]["total_count"] == count, wanted
     bad = f"/repos/{UPSTREAM}/actions/runs?created=soon"
@@ -373,14 +367,10 @@ async def test_dispatches_are_validated_as_by_github(client, body, status):
 
 
 COMMENTS = {
-    "a word": ("hello", 201),
-    "nothing": ("", 422),
-    "blanks": (" \n", 422),
-    "no text": (None, 422),
-    "65,536 characters": ("x" * 65_536, 201),
-    "65,537 characters": ("x" * 65_537, 422),
+    "a word": ("hello", 201), "nothing": ("", 422), "blanks": (" \n", 422), "no text": (None, 422),
+    "65,536 characters": ("x" * 65_536, 201), "65,537 characters": ("x" * 65_537, 422),
     "65,536 characters of four bytes": ("😀" * 65_536, 201),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "status"), COMMENTS.values(), ids=COMMENTS)

@@ -189,16 +189,12 @@ async def test_commits_that_a_forced_push_took_away_are_forgotten_in_time(client
 
 
 APP_TOKENS = {
-    "as documented": ({}, 200),
-    "lifetime of ten minutes": ({"exp": 600}, 200),
-    "lifetime over ten minutes": ({"exp": 601}, 401),
-    "expired": ({"exp": 0}, 401),
-    "no expiry": ({"exp": None}, 401),
-    "issued within a minute from now": ({"iat": 60}, 200),
-    "issued further in the future": ({"iat": 61}, 401),
-    "no time of issue": ({"iat": None}, 401),
+    "as documented": ({}, 200), "lifetime of ten minutes": ({"exp": 600}, 200),
+    "lifetime over ten minutes": ({"exp": 601}, 401), "expired": ({"exp": 0}, 401),
+    "no expiry": ({"exp": None}, 401), "issued within a minute from now": ({"iat": 60}, 200),
+    "issued further in the future": ({"iat": 61}, 401), "no time of issue": ({"iat": None}, 401),
     "another issuer": ({"iss": "1"}, 401),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("claims", "status"), APP_TOKENS.values(), ids=APP_TOKENS)
@@ -436,11 +432,7 @@ async def test_a_fault_before_prevents_the_call_and_a_fault_after_only_its_respo
     assert (await client.call("POST", path, {"body": "three"}))[0] == 201
     assert [each.body for each in client.github.comments(pull)] == ["two", "three"]
     posts = [each for each in client.github.calls if each.path.endswith("/comments")]
-    assert [(each.status, each.faulted) for each in posts] == [
-        (502, True),
-        (504, True),
-        (201, False),
-    ]
+    assert [(each.status, each.faulted) for each in posts] == [(502, True), (504, True), (201, False)]
 
 
 async def test_a_call_with_a_dropped_connection_takes_effect_only_with_after(client):

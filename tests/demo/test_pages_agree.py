@@ -19,38 +19,14 @@ from tests.demo import questions
 from tests.walk import find_dead_links, walk
 
 START = (
-    f"/{participants.UPSTREAM}",
-    f"/hud/{participants.UPSTREAM}/main",
-    "/failures",
-    "/oot",
-    "/oot/metrics",
+    f"/{participants.UPSTREAM}", f"/hud/{participants.UPSTREAM}/main", "/failures", "/oot", "/oot/metrics",
     "/oot/levels",
-)
+)  # fmt: skip
 SEVERAL = (
-    "broken since",
-    "last good",
-    "failures in a row",
-    "red commits",
-    "full result",
-    "commits that count",
-    "jobs",
-    "failed",
-    "machine hours",
-    "Flaky",
-    "Broken",
-    "took",
-    "queued",
-    "upstream's jobs passed",
-    "pass rate",
-    "Failed",
-    "Runs",
-    "cpu avg",
-    "memory avg",
-    "gpu avg",
-    "total of Failed",
-    "gate",
-    "mark",
-)  # facts that stand in several places of the demo: none of them may get lost on the way to the comparison
+    "broken since", "last good", "failures in a row", "red commits", "full result", "commits that count",
+    "jobs", "failed", "machine hours", "Flaky", "Broken", "took", "queued", "upstream's jobs passed",
+    "pass rate", "Failed", "Runs", "cpu avg", "memory avg", "gpu avg", "total of Failed", "gate", "mark",
+)  # facts that stand in several places of the demo: none of them may get lost on the way to the comparison  # fmt: skip
 SOME = 8  # pages of one kind that are opened by default
 LATER = {  # pages that answer a question (docs/questions.md) later in the scenario: nightly, test_questions.py
     f"/{participants.UPSTREAM}/pull/2",

@@ -205,7 +205,7 @@ L2:
 - {{repo: {L2}, events: [push], deletions: true}}
 - {{repo: {L3}, events: [push], refs: [main], deletions: true}}
 - {{repo: {L4}, events: [push], refs: ["refs/heads/**", "refs/tags/**"], deletions: true, answers: all}}
-""",
+"""
     )
     for ref, backends in {"topic": [L2, L4], "refs/tags/v1": [L4]}.items():
         github.dispatches.clear()
@@ -233,7 +233,7 @@ L2:
 
 async def test_an_entrys_own_actions_come_before_the_setting(bot, github):
     await bot.list_backends(
-        f"L2: [{{repo: {L1}, actions: [opened, ready_for_review]}}, {{repo: {L2}, actions: synchronize}}, {L3}]",
+        f"L2: [{{repo: {L1}, actions: [opened, ready_for_review]}}, {{repo: {L2}, actions: synchronize}}, {L3}]"
     )
     pull = await github.open_pull(UPSTREAM, draft=True)
     await bot.settle()

@@ -206,12 +206,8 @@ async def seen(bot, github, pull):
     dead = [row["error"] for row in await bot.rows("task") if row["state"] == "dead"]
     told = sorted({one.repo.full_name for one in github.dispatches})  # at least once
     return {
-        "dispatches": sorted(dispatches),
-        "jobs": sorted(jobs),
-        "checks": checks,
-        "dead": dead,
-        "told": told,
-    }
+        "dispatches": sorted(dispatches), "jobs": sorted(jobs), "checks": checks, "dead": dead, "told": told,
+    }  # fmt: skip
 
 
 @pytest.mark.logic

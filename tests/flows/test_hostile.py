@@ -130,12 +130,8 @@ async def report(bot, word):
         {"name": f"test {word}", "file": "src/operator.py", "line": 1, "message": word},
     ]  # fmt: skip
     said = {
-        "name": word,
-        "url": word,
-        "artifact_url": word,
-        "environment": {word: word},
-        "failed_tests": tests,
-    }
+        "name": word, "url": word, "artifact_url": word, "environment": {word: word}, "failed_tests": tests,
+    }  # fmt: skip
     status, _ = await bot.report(bot.dispatch(L4), conclusion="failure", job=word, **said)
     return status
 
@@ -166,16 +162,8 @@ async def test_a_strangers_words_do_nothing_on_the_pull_request(bot, github, kin
 
 
 NAMES = [
-    "build:cuda",
-    "build/cuda",
-    "a / b",
-    "a  b",
-    "测试 🚀",
-    "x" * 300 + "1",
-    "x" * 300 + "2",
-    "<b>&amp;",
-    "null",
-]
+    "build:cuda", "build/cuda", "a / b", "a  b", "测试 🚀", "x" * 300 + "1", "x" * 300 + "2", "<b>&amp;", "null",
+]  # fmt: skip
 IDS = ["8d0c4c1e-7b1f-4a52-9d2e-0d6f2b9c41aa", "900:1"]
 
 

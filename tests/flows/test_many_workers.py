@@ -41,13 +41,7 @@ async def workers(settings, clock, number, *, router=None, kinds, periodic=None)
         for _ in range(number):
             context = await stack.enter_async_context(make_context(settings, clock=clock))
             made.append(
-                Worker(
-                    context,
-                    router=router or Router(),
-                    kinds=kinds,
-                    periodic=periodic or {},
-                    poll=LOOK,
-                )
+                Worker(context, router=router or Router(), kinds=kinds, periodic=periodic or {}, poll=LOOK)
             )
         working = [asyncio.create_task(one.run()) for one in made]
         try:

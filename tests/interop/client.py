@@ -71,18 +71,13 @@ class Client:
         """Return the member `workflow`, with the optional inputs that were given."""
         now = datetime.fromtimestamp(self.bot.clock.now() / 1000, UTC).isoformat().replace("+00:00", "Z")
         fields = {
-            "schema_version": "1",
-            "status": status,
+            "schema_version": "1", "status": status,
             "conclusion": conclusion.strip() or None if status == "completed" else None,
-            "name": self.workflow,
-            "url": f"https://github.com/{self.repo}/actions/runs/{self.run_id}",
-            "run_attempt": self.run_attempt,
-            "job_name": self.job,
-            "check_run_id": self.check_run_id,
-            "run_id": self.run_id,
-            "started_at": now if status == "in_progress" else None,
+            "name": self.workflow, "url": f"https://github.com/{self.repo}/actions/runs/{self.run_id}",
+            "run_attempt": self.run_attempt, "job_name": self.job, "check_run_id": self.check_run_id,
+            "run_id": self.run_id, "started_at": now if status == "in_progress" else None,
             "completed_at": now if status == "completed" else None,
-        }
+        }  # fmt: skip
         return fields | inputs
 
     async def post(self, body):
