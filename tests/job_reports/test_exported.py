@@ -18,7 +18,7 @@ async def copies(bot):
     """The objects of all files, as a sink of the layout `upstream` writes them: key -> lines."""
     keys = [(one["repository_id"], one["object_id"]) for one in await bot.rows("ci_source")]
     found = {}
-    for export in exports.DOCUMENT_EXPORTS:
+    for export in exports.EXPORTS:
         shape = export.shapes["upstream"]
         async with bot.store.read() as tx:
             rows = await load(shape.read)(tx, export, keys)
