@@ -117,16 +117,10 @@ def flip_bytes(raw, chance):
 def huge_number(raw, chance):
     digits = chance.choice(
         (
-            b"9" * 400,
-            b"-" + b"9" * 30,
-            b"1e400",
-            b"1e-400",
-            b"NaN",
-            b"-0",
-            b"0" * 20 + b"1",
+            b"9" * 400, b"-" + b"9" * 30, b"1e400", b"1e-400", b"NaN", b"-0", b"0" * 20 + b"1",
             b"1." + b"0" * 5_000 + b"1",
         )
-    )
+    )  # fmt: skip
     return raw.replace(b": 1", b": " + digits, 1)
 
 
@@ -140,17 +134,7 @@ def named(path):
 
 
 CHANGES = (
-    replace,
-    replace,
-    replace,
-    remove,
-    remove,
-    swap,
-    swap,
-    null_an_object,
-    null_an_object,
-    ghosts,
-    bury,
+    replace, replace, replace, remove, remove, swap, swap, null_an_object, null_an_object, ghosts, bury,
     lengthen,
-)
+)  # fmt: skip
 DAMAGES = (truncate, repeat_a_key, repeat_a_key, flip_bytes, huge_number, nest_deeply)

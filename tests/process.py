@@ -99,14 +99,10 @@ def options_for(
     """What `serve` needs to know, as environment names without their prefix."""
     (folder / "allowlist.yml").write_text(ALLOWLIST)
     options = {
-        "APP_ID": str(app_id),
-        "PRIVATE_KEY": private_key,
-        "WEBHOOK_SECRET": SECRET,
-        "UPSTREAM_REPO": UPSTREAM,
-        "ALLOWLIST": str(folder / "allowlist.yml"),
-        "GITHUB_API_URL": api_url,
+        "APP_ID": str(app_id), "PRIVATE_KEY": private_key, "WEBHOOK_SECRET": SECRET,
+        "UPSTREAM_REPO": UPSTREAM, "ALLOWLIST": str(folder / "allowlist.yml"), "GITHUB_API_URL": api_url,
         "ADMIN_TOKEN": ADMIN_TOKEN,
-    }
+    }  # fmt: skip
     if issuer:
         options["OIDC_ISSUERS"] = json.dumps([{"issuer": issuer.url, "repository_claim": "repository"}])
     return options

@@ -66,18 +66,13 @@ async def tell(bot, github):
     await bot.wait(60)
     signature = (await bot.get("/api/ci/failures"))[1]["failures"][0]["signature"]
     return {
-        "job": f"/{UPSTREAM}/job/{job.id}",
-        "run": f"/{UPSTREAM}/run/{run.id}",
-        "log": f"/{UPSTREAM}/job/{job.id}/log",
-        "log-begin": f"/{UPSTREAM}/job/{job.id}/log?line=1",
+        "job": f"/{UPSTREAM}/job/{job.id}", "run": f"/{UPSTREAM}/run/{run.id}",
+        "log": f"/{UPSTREAM}/job/{job.id}/log", "log-begin": f"/{UPSTREAM}/job/{job.id}/log?line=1",
         "upload": f"/{L4}/upload/{upload['upload']}",
         "log-search": f"/{UPSTREAM}/commit/{pull.head_sha}/logs?q=test_.*(FAILED|PASSED)",
-        "failures": "/failures",
-        "failure": f"/failures/{signature}",
-        "storage": f"/{UPSTREAM}/storage",
-        "pull": f"/{UPSTREAM}/pull/{pull.number}",
-        "commit": f"/{UPSTREAM}/commit/{pull.head_sha}",
-    }
+        "failures": "/failures", "failure": f"/failures/{signature}", "storage": f"/{UPSTREAM}/storage",
+        "pull": f"/{UPSTREAM}/pull/{pull.number}", "commit": f"/{UPSTREAM}/commit/{pull.head_sha}",
+    }  # fmt: skip
 
 
 async def _run(bot, github, event, conclusion, *, sha):

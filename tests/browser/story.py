@@ -12,9 +12,7 @@ from tests.harness import L2, L3, L4, UPSTREAM
 from tests.sums import count_changed
 
 DAY = 86_400_000
-OF_FEATURES = {
-    DisabledSettings: DisabledSettings(ci_disable="suggest"),
-}
+OF_FEATURES = {DisabledSettings: DisabledSettings(ci_disable="suggest")}
 BACKENDS = {  # name -> level, chance of success, seconds a job takes
     L4: (4, 0.97, 1_900), "org/gpu-next": (4, 0.9, 2_700), L3: (3, 0.93, 900), "vela/riscv-vector": (3, 0.75, 5_400),
     "org/fpga-sim": (3, 0.99, 700), L2: (2, 0.86, 300), "quartz/photon": (2, 0.55, 12_000),

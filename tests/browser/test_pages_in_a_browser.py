@@ -271,7 +271,7 @@ async def test_links_between_pages_lead_somewhere(bot):
 
 
 async def test_what_two_pages_show_is_the_same(bot):
-    """Of the whole demo: tests/demo/test_pages_agree.py, by night."""
+    """Of the whole demo: tests/demo/test_month.py, by night."""
     start = (PAGES["home"], PAGES["grid"], "/failures", "/oot", "/oot/metrics", "/oot/levels")
     pages = await walk(bot.http, bot.url, start=start, alike=ALIKE)
     assert shown_facts.disagreements(pages) == {}

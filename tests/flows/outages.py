@@ -21,22 +21,12 @@ ASKED = "/attempts"
 def log_row(github, event, payload, *, guid=None, status=502, repository_id=5):
     """Put one more row into GitHub's log of deliveries to our App, as if it had been tried now."""
     row = Delivery(
-        id=github.state.new_id(),
-        guid=guid or str(uuid.uuid4()),
-        app=github.app,
-        event=event,
-        action=payload.get("action"),
-        payload=payload,
-        raw=json.dumps(payload).encode(),
-        headers={},
-        status="OK" if status == 202 else "failed to connect to host",
-        status_code=status,
-        delivered_at=github.state.now(),
-        duration=0.1,
-        redelivery=False,
-        repository_id=repository_id,
+        id=github.state.new_id(), guid=guid or str(uuid.uuid4()), app=github.app, event=event,
+        action=payload.get("action"), payload=payload, raw=json.dumps(payload).encode(), headers={},
+        status="OK" if status == 202 else "failed to connect to host", status_code=status,
+        delivered_at=github.state.now(), duration=0.1, redelivery=False, repository_id=repository_id,
         installation_id=1,
-    )
+    )  # fmt: skip
     github.deliveries.append(row)
     return row
 
