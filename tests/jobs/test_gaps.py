@@ -308,7 +308,7 @@ async def state(bot):
 )
 async def test_two_failures_of_one_new_test_are_a_breakage(bot, github, pushes, expected):
     for names in pushes:
-        await push_names(bot, github, *failing)
+        await push_failing(bot, github, *names)
     assert await state(bot) == expected
 
 
