@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import agreement
-from tests.flows.outages import NOWHERE
+from tests.flows.scenarios import NOWHERE
 from tests.harness import UPSTREAM
 
 STORIES = frozenset(

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from bot.ingest.tables import delivery, records
 from tests.command import ootbot
-from tests.flows.outages import ASKED, NOWHERE, ROUND, a_job, asked_for, log_row, metric, stored, unseen
+from tests.flows.scenarios import ASKED, NOWHERE, ROUND, a_job, asked_for, log_row, metric, stored, unseen
 from tests.harness import L4, SECRET, UPSTREAM, UPSTREAM_ID, make_settings, running
 from tests.ingest.histories import HISTORIES, REPOSITORY
 from tests.older_bodies import OLDER, as_stored_before

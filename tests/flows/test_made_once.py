@@ -8,7 +8,7 @@ import pytest
 
 from bot.queue import tasks
 from tests import harness
-from tests.hanging import HANGS, HoldingClock
+from tests.flows.scenarios import HANGS, HoldingClock
 from tests.harness import L4, UPSTREAM
 from tests.process import PATIENCE, until
 from tests.serving import SQLITE

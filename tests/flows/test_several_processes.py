@@ -15,9 +15,8 @@ import pytest
 import sqlalchemy as sa
 
 from bot.core.clock import SystemClock
-from tests import processes
 from tests.harness import SECRET, UPSTREAM, UPSTREAM_ID, sign
-from tests.process import ADMIN_TOKEN, PATIENCE, ROOT, Process, options_for, until
+from tests.process import ADMIN_TOKEN, PATIENCE, ROOT, Process, children, name_of, named, options_for, until
 from tests.serving import POSTGRES, converse
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -73,7 +72,7 @@ class Processes:
         return not await self.missing()
 
     def others(self):
-        return processes.named(self.process.pid)
+        return named(self.process.pid)
 
     def priorities(self):
         """How nice each is to others, by name."""
@@ -180,7 +179,7 @@ async def test_none_outlives_the_one_that_listens_and_the_next_starts_at_once(tm
         await served.process.ended()
         ready = await served.process.start()
         await asyncio.wait_for(ready.wait(), PATIENCE)
-        assert not any(map(processes.name, others.values()))
+        assert not any(map(name_of, others.values()))
         assert await served.deliver("after") == 202
         await eventually(lambda: served.handled("after"), "its handling")
 
@@ -322,7 +321,7 @@ async def start(tmp_path, app_key):
 
 async def test_on_one_core_one_process_does_everything(start):
     served = await start(ONE_CORE)
-    assert processes.children(served.process.pid) == []
+    assert children(served.process.pid) == []
     assert await served.ready()
     assert await served.deliver("alone") == 202
     await eventually(lambda: served.handled("alone"), "its handling")
@@ -330,7 +329,7 @@ async def test_on_one_core_one_process_does_everything(start):
 
 async def test_where_no_process_can_be_started_one_does_everything(start):
     served = await start(TWO_CORES + NO_FORK)
-    assert processes.children(served.process.pid) == []
+    assert children(served.process.pid) == []
     assert any("more processes cannot be started" in line for line in served.process.said)
     assert await served.ready()
     assert await served.deliver("alone") == 202
@@ -339,7 +338,7 @@ async def test_where_no_process_can_be_started_one_does_everything(start):
 
 async def test_nothing_needs_a_temporary_folder_that_can_be_written(start):
     served = await start(TWO_CORES + NO_TMP)
-    assert len(processes.children(served.process.pid)) == 2
+    assert len(children(served.process.pid)) == 2
     assert await served.deliver("stored") == 202
     await eventually(lambda: served.handled("stored"), "its handling")
     assert (await served.get("/oot", **ADMIN))[0] == 200

@@ -11,8 +11,18 @@ import pytest
 
 from bot.demo.github import payloads
 from tests.command import ootbot
-from tests.flows.outages import NOWHERE, ROUND, a_job, asked_for, log_row, metric, silently, stored, unseen
-from tests.flows.scenarios import base_left_before_its_event_arrives
+from tests.flows.scenarios import (
+    NOWHERE,
+    ROUND,
+    a_job,
+    asked_for,
+    base_left_before_its_event_arrives,
+    log_row,
+    metric,
+    silently,
+    stored,
+    unseen,
+)
 from tests.harness import L3, L4, UPSTREAM, make_settings, running
 from tests.serving import SQLITE
 

@@ -237,7 +237,7 @@ KEYED = ("oot_dispatch", "oot_check", "oot_comment", "oot_workflow_job", "oot_me
 
 
 async def failed_gate(bot, github):
-    """A pull request whose backend failed_gate, and whose gate says so."""
+    """A pull request whose backend failed, and whose gate says so."""
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
     await bot.report(bot.dispatch(L4), conclusion="failure")
