@@ -7,13 +7,7 @@ import pytest
 
 @pytest.mark.parametrize(
     "refusal",
-    [
-        (503, {"ok": False}),
-        (429, {"ok": False}),
-        (408, {"ok": False}),
-        (502, "<html>"),
-        ("reset", None),
-    ],
+    [(503, {"ok": False}), (429, {"ok": False}), (408, {"ok": False}), (502, "<html>"), ("reset", None)],
     ids=lambda refusal: str(refusal[0]),
 )
 async def test_a_report_survives_a_bot_that_is_away(service, job, refusal):

@@ -130,12 +130,7 @@ async def test_another_ci_brings_its_own_token(service, job, handed_over):
     else:
         job.environment["OOTBOT_TOKEN"] = "theirs"
 
-    told = {
-        "status": "in_progress",
-        "workflow-name": "pipeline",
-        "job-name": "a/b",
-        "run-id": "8d-1",
-    }
+    told = {"status": "in_progress", "workflow-name": "pipeline", "job-name": "a/b", "run-id": "8d-1"}
     code, output = await job.run(*command, *(f"--{key}={value}" for key, value in told.items()))
 
     assert (code, output) == (0, "ootbot took the report: accepted\n")
@@ -146,12 +141,7 @@ async def test_another_ci_brings_its_own_token(service, job, handed_over):
 
 async def test_another_ci_is_told_what_is_missing(service, job):
     job.environment = {"PATH": job.environment["PATH"]}
-    command = [
-        sys.executable,
-        str(ACTION / "report.py"),
-        "--event=event.json",
-        "--status=in_progress",
-    ]
+    command = [sys.executable, str(ACTION / "report.py"), "--event=event.json", "--status=in_progress"]
 
     code, output = await job.run(*command)
     assert (code, output) == (1, "error: `workflow-name` is needed outside GitHub Actions\n")

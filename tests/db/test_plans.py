@@ -23,10 +23,7 @@ GROWING = {
     "oot_rerun",
     "oot_run",
     *records,
-} - {
-    "repository",
-    "installation",
-}
+} - {"repository", "installation"}
 SCAN = re.compile(r"SCAN (\w+)(?: USING (?:COVERING )?INDEX (\w+))?")
 PARTIAL = {
     index.name

@@ -77,10 +77,7 @@ def full(level, keys):
         ("L3: {npu: {tpu: org/a}}", "line 1: `tpu` is not a repository"),
         ("L3: {npu: {repo: org/a, device: tpu}}", "line 1: the device is `tpu` here and `npu` ab"),
         # twice
-        (
-            "L1: [org/a]\nL2:\n- Org/A",
-            r"line 3: the repository `Org/A` is already on line 1 \(L1\)",
-        ),
+        ("L1: [org/a]\nL2:\n- Org/A", r"line 3: the repository `Org/A` is already on line 1 \(L1\)"),
         ("L3: {npu: org/a}\nL4: {NPU: org/b}", "line 2: the device `NPU` is already on line 1"),
         ("L4: [{npu: org/a}, {npu: org/b}]", "line 1: the device `npu` is already on line 1"),
         ("L3:\n  npu: org/a\n  npu: org/b", "line 3: `npu` is already on line 2"),
@@ -141,10 +138,7 @@ def full(level, keys):
         (full("L2", "job_timeout: 1:30"), "line 2: `1:30` is not a duration"),
         (full("L2", "job_timeout: [6h]"), "line 2: a list is not a duration"),
         (full("L2", "start_timeout: 36d"), "line 2: `36d` is too long: write at most `35d`"),
-        (
-            full("L2", "workflow_file: .github/ci.yml, dispatch: workflow"),
-            "line 2: .* without folder",
-        ),
+        (full("L2", "workflow_file: .github/ci.yml, dispatch: workflow"), "line 2: .* without folder"),
         ("L3: {gate: org/a}", "line 1: `gate` is reserved"),
         ("L4: [{repo: org/a, device: Policy}]", "line 1: `Policy` is reserved"),
     ],
@@ -187,8 +181,7 @@ def test_every_name_github_allows_is_a_repository(repo):
 
 
 @pytest.mark.parametrize(
-    "login",
-    ["-a", "a-", "a--b", "a b", "@@a", "'@'", "''", "a.b", "a" * 40, "org/team", "ü", "a[bot]"],
+    "login", ["-a", "a-", "a--b", "a b", "@@a", "'@'", "''", "a.b", "a" * 40, "org/team", "ü", "a[bot]"]
 )
 def test_what_cannot_be_a_login_is_refused(login):
     quoted = "'" + login.strip("'") + "'"
@@ -210,21 +203,7 @@ def test_what_fits_in_no_label_cannot_be_a_device(device):
 
 @pytest.mark.parametrize(
     "number",
-    [
-        "0",
-        "-1",
-        "+1",
-        "1.0",
-        "1e3",
-        "1_000",
-        "010",
-        "0x10",
-        "true",
-        "'5'",
-        "[5]",
-        "9" * 19,
-        "9" * 5_000,
-    ],
+    ["0", "-1", "+1", "1.0", "1e3", "1_000", "010", "0x10", "true", "'5'", "[5]", "9" * 19, "9" * 5_000],
 )
 @pytest.mark.parametrize("key", ["repository_id", "rate_limit"])
 def test_a_number_is_plain_digits_within_bounds(key, number):

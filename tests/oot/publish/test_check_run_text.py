@@ -40,10 +40,7 @@ def test_a_name_is_the_device_or_else_the_repository():
     assert check(backend("npu")).name == "oot / npu"
     assert check(backend("npu", device=None)).name == "oot / org/npu"
     assert gate().name == "oot / gate"
-    assert [run.name for run in per_job(red())] == [
-        "oot / npu / ci / unit",
-        "oot / npu / ci / build",
-    ]
+    assert [run.name for run in per_job(red())] == ["oot / npu / ci / unit", "oot / npu / ci / build"]
 
 
 COUNTED = job("unit", passed=8430, failed=0, skipped=20, minutes=31)
@@ -56,10 +53,7 @@ COUNTED = job("unit", passed=8430, failed=0, skipped=20, minutes=31)
         (backend("npu", state=State.QUEUED, attempt=2), "queued, attempt 2"),
         (backend("npu", state=RUNNING), "running"),
         (backend("npu", *DONE, job("d", None), state=RUNNING), "3 done, 1 running"),
-        (
-            backend("npu", job("a", "failure"), job("b", None), state=RUNNING),
-            "1 done (1 failed), 1 running",
-        ),
+        (backend("npu", job("a", "failure"), job("b", None), state=RUNNING), "1 done (1 failed), 1 running"),
         (backend("npu", *DONE, state=State.CONFIRMING), "reported success, being confirmed"),
         (backend("npu", state=HELD), "needs oot/ok-to-test"),
         (backend("npu", COUNTED), "8430 passed, 20 skipped in 31 min (L4)"),
@@ -71,10 +65,7 @@ COUNTED = job("unit", passed=8430, failed=0, skipped=20, minutes=31)
             backend("npu", *DONE, job("d", "failure"), job("e", "stale", minutes=31), state=FAILURE),
             "2 of 5 jobs failed in 31 min (L4)",
         ),
-        (
-            backend("npu", COUNTED, job("lint", "failure"), state=FAILURE),
-            "1 of 2 jobs failed in 31 min (L4)",
-        ),
+        (backend("npu", COUNTED, job("lint", "failure"), state=FAILURE), "1 of 2 jobs failed in 31 min (L4)"),
         (
             backend("npu", job("a", "failure"), job("b", None), state=FAILURE),
             "1 of 2 jobs failed, 1 still running (L4)",

@@ -17,21 +17,9 @@ OK, OFF = backend("ok"), {"ignored_by": "carol", "ignored_reason": "lab is movin
         ([], "success", "no blocking backend"),
         ([backend("a", state=FAILURE, level=3)], "success", "no blocking backend"),
         ([OK], "success", "1 blocking backend passed"),
-        (
-            [OK, backend("b"), backend("c", level=3, state=FAILURE)],
-            "success",
-            "2 blocking backends passed",
-        ),
-        (
-            [OK, backend("b", state=FAILURE, **OFF)],
-            "success",
-            "1 blocking backend passed, 1 ignored",
-        ),
-        (
-            [OK, backend("b", state=RUNNING, **OFF)],
-            "success",
-            "1 blocking backend passed, 1 ignored",
-        ),
+        ([OK, backend("b"), backend("c", level=3, state=FAILURE)], "success", "2 blocking backends passed"),
+        ([OK, backend("b", state=FAILURE, **OFF)], "success", "1 blocking backend passed, 1 ignored"),
+        ([OK, backend("b", state=RUNNING, **OFF)], "success", "1 blocking backend passed, 1 ignored"),
         (
             [OK, backend("tpu", state=RUNNING), backend("npu", state=State.QUEUED)],
             None,
@@ -44,11 +32,7 @@ OK, OFF = backend("ok"), {"ignored_by": "carol", "ignored_reason": "lab is movin
             None,
             "waiting for tpu; needs oot/ok-to-test",
         ),
-        (
-            [OK, backend("npu", state=FAILURE), backend("tpu", state=RUNNING)],
-            "failure",
-            "npu failed",
-        ),
+        ([OK, backend("npu", state=FAILURE), backend("tpu", state=RUNNING)], "failure", "npu failed"),
         ([OK, backend("npu", state=State.CANCELLED)], "failure", "npu cancelled"),
         ([OK, backend("npu", state=State.NEUTRAL)], "failure", "npu neutral"),
         ([OK, backend("npu", state=State.TIMED_OUT)], "failure", "npu timed out"),
