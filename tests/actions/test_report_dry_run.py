@@ -1,7 +1,5 @@
 """A dry run sends nothing, shows what would be sent, and says by its exit code whether anything is wrong."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The action's script: what it tells of failed tests."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The action's files: its expressions, its inputs, its README."""
 
-from __future__ import annotations
-
 import re
 
 import yaml

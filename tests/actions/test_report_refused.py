@@ -1,7 +1,5 @@
 """The action's script where the bot is away, refuses or is attacked through it."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """The action's script: what it reports about a job."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """The action's script keeps what could not be delivered, and sends it again."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 

@@ -1,7 +1,5 @@
 """`ootbot backup`: a copy made under load, restored, holds everything that was acknowledged before it began."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

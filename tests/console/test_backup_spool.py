@@ -1,7 +1,5 @@
 """A backup holds what the spool holds: deliveries that were acknowledged and not moved into the inbox yet."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 

@@ -1,7 +1,5 @@
 """Text from outside stays text, wherever it is put."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 

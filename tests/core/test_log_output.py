@@ -1,7 +1,5 @@
 """What does a traceback in the log show?"""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

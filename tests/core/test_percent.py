@@ -1,7 +1,5 @@
 """How are rates shown? Rounded, but never over the edge of a grade, nor to all or nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.core.text import percent

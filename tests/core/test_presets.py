@@ -1,7 +1,5 @@
 """Presets: one name sets several options, an own one wins, and all of it can be printed and is documented."""
 
-from __future__ import annotations
-
 import dataclasses
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Durations, as options and the allowlist write them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Keys of objects lead nowhere else, whatever their parts are; what JSON has no number for is a text."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """SQLite's statements run in the loop's thread: do others in the loop get to run beside many of them?"""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

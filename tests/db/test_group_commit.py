@@ -1,7 +1,5 @@
 """Group commit: batches, limits, errors of single items, time-out."""
 
-from __future__ import annotations
-
 import asyncio
 
 from bot.core.errors import StoreUnavailable

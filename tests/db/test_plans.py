@@ -1,7 +1,5 @@
 """Query plans: no statement of a whole story scans a table that only grows."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

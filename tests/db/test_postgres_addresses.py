@@ -1,7 +1,5 @@
 """Which addresses of PostgreSQL work, and which servers are refused, each in one sentence?"""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

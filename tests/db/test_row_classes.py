@@ -1,7 +1,5 @@
 """A row is declared once: its class makes the table, types what is read, and refuses statements that differ."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 import pytest

@@ -1,7 +1,5 @@
 """`Store.write`: what several write at the same moment, and what becomes of it where one of them fails."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 

@@ -1,7 +1,5 @@
 """SQLite's statements are handed to another thread, or run in the calling one: is a transaction what it was?"""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import sqlite3

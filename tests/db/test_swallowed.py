@@ -1,7 +1,5 @@
 """A network that swallows everything on existing connections while new ones would work."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """Inserting what is missing and changing what is there, with statements that are built once."""
 
-from __future__ import annotations
-
 import pytest
 import sqlalchemy as sa
 

@@ -1,7 +1,5 @@
 """Is the systemd unit one, and is it hardened? `systemd-analyze` says so where it is at hand."""
 
-from __future__ import annotations
-
 import configparser
 import re
 import shlex

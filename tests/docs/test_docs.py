@@ -1,7 +1,5 @@
 """Is what the documents say there? Links with their anchors, command lines with their options, names of settings."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Are the lines of documents short enough for a difference to be read? A sentence is a line, a long one several."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

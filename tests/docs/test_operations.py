@@ -1,7 +1,5 @@
 """Are the numbers by which an operator plans those of the code?"""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

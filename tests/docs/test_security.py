@@ -1,7 +1,5 @@
 """Does the security model name what lifts it, and the limits as they are?"""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Helpers for tests of pages: their text, links and escaping, and rows as reports leave them."""
 
-from __future__ import annotations
-
 import html
 import re
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """The page of a backend: grid of its jobs, failing tests, CSV, and the same numbers everywhere."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io

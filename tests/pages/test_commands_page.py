@@ -1,7 +1,5 @@
 """What does this command do? The page that says it for each, and the search that leads there."""
 
-from __future__ import annotations
-
 from bot.features import FEATURES
 from bot.oot.commands.syntax import VERBS, describe_commands, further_commands
 from tests.pages.page_checks import page_text

@@ -1,7 +1,5 @@
 """The page of a commit that was pushed or tested at night."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.oot.results import jobs

@@ -1,7 +1,5 @@
 """Dispatches under way: what waits to be sent, for approval or for a report, what runs, and for how long."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.harness import L2, L3, L4, UPSTREAM

@@ -1,7 +1,5 @@
 """Do the pages of a fresh installation make sense to whoever opens them first? No number that contradicts its neighbour."""
 
-from __future__ import annotations
-
 import re
 
 import aiohttp

@@ -1,7 +1,5 @@
 """Does a pull request's page say what the gate says? In words, and whatever backends do that nobody waits for."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

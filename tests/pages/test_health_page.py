@@ -1,7 +1,5 @@
 """The health page: backends that turned red or green, fell silent, or keep pull requests waiting."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The levels page: readiness for promotion or demotion, and the time a backend has been at its level."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.harness import ALLOWLIST, L2, L3, L4

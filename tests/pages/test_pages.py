@@ -1,7 +1,5 @@
 """Pages in general: what people see, and what a backend's words cannot do there."""
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -1,7 +1,5 @@
 """Nothing of a private repository is told without the admin token, whatever it is called."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The JSON of the health page, pull requests, jobs and the allowlist."""
 
-from __future__ import annotations
-
 import html
 import re
 

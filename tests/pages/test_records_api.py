@@ -1,7 +1,5 @@
 """The JSON of records: rows, pages of rows, their history."""
 
-from __future__ import annotations
-
 import uuid
 
 import pytest

@@ -1,7 +1,5 @@
 """Pages reload themselves where something runs or when asked to; it can always be stopped."""
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What does the home of a repository say, its list of pull requests, and a page that is not there?"""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.harness import L3, L4, UPSTREAM

@@ -1,7 +1,5 @@
 """Does the one box find what a text names, and nothing that may not be shown?"""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 import pytest

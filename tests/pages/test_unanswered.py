@@ -1,7 +1,5 @@
 """A backend's page lists the dispatches that ended without a report, and why."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Who may see what, while nobody has told us whether upstream is private?"""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

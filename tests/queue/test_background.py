@@ -1,7 +1,5 @@
 """Tasks of the background, such as downloads, never keep the others waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

@@ -1,7 +1,5 @@
 """Does a claim take what is due, whatever else waits?"""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from bot.queue import tasks

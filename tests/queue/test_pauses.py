@@ -1,7 +1,5 @@
 """A task that says so pauses, and one that failed: requests for its key gather for a moment, others do not wait."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

@@ -1,7 +1,5 @@
 """Charts: where values lie, what the axes say, and where points lead."""
 
-from __future__ import annotations
-
 import re
 
 from bot.core.text import duration, percent

@@ -1,7 +1,5 @@
 """The client's address: the peer, or what trusted proxies forwarded."""
 
-from __future__ import annotations
-
 import pytest
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict

@@ -1,7 +1,5 @@
 """Does a common generator make a client of the OpenAPI document that imports and works?"""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

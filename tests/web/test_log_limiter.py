@@ -1,7 +1,5 @@
 """What do strangers leave in the log? A few lines a minute, and nothing that a terminal would obey."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 

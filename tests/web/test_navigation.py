@@ -1,7 +1,5 @@
 """Do all pages of a repository have the same bar, with what there is to show, and say where one is?"""
 
-from __future__ import annotations
-
 import re
 
 import pytest

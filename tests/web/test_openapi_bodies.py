@@ -1,7 +1,5 @@
 """No operation refuses a body that its schema allows, nor takes one that it does not: clients are made from it."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -1,7 +1,5 @@
 """No operation refuses a query that its schema allows: clients are generated from the document."""
 
-from __future__ import annotations
-
 import re
 from datetime import date
 from urllib.parse import quote

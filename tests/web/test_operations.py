@@ -1,7 +1,5 @@
 """Are the operations still those that clients rely on? openapi_operations.json lists what was agreed on."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A page's state in its title and icon: what is open in a tab can be told from its label."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

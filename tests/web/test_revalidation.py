@@ -1,7 +1,5 @@
 """A browser that has a page already is told so, and keeps the policy that the page came with."""
 
-from __future__ import annotations
-
 from tests.serving import SQLITE
 
 

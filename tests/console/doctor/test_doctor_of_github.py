@@ -1,7 +1,5 @@
 """ootbot doctor: what it says of GitHub, the App, and its installations."""
 
-from __future__ import annotations
-
 import json
 
 from bot.github import manifest

@@ -1,7 +1,5 @@
 """ootbot doctor: what it says of the bot itself: its address, clock, database, allowlist and keys."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import stat

@@ -1,7 +1,5 @@
 """`ootbot bisect start|list|cancel`, beside a running bot."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Pages and JSON of searches, and their marks on the pages of others."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A bot that ends at any moment loses no step and sends none twice."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

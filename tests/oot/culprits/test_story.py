@@ -1,7 +1,5 @@
 """A backend breaks at night over 16 commits: from the command to the sentence that names the culprit."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.flows.scenarios import STRANGER, WRITER, ours, say

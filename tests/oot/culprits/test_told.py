@@ -1,7 +1,5 @@
 """People are told once of a culprit that was found, with the sentence of its page."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests import harness

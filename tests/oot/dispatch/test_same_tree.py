@@ -1,7 +1,5 @@
 """A commit with the same files as one that has passed takes that result over, where the entry says so."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.demo.github import git

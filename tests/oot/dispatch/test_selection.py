@@ -1,7 +1,5 @@
 """Backends run only what is worth running: by changed files, labels, drafts, branches and samples of pushes."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.flows.scenarios import dispatched_to, reasons, states

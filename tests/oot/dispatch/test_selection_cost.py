@@ -1,7 +1,5 @@
 """What selection costs: a push to 100 backends whose `paths` match takes at most a tenth more processor time."""
 
-from __future__ import annotations
-
 import gc
 import time
 

@@ -1,7 +1,5 @@
 """A gate never turns green because nothing ran, unless the entry says so in words."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.flows.scenarios import dispatched_to, states

@@ -1,7 +1,5 @@
 """Hostile names, messages and URLs, by what they try to inject."""
 
-from __future__ import annotations
-
 MENTIONS = [
     "@octocat",
     "@org/team",

@@ -1,7 +1,5 @@
 """The body of check runs: as in its snapshot, within GitHub's limits, and inert whatever it quotes."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

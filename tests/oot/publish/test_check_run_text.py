@@ -1,7 +1,5 @@
 """The text of check runs: names, titles, states, conclusions."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.oot.publish.check import annotate_backend

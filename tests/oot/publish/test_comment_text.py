@@ -1,7 +1,5 @@
 """Text of the pull request's comment, and what a stranger can inject into it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

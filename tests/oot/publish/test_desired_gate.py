@@ -1,7 +1,5 @@
 """The verdict of the gate on given backends; tests/flows/test_gate.py has the whole flow."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.oot.publish.check_text import gate_check

@@ -1,7 +1,5 @@
 """The text of the gate."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.oot.verdict.verdict import State

@@ -1,7 +1,5 @@
 """Which report bodies are taken? A refusal names the field and leaves no trace."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

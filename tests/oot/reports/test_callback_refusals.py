@@ -1,7 +1,5 @@
 """Whose reports are refused, although their token is good? A refusal leaves no row and no check run."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.app import make_app

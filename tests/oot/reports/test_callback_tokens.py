@@ -1,7 +1,5 @@
 """Whose token is believed? Only what a trusted issuer signed for us, just now; without its keys no token is believed."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

@@ -1,7 +1,5 @@
 """Static keys: reports of backends whose CI has no OpenID Connect."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

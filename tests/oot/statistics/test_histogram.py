@@ -1,7 +1,5 @@
 """Times are added up as docs/statistics.md defines it: in steps, whatever their order and parts."""
 
-from __future__ import annotations
-
 import statistics
 
 import pytest

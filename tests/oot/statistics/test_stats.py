@@ -1,7 +1,5 @@
 """Numbers have the meaning that docs/statistics.md defines."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Does a commit's gate pass? One line a case: the level and state of each backend, and what the gate says."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import pytest

@@ -1,7 +1,5 @@
 """What is the verdict on a backend, and does its gate pass? One line a case; drawings.py explains the lines."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import permutations
 
