@@ -1,5 +1,7 @@
 """What a simulated GitHub was asked, answered and sent, compared with GitHub's description, each form of it once."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import re

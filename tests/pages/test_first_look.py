@@ -7,7 +7,8 @@ import aiohttp
 from tests import harness
 from tests.command import ootbot
 from tests.harness import L2, L4, UPSTREAM
-from tests.pages.test_pages import page_text, section
+from tests.pages.page_checks import page_text
+from tests.pages.test_pages import section
 from tests.serving import SQLITE
 
 pytestmark = SQLITE

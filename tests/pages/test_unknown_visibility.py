@@ -1,10 +1,11 @@
 """Who may see what, while nobody has told us whether upstream is private?"""
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 
-from tests.harness import ALLOWLIST, L4, UPSTREAM, replace, running
+from tests.harness import ALLOWLIST, L4, UPSTREAM, running
 
 pytestmark = pytest.mark.logic
 

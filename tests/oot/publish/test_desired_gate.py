@@ -3,14 +3,14 @@
 import pytest
 
 from bot.oot.publish.check_text import gate_check
-from bot.oot.verdict import gate
+from bot.oot.verdict.gate import judge_gate
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import Backend
 
 
 def drawn(*backends):
     """A gate's conclusion and title."""
-    verdict = gate.judge_gate(backends)
+    verdict = judge_gate(backends)
     check = gate_check(verdict, prefix="oot", head_sha="a" * 40, external_id="", page_url="")
     return check.conclusion, check.title
 

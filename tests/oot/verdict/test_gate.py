@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from bot.oot.verdict import gate
+from bot.oot.verdict.gate import judge_gate
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import Backend
 
@@ -49,13 +49,13 @@ def test_the_gate_says_what_is_drawn_whatever_the_order_of_its_backends(line):
     words, _, expected = line.partition("-> ")
     unknown = "no allowlist" if "unknown=" in words else ""
     orders = permutations(drawn(word) for word in words.split())
-    gates = [gate.judge_gate(backends, unknown=unknown) for backends in orders]
+    gates = [judge_gate(backends, unknown=unknown) for backends in orders]
     assert {f"{made.state}: {made.title}" for made in gates} == {expected}
 
 
 @pytest.mark.parametrize("state", list(State))
 @pytest.mark.parametrize("level", [0, 4, 5])
 def test_only_a_success_at_a_known_level_lets_a_commit_pass(state, level):
-    made = gate.judge_gate([drawn("a=L4:success"), drawn(f"b=L{level}:{state}")])
+    made = judge_gate([drawn("a=L4:success"), drawn(f"b=L{level}:{state}")])
     assert (made.conclusion == "success") == (state is State.SUCCESS and level == 4)
     assert (made.conclusion == "failure") == (state.finished and state is not State.SUCCESS)
